@@ -1,0 +1,60 @@
+PYTHON ?= python3
+ARGS ?=
+
+BIN := .venv/bin
+UV := $(BIN)/uv
+SYNCED := .venv/.synced
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra fast \
+	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test test-quick check bench lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SYNCED) ## Create .venv with everything pinned (PYTHON=python3.12 picks the interpreter)
+
+demo: setup ## See it work: a server, a worker and a few jobs
+	$(BIN)/penstock demo $(ARGS)
+
+up: setup ## Run everything on this machine with the quickstart's jobs
+	$(BIN)/penstock up examples.quickstart:app $(ARGS)
+
+test: check ## Run the checks and every test, as CI does
+	$(PYTEST) $(ARGS)
+
+test-quick: setup ## Run the tests that need no server process: under a minute
+	$(PYTEST) -m "not slow" $(wildcard tests/unit tests/contracts tests/services) $(ARGS)
+
+check: setup ## Check format, lint, types, layers and dependencies
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy $(wildcard src examples tests)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/deptry src
+
+bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
+	$(BIN)/python bench/run.py $(ARGS)
+
+lock: $(UV) ## Pin pyproject.toml's dependencies by hash (ARGS=--upgrade for the newest)
+	$(LOCK) --group dev --output-file requirements/dev.txt $(ARGS)
+	$(LOCK) --constraints requirements/dev.txt --output-file requirements/runtime.txt
+
+clean: ## Remove .venv, caches and build leftovers
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(SYNCED): requirements/dev.txt pyproject.toml | $(UV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# uv itself comes from the same lock, so that nothing is downloaded without a hash.
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Penstock needs Python 3.11 or newer, and '$(PYTHON)' is not. Try: make setup PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@awk '/^[^ #]/ { wanted = /^uv==/ } wanted' requirements/dev.txt > .venv/uv.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement .venv/uv.txt

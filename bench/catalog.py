@@ -1,0 +1,51 @@
+"""The systems that can be measured, and how much work each is given."""
+
+from dataclasses import dataclass
+
+SUBJECT = "penstock"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One system in one fair setting. A drain should last seconds, so a fast peer gets more jobs."""
+
+    name: str
+    adapter: str
+    enqueue_jobs: int
+    drain_jobs: int
+    server: str = ""
+    node: bool = False
+    own_server: bool = False
+    by_default: bool = True
+    keeps: str = ""
+
+    @property
+    def needs_virtualenv(self) -> bool:
+        return not self.node and self.name != SUBJECT
+
+
+_ALL = (
+    Peer("huey-sqlite", "huey_sqlite", 5_000, 10_000, keeps="nothing; acks early; SQLite FULL"),
+    Peer("taskiq", "taskiq", 5_000, 10_000, server="valkey", keeps="nothing; acks early; Valkey in memory"),
+    Peer("celery", "celery", 2_000, 4_000, server="valkey", keeps="nothing; acks early; Valkey in memory"),
+    Peer("pgqueuer", "pgqueuer", 3_000, 40_000, "postgres", by_default=False, keeps="log rows; acks late, batched"),
+    Peer(
+        "graphile-worker",
+        "graphile_worker",
+        2_000,
+        60_000,
+        "postgres",
+        node=True,
+        by_default=False,
+        keeps="row deleted; acks late, batched",
+    ),
+    Peer(
+        SUBJECT,
+        "penstock",
+        3_000,
+        40_000,
+        own_server=True,
+        keeps="row, result, history; acks late, batched; SQLite FULL",
+    ),
+)
+PEERS = {peer.name: peer for peer in _ALL}

@@ -1,0 +1,134 @@
+"""The application: every operation behind one gate, which alone turns errors into problems and counts requests."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.api import files, health, jobs, metrics, openapi, queues, workers
+from penstock.api.exchange import Call, ClientGone
+from penstock.api.metrics import Traffic
+from penstock.api.operation import Operation
+from penstock.api.problems import MethodNotAllowed, problem_reply
+from penstock.api.query import refuse_query
+from penstock.engine import Engine
+from penstock.model.errors import CorruptObject, NotFound, PenstockError
+from penstock.model.timing import Clock
+
+logger = logging.getLogger("penstock.api")
+
+# Hot paths first: routes are tried in this order.
+OPERATIONS: tuple[Operation, ...] = (
+    *jobs.OPERATIONS,
+    *workers.OPERATIONS,
+    *files.OPERATIONS,
+    *queues.OPERATIONS,
+    *health.OPERATIONS,
+    *metrics.OPERATIONS,
+    *openapi.OPERATIONS,
+)
+
+
+def create_app(engine: Engine) -> Starlette:
+    """The API of this engine. Routes and mounts may be added to it; they stand behind the same gate."""
+    traffic = Traffic()
+    app = Starlette(routes=[Route(place.path, place) for place in _places(OPERATIONS, engine, traffic)])
+    app.router.redirect_slashes = False
+    # Starlette's own stack would wrap each request three times; the gate does all of it once.
+    app.middleware_stack = Gate(app.router, engine.clock, traffic)
+    return app
+
+
+class Place:
+    """One path and the operations on it, by method; HEAD is served where GET is."""
+
+    def __init__(self, path: str, operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> None:
+        self.path = path
+        self._engine = engine
+        self._traffic = traffic
+        self._by_method = {operation.method: operation for operation in operations}
+        if "GET" in self._by_method:
+            self._by_method["HEAD"] = self._by_method["GET"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        operation = self._by_method.get(scope["method"])
+        if operation is None:
+            raise MethodNotAllowed(scope["method"], self.path, self._by_method)
+        if operation.query is None and scope["query_string"]:
+            refuse_query(scope["query_string"])
+        call = Call(self._engine, self._traffic, scope, receive)
+        reply = await operation.run(call)
+        await reply.send(send, headers_only=scope["method"] == "HEAD")
+
+
+def _places(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Iterable[Place]:
+    by_path: defaultdict[str, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        by_path[operation.path].append(operation)
+    return [Place(path, there, engine, traffic) for path, there in by_path.items()]
+
+
+class Gate:
+    """The only layer around the routes. Whatever goes wrong inside leaves as a problem; nothing leaves as a traceback."""
+
+    def __init__(self, inside: ASGIApp, clock: Clock, traffic: Traffic) -> None:
+        self._inside = inside
+        self._clock = clock
+        self._traffic = traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._inside(scope, receive, send)
+            return
+        started = self._clock.monotonic()
+        outlet = Outlet(send)
+        try:
+            await self._inside(scope, receive, outlet)
+        except ClientGone:
+            logger.debug("%s %s: the client hung up", scope["method"], scope["path"])
+        except Exception as error:  # noqa: BLE001 — the outermost: logged and answered here
+            await _answer_with_problem(error, scope, outlet)
+        self._note(scope, outlet, self._clock.monotonic() - started)
+
+    def _note(self, scope: Scope, outlet: "Outlet", seconds: float) -> None:
+        endpoint = scope.get("endpoint")
+        path = endpoint.path if isinstance(endpoint, Place) else None
+        self._traffic.note(path, scope["method"], outlet.status, seconds)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s %s %s in %.1f ms", scope["method"], scope["path"], outlet.status, seconds * 1000)
+
+
+class Outlet:
+    """`send`, remembering the status that went out; 0 while none has."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+async def _answer_with_problem(error: Exception, scope: Scope, outlet: Outlet) -> None:
+    if _unexpected(error):
+        logger.error("%s %s failed", scope["method"], scope["path"], exc_info=error)
+    elif isinstance(error, CorruptObject):
+        logger.error("%s %s: %s", scope["method"], scope["path"], error)
+    if outlet.status:
+        # Too late for another answer. Returning with the body unfinished makes the server drop the connection,
+        # so that the client cannot take the part for the whole.
+        return
+    if isinstance(error, HTTPException) and error.status_code == 404:
+        error = NotFound(f"there is nothing at {scope['path']}; /openapi.json lists what there is")
+    reply = problem_reply(error, scope["path"])
+    await reply.send(outlet, headers_only=scope["method"] == "HEAD")
+
+
+def _unexpected(error: Exception) -> bool:
+    return not isinstance(error, (PenstockError, HTTPException))

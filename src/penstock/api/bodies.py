@@ -1,0 +1,76 @@
+"""Reading JSON strictly: what one reader would take differently from another is refused at the door."""
+
+import functools
+import json
+import re
+from itertools import accumulate
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from penstock.model.errors import Invalid, Malformed, TooLarge
+
+T = TypeVar("T")
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+
+def checked_json(body: bytes, depth: int) -> None:
+    """Return if the body is one JSON value that everyone reads alike; Malformed if not.
+
+    Refused beyond bad syntax: NaN and infinities, numbers no double holds, lone surrogates, bytes that are not UTF-8,
+    an object with the same key twice, and nesting deeper than `depth`.
+    """
+    try:
+        msgspec.json.decode(body)
+        _UNIQUE_KEYS.decode(body.decode())
+    except RecursionError:
+        _refuse_depth(depth)
+    except ValueError as fault:
+        raise Malformed(f"the body is not valid JSON: {fault}") from None
+    if _deeper(body, depth):
+        _refuse_depth(depth)
+
+
+def decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """The JSON as a struct; Invalid names the field that is missing, unknown or not acceptable."""
+    try:
+        return _decoder(kind).decode(body)
+    except msgspec.ValidationError as fault:
+        raise Invalid(str(fault)) from None
+
+
+def refuse_length(length: str | None, limit: int, setting: str) -> None:
+    """Raise TooLarge for an announced or counted length above the limit."""
+    if length is not None and length.isdecimal() and int(length) > limit:
+        raise TooLarge(f"the body may have at most {limit:,} bytes ({setting})")
+
+
+def _deeper(body: bytes, depth: int) -> bool:
+    """True when valid JSON nests deeper than `depth`. Valid only: an unclosed string would make this quadratic."""
+    if body.count(b"[") + body.count(b"{") <= depth:
+        return False
+    steps = _STRING.sub(b"", body).translate(_STEPS, _NOT_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > depth
+
+
+def _refuse_depth(depth: int) -> NoReturn:
+    raise Malformed(f"the body nests deeper than {depth} levels (limits.depth)") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> None:
+    """Check an object's keys and forget it: the values are decoded elsewhere."""
+    if len(dict(pairs)) != len(pairs):
+        seen: set[str] = set()
+        doubled = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"key {doubled!r} appears twice in one object")
+
+
+_UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=_unique)
+
+
+@functools.cache
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)

@@ -1,0 +1,164 @@
+"""One request and its reply, straight on ASGI: nothing is parsed that the endpoint does not ask for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+from starlette.types import Receive, Scope, Send
+
+from penstock.api.bodies import checked_json, decoded, refuse_length
+from penstock.api.query import read_query
+from penstock.engine import Engine
+from penstock.model.errors import Invalid, Malformed, NotFound
+from penstock.model.ids import JobId, parse_job_id
+
+if TYPE_CHECKING:
+    from penstock.api.metrics import Traffic
+
+T = TypeVar("T")
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+BYTES = "application/octet-stream"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ClientGone(Exception):
+    """The client hung up: there is nobody to answer."""
+
+
+class UnsupportedMediaType(Malformed):
+    """A JSON body was expected and something else was announced; answered as 415."""
+
+
+class Call:
+    """One request. Each part is read and checked when it is asked for, and refused as the problem it is."""
+
+    __slots__ = ("_receive", "engine", "scope", "traffic")
+
+    def __init__(self, engine: Engine, traffic: "Traffic", scope: Scope, receive: Receive) -> None:
+        self.engine = engine
+        self.traffic = traffic
+        self.scope = scope
+        self._receive = receive
+
+    def path(self, name: str) -> str:
+        value: str = self.scope["path_params"][name]
+        return value
+
+    def job(self) -> JobId:
+        """The path's job id; an id that cannot exist is as unknown as any other."""
+        try:
+            return parse_job_id(self.path("job"))
+        except Invalid as fault:
+            raise NotFound(fault.message) from None
+
+    def query(self, kind: type[T]) -> T:
+        """The query as a struct; Invalid names the parameter that is unknown, doubled or out of range."""
+        return read_query(self.scope["query_string"], kind)
+
+    def header(self, name: bytes) -> str | None:
+        """The value of a header, by its name in lower case; None when it was not sent."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                text: str = value.decode("latin-1")
+                return text
+        return None
+
+    async def json(self, kind: type[T]) -> T:
+        """The body as a struct. Malformed when it is not strict JSON, Invalid when it is of another shape."""
+        limits = self.engine.settings.limits
+        media_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if media_type != JSON:
+            raise UnsupportedMediaType(f"the body must be {JSON}, not {media_type or 'without a Content-Type'}")
+        body = await self._whole(limits.body_bytes)
+        checked_json(body, limits.depth)
+        return decoded(body, kind)
+
+    def file(self) -> AsyncIterator[bytes]:
+        """The body in chunks, as they arrive. TooLarge at once when its announced length is above the limit."""
+        refuse_length(self.header(b"content-length"), self.engine.settings.limits.file_bytes, "limits.file_bytes")
+        return self._chunks()
+
+    async def _whole(self, limit: int) -> bytes:
+        refuse_length(self.header(b"content-length"), limit, "limits.body_bytes")
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self._chunks():
+            parts.append(chunk)
+            size += len(chunk)
+            # An announced length may be missing (chunked) or wrong.
+            if size > limit:
+                refuse_length(str(size), limit, "limits.body_bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            if chunk := message.get("body"):
+                yield chunk
+            more = message.get("more_body", False)
+
+    async def stays_for(self, work: "asyncio.Future[Any]") -> bool:
+        """Wait for `work`, as long as the client does: False when it hung up first. The body must have been read."""
+        leaving = asyncio.ensure_future(self._left())
+        try:
+            await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+            return not leaving.done()
+        finally:
+            leaving.cancel()
+
+    async def _left(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+
+class Reply(Struct, frozen=True):
+    """An answer. A body in chunks needs its length among the headers."""
+
+    status: int
+    body: bytes | AsyncIterator[bytes] = b""
+    content_type: str | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def send(self, send: Send, *, headers_only: bool = False) -> None:
+        if isinstance(self.body, bytes):
+            await self._start(send, (b"content-length", b"%d" % len(self.body)))
+            await send({"type": "http.response.body", "body": b"" if headers_only else self.body})
+        elif headers_only:
+            await self._start(send)
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await self._stream(send, self.body)
+
+    async def _stream(self, send: Send, chunks: AsyncIterator[bytes]) -> None:
+        """Send one chunk behind what was read.
+
+        A file that cannot be read at all is then still answered as a problem, and one whose digest turns out wrong at
+        its end is cut short, so that no client takes it for whole.
+        """
+        held = await anext(chunks, b"")
+        await self._start(send)
+        async for chunk in chunks:
+            await send({"type": "http.response.body", "body": held, "more_body": True})
+            held = chunk
+        await send({"type": "http.response.body", "body": held})
+
+    async def _start(self, send: Send, *more: tuple[bytes, bytes]) -> None:
+        headers = [*more, *self.headers]
+        if self.content_type is not None:
+            headers.append((b"content-type", self.content_type.encode("latin-1")))
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+
+
+def json_reply(status: int, value: object, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Reply:
+    return Reply(status, _encode(value), JSON, headers)
+
+
+NO_CONTENT = Reply(204)

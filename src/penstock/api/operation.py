@@ -1,0 +1,89 @@
+"""An endpoint as a value: how it is reached, what it takes and what it answers. Routing and OpenAPI read the same one."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from penstock.api.exchange import JSON, Call, Reply
+
+Endpoint = Callable[[Call], Awaitable[Reply]]
+
+Digest = Annotated[str, Meta(pattern="^[0-9a-fA-F]{64}$", description="SHA-256 of the body, in hex")]
+
+
+class Answer(Struct, frozen=True):
+    """What a good answer holds: a struct as JSON, bytes of a content type, or nothing."""
+
+    about: str
+    body: type[Struct] | None = None
+    content_types: tuple[str, ...] = (JSON,)
+    headers: tuple[str, ...] = ()
+
+
+class Header(Struct, frozen=True):
+    """A request header that an operation reads."""
+
+    name: str
+    kind: Any
+    about: str
+    required: bool = False
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One method on one path. `takes_bytes` names an operation whose body is a file rather than JSON.
+
+    `refusals` are the statuses it may answer besides those that follow from what it takes; see `openapi`.
+    """
+
+    method: str
+    path: str
+    run: Endpoint
+    answers: Mapping[int, Answer]
+    query: type[Struct] | None = None
+    body: type[Struct] | None = None
+    takes_bytes: bool = False
+    headers: tuple[Header, ...] = ()
+    refusals: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Unique among all operations; generated clients name their functions after it."""
+        return self.run.__name__
+
+    @property
+    def summary(self) -> str:
+        return (self.run.__doc__ or "").partition("\n")[0].strip()
+
+    @property
+    def group(self) -> str:
+        return self.run.__module__.rpartition(".")[2]
+
+
+def operation(
+    route: str,
+    answers: Mapping[int, Answer],
+    *,
+    query: type[Struct] | None = None,
+    body: type[Struct] | None = None,
+    takes_bytes: bool = False,
+    headers: tuple[Header, ...] = (),
+    refusals: tuple[int, ...] = (),
+) -> Callable[[Endpoint], Operation]:
+    """Make a function the operation at `route` (`"GET /v1/jobs"`). Its docstring becomes the summary in OpenAPI."""
+    method, _, path = route.partition(" ")
+
+    def made(run: Endpoint) -> Operation:
+        return Operation(
+            method=method,
+            path=path,
+            run=run,
+            answers=answers,
+            query=query,
+            body=body,
+            takes_bytes=takes_bytes,
+            headers=headers,
+            refusals=refusals,
+        )
+
+    return made

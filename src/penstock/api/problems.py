@@ -1,0 +1,87 @@
+"""Errors as RFC 9457 problems: a status for each branch of the error tree, and the error's own stable code."""
+
+from collections.abc import Iterable
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+
+from penstock.api.exchange import Reply, UnsupportedMediaType, json_reply
+from penstock.model.errors import (
+    Conflict,
+    Invalid,
+    Malformed,
+    NotFound,
+    PenstockError,
+    Refused,
+    TooLarge,
+    Unavailable,
+)
+from penstock.model.wire import Problem
+
+PROBLEM_JSON = "application/problem+json"
+RETRY_AFTER_SECONDS = 1
+
+
+class MethodNotAllowed(Refused):
+    """The path exists, but not with this method; answered as 405."""
+
+    def __init__(self, method: str, path: str, allowed: Iterable[str]) -> None:
+        self.allow = ", ".join(sorted(allowed))
+        super().__init__(f"{path} does not take {method}; it takes {self.allow}")
+
+
+# The first class that fits decides. CorruptObject is left to 500: the bytes that are wrong are our own;
+# where a client sent them, the endpoint says Invalid instead.
+STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
+    (UnsupportedMediaType, 415),
+    (MethodNotAllowed, 405),
+    (Malformed, 400),
+    (Invalid, 422),
+    (NotFound, 404),
+    (Conflict, 409),
+    (TooLarge, 413),
+    (Unavailable, 503),
+)
+
+
+def status_of(error: PenstockError) -> int:
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+
+
+def problem_of(error: PenstockError, instance: str | None = None) -> Problem:
+    """What the client is told. Of an error's details only `known` names leave the server."""
+    status = status_of(error)
+    known = error.details.get("known", ())
+    return Problem(
+        type=f"urn:penstock:problem:{error.code}",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        code=error.code,
+        detail=error.message,
+        instance=instance,
+        known=tuple(map(str, known)) if isinstance(known, Iterable) else (),
+    )
+
+
+def problem_reply(error: Exception, path: str) -> Reply:
+    """The answer to whatever was raised; what nobody foresaw says no more than that."""
+    match error:
+        case PenstockError():
+            told = error
+        case HTTPException():
+            told = Refused(error.detail)
+        case _:
+            told = PenstockError("something went wrong inside the server; its log says what")
+    problem = problem_of(told, path)
+    reply = json_reply(problem.status, problem, _headers(told))
+    return Reply(reply.status, reply.body, PROBLEM_JSON, reply.headers)
+
+
+def _headers(error: PenstockError) -> tuple[tuple[bytes, bytes], ...]:
+    match error:
+        case Unavailable():
+            return ((b"retry-after", b"%d" % RETRY_AFTER_SECONDS),)
+        case MethodNotAllowed():
+            return ((b"allow", error.allow.encode("latin-1")),)
+        case _:
+            return ()

@@ -1,0 +1,260 @@
+"""The app: where job types are declared beside their handlers, and where jobs are submitted from."""
+
+import inspect
+import shlex
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property, update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_type_hints, overload
+
+import msgspec
+
+from penstock.client.aio import AsyncClient
+from penstock.client.answers import error_of
+from penstock.client.handle import JobHandle
+from penstock.client.submission import Duration, JobSpec, SubmitOptions, seconds_of, spec_of
+from penstock.client.sync import Client
+from penstock.context import Context
+from penstock.model.errors import Invalid, InvalidParams
+from penstock.model.params import Signature
+from penstock.model.retry import Retry
+from penstock.model.wire import BatchAnswer
+from penstock.model.workers import HandlerKind, JobType
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Q = ParamSpec("Q")
+X = TypeVar("X")
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be said about a job type. The queue is its own, named like it, unless told otherwise.
+
+    `timeout` bounds one attempt: an hour unless told otherwise, None for no bound.
+    """
+
+    name: str
+    queue: str
+    priority: int
+    retry: Retry
+    timeout: Duration | None
+    isolated: bool
+
+
+class Penstock:
+    """The job types of one application. Make one, decorate functions with `@app.job`, point workers at it.
+
+    `url` is the server that jobs are submitted to: else PENSTOCK_URL, else http://127.0.0.1:7373.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self.url = url
+        self.handlers: dict[str, Handler[..., Any]] = {}
+
+    @cached_property
+    def client(self) -> Client:
+        """The app's own client; nothing is sent before it is used."""
+        return Client(self.url)
+
+    @cached_property
+    def async_client(self) -> AsyncClient:
+        """The same for asyncio."""
+        return AsyncClient(self.url)
+
+    @property
+    def job(self) -> "Declaration":
+        """Declare a function as the handler of a job type: `@app.job`, or `@app.job(queue="mail", timeout=60)`."""
+        return Declaration(self, {})
+
+    def command(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        params_schema: dict[str, Any] | None = None,
+        **options: Unpack[JobOptions],
+    ) -> "Handler[..., Any]":
+        """Declare a program as the handler of a job type. Params are named; `params_schema` None accepts any."""
+        if isinstance(argv, str) or not argv:
+            raise Invalid(f"command {name!r}: give argv as a list of words, such as {shlex.split(str(argv))!r}")
+        declared = job_type(name, HandlerKind.COMMAND, options, params_schema)
+        return self.add(Handler(self, declared, command=Command(tuple(argv), dict(env or {}))))
+
+    def add(self, handler: "H") -> "H":
+        """Keep a handler. Each job type has one."""
+        if handler.name in self.handlers:
+            raise Invalid(f"job type {handler.name!r} is declared twice; give one of them another name=")
+        self.handlers[handler.name] = handler
+        return handler
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A program as a handler: argv, never a shell; `env` is added to a clean environment."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = {}
+
+
+class Handler(Generic[P, R]):
+    """A job type and what runs it, a function or a command. `submit` makes a job of it, typed like the function."""
+
+    def __init__(
+        self,
+        app: Penstock,
+        declared: JobType,
+        function: Callable[..., Any] | None = None,
+        command: Command | None = None,
+        signature: Signature | None = None,
+    ) -> None:
+        self.app = app
+        self.declared = declared
+        self.function = function
+        self.command = command
+        self.signature = signature
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    def using(self, **options: Unpack[SubmitOptions]) -> "Submitter[P, R]":
+        """Submit with these options: `thumbnail.using(priority=9, delay=60).submit(url)`."""
+        return Submitter(self, options)
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Add a job that calls the function with these arguments; durable once this returns."""
+        return self.using().submit(*args, **kwargs)
+
+    async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """`submit` without blocking the event loop."""
+        return await self.using().submit_async(*args, **kwargs)
+
+    def submit_many(self, calls: Iterable[Mapping[str, object] | tuple[object, ...]]) -> list[JobHandle[R]]:
+        """Add a job per call, each given as named (a mapping) or positional (a tuple) arguments; in order."""
+        return self.using().submit_many(calls)
+
+    def params(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> msgspec.Raw:
+        """The arguments of a call as JSON; InvalidParams if the handler would not take them."""
+        if self.signature is not None:
+            return msgspec.Raw(self.signature.encode(args, kwargs))
+        if args:
+            raise InvalidParams(f"{self.name!r} is a command: give its params by name")
+        return msgspec.Raw(msgspec.json.encode(kwargs))
+
+    def read_result(self, raw: bytes) -> R:
+        """A result from its JSON, as the function's return annotation says."""
+        value: R = self._result_decoder.decode(raw)
+        return value
+
+    @cached_property
+    def _result_decoder(self) -> msgspec.json.Decoder[Any]:
+        returned = get_type_hints(self.function, include_extras=True).get("return", Any) if self.function else Any
+        return msgspec.json.Decoder(returned)
+
+
+class FunctionHandler(Handler[P, R], Generic[P, R, Q, X]):
+    """A handler that is a function. Calling it calls the function, here and now, with no job made of it."""
+
+    def __init__(self, app: Penstock, declared: JobType, function: Callable[Q, X], signature: Signature) -> None:
+        super().__init__(app, declared, function, signature=signature)
+        self._call = function
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Q.args, **kwargs: Q.kwargs) -> X:
+        return self._call(*args, **kwargs)
+
+
+class Submitter(Generic[P, R]):
+    """A handler with options to submit its jobs with."""
+
+    def __init__(self, handler: Handler[P, R], options: SubmitOptions) -> None:
+        self._handler = handler
+        self._options = options
+
+    def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Add a job that calls the function with these arguments; durable once this returns."""
+        params = self._handler.params(args, kwargs)
+        item = self._handler.app.client.submit(self._handler.name, params, **self._options)
+        return JobHandle(item.id, self._handler.app, self._handler.read_result, item)
+
+    async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """`submit` without blocking the event loop."""
+        params = self._handler.params(args, kwargs)
+        item = await self._handler.app.async_client.submit(self._handler.name, params, **self._options)
+        return JobHandle(item.id, self._handler.app, self._handler.read_result, item)
+
+    def submit_many(self, calls: Iterable[Mapping[str, object] | tuple[object, ...]]) -> list[JobHandle[R]]:
+        """Add a job per call, in order. InvalidParams, before anything is sent, if the handler would not take one.
+
+        What the server refuses is raised once all have been answered; `details["answers"]` says which were accepted.
+        """
+        answers = self._handler.app.client.submit_many([self._spec(call) for call in calls])
+        raise_refused(answers)
+        return [JobHandle(one.id, self._handler.app, self._handler.read_result) for one in answers if one.id]
+
+    def _spec(self, call: Mapping[str, object] | tuple[object, ...]) -> JobSpec:
+        params = self._handler.params((), call) if isinstance(call, Mapping) else self._handler.params(call, {})
+        return spec_of(self._handler.name, params, self._options)
+
+
+class Declaration:
+    """`@app.job`, bare or with options. The checker sees the function's own parameters, without a leading Context."""
+
+    def __init__(self, app: Penstock, options: JobOptions) -> None:
+        self._app = app
+        self._options = options
+
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> FunctionHandler[P, R, Concatenate[Context, P], Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> FunctionHandler[P, R, P, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], R], /
+    ) -> FunctionHandler[P, R, Concatenate[Context, P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionHandler[P, R, P, R]: ...
+    @overload
+    def __call__(self, **options: Unpack[JobOptions]) -> "Declaration": ...
+    def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        return Declaration(self._app, {**self._options, **options}) if function is None else self._declare(function)  # type: ignore[typeddict-item]
+
+    def _declare(self, function: Callable[..., Any]) -> Handler[..., Any]:
+        signature = Signature.of(function)
+        kind = HandlerKind.ASYNC if inspect.iscoroutinefunction(function) else HandlerKind.THREAD
+        declared = job_type(function.__name__, kind, self._options, signature.schema(), inspect.getdoc(function))
+        return self._app.add(FunctionHandler(self._app, declared, function, signature))
+
+
+H = TypeVar("H", bound=Handler[..., Any])
+
+
+def job_type(
+    name: str, kind: HandlerKind, options: JobOptions, schema: dict[str, Any] | None, description: str | None = None
+) -> JobType:
+    """The declared job type; Invalid names what in it cannot be."""
+    name = options.get("name", name)
+    fields: dict[str, Any] = {**options, "name": name, "queue": options.get("queue", name)}
+    if fields.pop("isolated", False):
+        kind = HandlerKind.ISOLATED
+    if "timeout" in fields:
+        fields["timeout_seconds"] = seconds_of(fields.pop("timeout"))
+    try:
+        declared = JobType(**fields, kind=kind, params_schema=schema, description=description)
+        return msgspec.convert(msgspec.to_builtins(declared), JobType)
+    except (TypeError, msgspec.ValidationError) as error:
+        raise Invalid(f"job type {name!r} cannot be declared: {error}") from None
+
+
+def raise_refused(answers: Sequence[BatchAnswer]) -> None:
+    """Raise the first refusal as its error, naming all of them; nothing if all were accepted."""
+    refused = [(one.index, one.problem) for one in answers if one.problem is not None]
+    if refused:
+        error = error_of(refused[0][1])
+        each = "; ".join(f"number {index}: {problem.detail or problem.title}" for index, problem in refused[:10])
+        more = f"; and {len(refused) - 10} more" if len(refused) > 10 else ""
+        raise type(error)(f"{len(refused)} of {len(answers)} jobs were refused: {each}{more}", answers=answers)

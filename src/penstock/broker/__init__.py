@@ -1,0 +1,5 @@
+"""The Broker seam: volatile tickets. Losing a broker loses no job."""
+
+from penstock.broker.seam import Broker
+
+__all__ = ["Broker"]

@@ -1,0 +1,189 @@
+"""The broker inside the process: tickets in memory, shared by everything on one event loop."""
+
+import asyncio
+import secrets
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+
+from msgspec import Struct
+
+from penstock.model.ids import JobId
+from penstock.model.job import PRIORITIES, Ticket
+from penstock.model.workers import Subscription
+
+Lane = tuple[str, str]
+Level = dict[Lane, deque[Ticket]]
+
+NO_WAIT = timedelta(0)
+
+
+class MemoryBroker:
+    """Tickets in lanes, one for each queue and type: oldest first in a lane, turn by turn between lanes.
+
+    Waiting takers are served in the order they came. A job that has a ticket here is not given a second one.
+    """
+
+    def __init__(self) -> None:
+        self._epoch = secrets.token_hex(8)
+        self._lanes = Lanes()
+        self._takers: dict[str, dict[Taker, None]] = {}
+        self._closed = False
+
+    async def publish(self, tickets: Sequence[Ticket]) -> None:
+        if not self._closed:
+            self._offer(self._lanes.append(tickets))
+
+    async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+        tickets = self._lanes.take(wanted, limit)
+        if tickets or self._closed or wait <= NO_WAIT:
+            return tickets
+        return await self._wait(wanted, limit, wait)
+
+    async def depths(self) -> dict[str, int]:
+        return dict(self._lanes.depths)
+
+    async def epoch(self) -> str:
+        return self._epoch
+
+    async def close(self) -> None:
+        self._closed = True
+        self._lanes = Lanes()
+        for takers in list(self._takers.values()):
+            for taker in list(takers):
+                self._answer(taker, [])
+
+    def lose(self) -> None:
+        """For tests: forget every ticket, as a broker that was killed does. Waiting takers go on waiting."""
+        self._epoch = secrets.token_hex(8)
+        self._lanes = Lanes()
+
+    async def _wait(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+        loop = asyncio.get_running_loop()
+        taker = Taker(wanted, limit, loop.create_future())
+        self._enlist(taker)
+        # The deadline answers instead of cancelling, so that it cannot meet tickets that are already on their way.
+        deadline = loop.call_later(wait.total_seconds(), self._answer, taker, [])
+        try:
+            return await taker.answer
+        except asyncio.CancelledError:
+            self._dismiss(taker)
+            self._put_back(taker)
+            raise
+        finally:
+            deadline.cancel()
+
+    def _offer(self, fresh: Sequence[Ticket]) -> None:
+        """Serve waiting takers from tickets that have just come; whatever was held before, none of them wanted."""
+        if not self._takers:
+            return
+        left = Counter(ticket.type for ticket in fresh)
+        for type_name in list(left):
+            for taker in list(self._takers.get(type_name, ())):
+                if not left[type_name]:
+                    break
+                left.subtract(ticket.type for ticket in self._serve(taker))
+
+    def _serve(self, taker: "Taker") -> list[Ticket]:
+        # One that was cancelled and has not woken yet still stands in line.
+        tickets = [] if taker.answer.done() else self._lanes.take(taker.wanted, taker.limit)
+        if tickets:
+            self._answer(taker, tickets)
+        return tickets
+
+    def _answer(self, taker: "Taker", tickets: list[Ticket]) -> None:
+        self._dismiss(taker)
+        if not taker.answer.done():
+            taker.answer.set_result(tickets)
+
+    def _put_back(self, taker: "Taker") -> None:
+        """A taker cancelled after it was answered and before it woke has taken none."""
+        if taker.answer.done() and not taker.answer.cancelled() and not self._closed:
+            self._offer(self._lanes.put_back(taker.answer.result()))
+
+    def _enlist(self, taker: "Taker") -> None:
+        for type_name in taker.wanted.types:
+            self._takers.setdefault(type_name, {})[taker] = None
+
+    def _dismiss(self, taker: "Taker") -> None:
+        for type_name in taker.wanted.types:
+            takers = self._takers.get(type_name, {})
+            takers.pop(taker, None)
+            if not takers:
+                self._takers.pop(type_name, None)
+
+
+class Taker(Struct, frozen=True, eq=False):
+    """One call of take that waits."""
+
+    wanted: Subscription
+    limit: int
+    answer: asyncio.Future[list[Ticket]]
+
+
+class Lanes:
+    """The tickets held: at each priority the lanes that are not empty, the one whose turn it is first."""
+
+    def __init__(self) -> None:
+        self.depths: dict[str, int] = {}
+        self._levels: list[Level] = [{} for _ in range(PRIORITIES)]
+        self._held: set[JobId] = set()
+
+    def append(self, tickets: Iterable[Ticket]) -> list[Ticket]:
+        """Put tickets at the ends of their lanes, and give them back without those of jobs that are held already."""
+        fresh = []
+        for line, ticket in self._admit(tickets):
+            line.append(ticket)
+            fresh.append(ticket)
+        return fresh
+
+    def put_back(self, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Put tickets at the heads of their lanes, in the order they were taken; otherwise as `append`."""
+        fresh = []
+        for line, ticket in self._admit(reversed(tickets)):
+            line.appendleft(ticket)
+            fresh.append(ticket)
+        return fresh
+
+    def take(self, wanted: Subscription, limit: int) -> list[Ticket]:
+        """Remove up to `limit` wanted tickets, highest priority first."""
+        tickets: list[Ticket] = []
+        for level in reversed(self._levels):
+            if level and len(tickets) < limit:
+                lanes = [lane for lane in level if wanted.wants(*lane)]
+                tickets += self._share(level, lanes, limit - len(tickets))
+        self._held.difference_update([ticket.job for ticket in tickets])
+        return tickets
+
+    def _admit(self, tickets: Iterable[Ticket]) -> Iterator[tuple[deque[Ticket], Ticket]]:
+        """Each ticket whose job is not held yet, counted, with the line it belongs in."""
+        for ticket in tickets:
+            if ticket.job not in self._held:
+                self._held.add(ticket.job)
+                self.depths[ticket.queue] = self.depths.get(ticket.queue, 0) + 1
+                level, lane = self._levels[ticket.priority], (ticket.queue, ticket.type)
+                yield level.get(lane) or level.setdefault(lane, deque()), ticket
+
+    def _share(self, level: Level, lanes: list[Lane], room: int) -> list[Ticket]:
+        """Fill `room` from these lanes in equal parts, as far as they reach."""
+        tickets: list[Ticket] = []
+        while lanes and (left := room - len(tickets)) > 0:
+            part = max(1, left // len(lanes))
+            for lane in lanes[:left]:
+                tickets += self._pop(level, lane, part)
+            lanes = [lane for lane in lanes if lane in level]
+        return tickets
+
+    def _pop(self, level: Level, lane: Lane, part: int) -> list[Ticket]:
+        line = level.pop(lane)
+        tickets = [line.popleft() for _ in range(min(part, len(line)))]
+        if line:
+            # Inserted anew, the lane is the last: the next turn is another's.
+            level[lane] = line
+        self._lower(lane[0], len(tickets))
+        return tickets
+
+    def _lower(self, queue: str, count: int) -> None:
+        self.depths[queue] -= count
+        if not self.depths[queue]:
+            del self.depths[queue]

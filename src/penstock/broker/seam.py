@@ -1,0 +1,39 @@
+"""What every broker promises. `penstock.testing.broker_contract` holds each backend to it.
+
+A broker may lose, double, delay and reorder tickets; the store sorts it out at the claim. What it must not do is hand a
+ticket to a subscription that does not want it, or keep a waiting subscriber asleep while it holds a ticket for it.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from penstock.model.job import Ticket
+from penstock.model.workers import Subscription
+
+
+class Broker(Protocol):
+    """Tickets by queue, type and priority."""
+
+    async def publish(self, tickets: Sequence[Ticket]) -> None:
+        """Offer the tickets, in order; waiting subscribers get them at once."""
+        ...
+
+    async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+        """Up to `limit` tickets that are wanted, each given to one taker: highest priority first, then oldest first.
+
+        Waits for the first one, at most `wait`; then answers with what there is. A taker that is cancelled takes none.
+        """
+        ...
+
+    async def depths(self) -> dict[str, int]:
+        """Tickets held, by queue; queues without any may be left out."""
+        ...
+
+    async def epoch(self) -> str:
+        """A name for this broker's memory: another one means that every ticket published before may be lost."""
+        ...
+
+    async def close(self) -> None:
+        """Waiting takers are answered with nothing."""
+        ...

@@ -1,0 +1,54 @@
+"""The command line: one file per command, loaded only when it is called."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from penstock.cli.commands import Commands
+from penstock.cli.ending import exit_code
+
+ROOT = Commands(
+    name="penstock",
+    help="A distributed, autoscaling, asynchronous job queue and scheduler.",
+    examples=("penstock up shop.jobs:app", "penstock jobs submit thumbnail -p url=cat.png --wait"),
+    lazy={
+        "up": ("penstock.cli.up:up", "Run everything on this machine: API, scheduler and a worker."),
+        "worker": ("penstock.cli.worker:worker", "Run a worker for a server that is up elsewhere."),
+        "jobs": ("penstock.cli.jobs:jobs", "Submit jobs, look at them, and stop them."),
+        "queues": ("penstock.cli.queues:queues", "Look at queues, pause and resume them."),
+        "types": ("penstock.cli.types:types", "List the job types that workers have declared."),
+        "workers": ("penstock.cli.workers:workers", "List the workers and how they are."),
+        "doctor": ("penstock.cli.doctor:doctor", "Check this machine, its settings and the server."),
+        "demo": ("penstock.cli.demo:demo", "See it work: a story of jobs in under a minute."),
+        "bench": ("penstock.cli.bench:bench", "Measure throughput, latency, growth and memory here."),
+        "version": ("penstock.cli.version:version", "Print the version."),
+    },
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            help="Print the version and exit.",
+            callback=lambda context, _option, asked: _print_version(context) if asked else None,
+        )
+    ],
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit: 0 done, 1 refused or unavailable, 2 wrong usage, 130 interrupted."""
+    if (here := str(Path.cwd())) not in sys.path:
+        # So that `module:app` is found where the user stands, as with `python -m`.
+        sys.path.insert(0, here)
+    sys.exit(exit_code(lambda: ROOT.main(arguments, prog_name="penstock", standalone_mode=False), os.environ))
+
+
+def _print_version(context: click.Context) -> None:
+    from penstock import __version__
+
+    click.echo(f"penstock {__version__}")
+    context.exit()

@@ -1,0 +1,53 @@
+"""Colour for people: only on a terminal, never with NO_COLOR or TERM=dumb. State names have one colour each."""
+
+import os
+from typing import IO, Any
+
+import click
+
+from penstock.model.lifecycle import State
+
+COLOURS = {
+    State.SCHEDULED: "blue",
+    State.QUEUED: "cyan",
+    State.RUNNING: "yellow",
+    State.SUCCEEDED: "green",
+    State.FAILED: "red",
+    State.CANCELLED: "magenta",
+    State.EXPIRED: "bright_black",
+}
+
+
+def coloured(stream: IO[Any]) -> bool:
+    """True when what is written there may hold colours."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """Print a line for a person; its colours are dropped where they are not wanted."""
+    stream = click.get_text_stream("stderr" if err else "stdout")
+    click.echo(text, file=stream, color=coloured(stream))
+
+
+def dim(text: str) -> str:
+    return click.style(text, dim=True)
+
+
+def bold(text: str) -> str:
+    return click.style(text, bold=True)
+
+
+def good(text: str) -> str:
+    return click.style(text, fg="green")
+
+
+def warned(text: str) -> str:
+    return click.style(text, fg="yellow")
+
+
+def bad(text: str) -> str:
+    return click.style(text, fg="red")
+
+
+def state(value: State) -> str:
+    return click.style(value.value, fg=COLOURS[value])

@@ -1,0 +1,44 @@
+"""Options that several commands share, and what they mean everywhere."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from penstock.config import Settings, load
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one document per line.")
+config = click.option(
+    "--config", type=click.Path(path_type=Path, dir_okay=False), help="Settings file.  [default: penstock.toml]"
+)
+url = click.option("--url", metavar="URL", help="Server to talk to.  [default: PENSTOCK_URL, or port 7373 here]")
+log_level = click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="info",
+    show_default=True,
+    envvar="PENSTOCK_LOG_LEVEL",
+    help="Least important messages to show.",
+)
+executors = click.option(
+    "--executors", type=click.IntRange(0), metavar="N", help="Processes that run handlers.  [default: one per core]"
+)
+capacity = click.option(
+    "--capacity", type=click.IntRange(0), metavar="N", help="Jobs run at once.  [default: 16 per executor]"
+)
+
+
+def remote(function: F) -> F:
+    """The options of every command that asks a server: --url, --config, --json."""
+    return url(config(as_json(function)))
+
+
+def settings(config: Path | None, flags: Mapping[str, object]) -> Settings:
+    """The settings in force for this command; `flags` by full name, None where not given."""
+    return load(config, os.environ, flags)

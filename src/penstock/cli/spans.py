@@ -1,0 +1,65 @@
+"""Times and spans of time as people read and write them: `3m ago`, `250 ms`, `1h30m`."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from penstock.model.timing import Clock, SystemClock
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_WHOLE = re.compile(rf"(?:{_PART.pattern})+")
+_STEPS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))
+
+
+def ago(at: datetime | None, clock: Clock | None = None) -> str:
+    """How far an instant is from now: `3m ago`, `in 2h`, `now`."""
+    if at is None:
+        return "-"
+    span = ((clock or SystemClock()).now() - at).total_seconds()
+    if abs(span) < 1:
+        return "now"
+    return f"{_rough(span)} ago" if span > 0 else f"in {_rough(-span)}"
+
+
+def lasted(span: timedelta | None) -> str:
+    """A duration, as precise as it is worth: `4 ms`, `1.25 s`, `2m 5s`."""
+    if span is None:
+        return "-"
+    value = span.total_seconds()
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.3g} s" if value < 60 else _two_units(value)
+
+
+def _rough(value: float) -> str:
+    for size, unit in _STEPS:
+        if value >= size:
+            return f"{value / size:.0f}{unit}"
+    return "0s"
+
+
+def _two_units(value: float) -> str:
+    for (size, unit), (small, below) in zip(_STEPS, _STEPS[1:], strict=False):
+        if value >= size:
+            return f"{value // size:.0f}{unit} {value % size // small:.0f}{below}"
+    return f"{value:.0f}s"
+
+
+def span(text: str) -> float:
+    """Read a span, given as seconds (`90`) or with units (`1m30s`, `250ms`), into seconds, as the wire writes it."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    if not _WHOLE.fullmatch(text):
+        raise click.BadParameter(f"{text!r} is not a span of time; write seconds, or units such as 250ms, 90s, 1h30m")
+    return sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def instant(text: str) -> datetime:
+    """Read a moment in ISO 8601; without a zone it is meant in the local one."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        wrong = f"{text!r} is not a time; write it as 2026-11-15T18:00 or 2026-11-15T17:00:00Z"
+        raise click.BadParameter(wrong) from None

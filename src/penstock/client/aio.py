@@ -1,0 +1,149 @@
+"""The client for asyncio: `Client`, awaited."""
+
+import random
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import Self, TypeVar, Unpack
+
+from penstock.client import calls
+from penstock.client.calls import AsyncTransport, Reply
+from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step, uploading
+from penstock.client.http import AsyncHttpTransport, server_url
+from penstock.client.submission import Content, Duration, JobSpec, SubmitOptions, span_of, spec_of
+from penstock.model.errors import Unavailable
+from penstock.model.job import JobFilter
+from penstock.model.lifecycle import State
+from penstock.model.timing import Clock, SystemClock
+from penstock.model.wire import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
+from penstock.model.workers import JobType, Worker
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """`Client` for asyncio: the same calls with the same guarantees, awaited. May be shared by tasks.
+
+    Each event loop gets connections of its own.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        patience: Duration = PATIENCE,
+        transport: AsyncTransport | None = None,
+        clock: Clock | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._transport = transport or AsyncHttpTransport(server_url(url))
+        self._clock = clock or SystemClock()
+        self._flows = Flows(self._clock, chance or random.Random(), span_of(patience))
+
+    async def submit(self, type: str, params: object = None, **options: Unpack[SubmitOptions]) -> JobItem:
+        """Add a job. Once this returns the job is durable, and it was added once however often the call was sent."""
+        return await self._run(self._flows.submit(spec_of(type, params, options)))
+
+    async def submit_many(self, jobs: Iterable[JobSpec]) -> Sequence[BatchAnswer]:
+        """Add many jobs, each accepted (`id`) or refused (`problem`) by itself; one answer each, in order."""
+        return await self._run(self._flows.submit_many(jobs))
+
+    async def get(self, job: str) -> JobItem:
+        """The job as it is now; NotFound if there is none of this id."""
+        return await self._run(self._flows.ask(calls.get(job)))
+
+    async def wait(self, job: str, timeout: Duration | None = None) -> JobItem:
+        """The job once it has ended, however it ended; WaitTimeout if it has not within `timeout`."""
+        return await self._run(self._flows.wait(job, None if timeout is None else span_of(timeout)))
+
+    async def list(
+        self,
+        *,
+        type: str | None = None,
+        state: State | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        page_size: int | None = None,
+    ) -> AsyncIterator[JobItem]:
+        """Jobs, newest first, fetched page by page as they are consumed. Each job is seen once."""
+        cursor: str | None = None
+        while True:
+            call = calls.page(JobFilter(type, state, queue, tag), cursor, page_size)
+            page = await self._run(self._flows.ask(call))
+            for job in page.jobs:
+                yield job
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def cancel(self, job: str, *, force: bool = False) -> JobItem:
+        """Cancel a waiting job; ask a running one to stop, or with `force` end it here and now."""
+        return await self._run(self._flows.ask(calls.cancel(job, force=force)))
+
+    async def retry(self, job: str) -> JobItem:
+        """A new job with everything the old, ended one was submitted with."""
+        return await self._run(self._flows.ask(calls.retry(job)))
+
+    async def logs(self, job: str, after: int = 0) -> LogPage:
+        """What the job wrote after a position; `position` of the answer is where to go on."""
+        return await self._run(self._flows.logs(job, after))
+
+    async def upload(self, name: str, content: Content) -> Upload:
+        """Store a file that a job may link to; unlinked it is swept away after a day."""
+        return await self._run(self._flows.ask(uploading(name, content)))
+
+    async def output(self, job: str, name: str) -> bytes:
+        """An output's bytes, compared with its digest."""
+        return await self._run(self._flows.output(job, name))
+
+    async def download(self, job: str, name: str, path: Path | str) -> Path:
+        """An output as a file, compared with its digest; where it is. `path` may be a folder."""
+        return await self._run(self._flows.download(job, name, Path(path)))
+
+    async def queues(self) -> tuple[QueueItem, ...]:
+        return await self._run(self._flows.ask(calls.queues()))
+
+    async def pause(self, queue: str) -> QueueItem:
+        """Let no more jobs of this queue start; those running go on."""
+        return await self._run(self._flows.ask(calls.pause(queue)))
+
+    async def resume(self, queue: str) -> QueueItem:
+        return await self._run(self._flows.ask(calls.resume(queue)))
+
+    async def types(self) -> tuple[JobType, ...]:
+        return await self._run(self._flows.ask(calls.types()))
+
+    async def workers(self) -> tuple[Worker, ...]:
+        return await self._run(self._flows.ask(calls.workers()))
+
+    async def health(self) -> Health:
+        return await self._run(self._flows.ask(calls.health()))
+
+    async def close(self) -> None:
+        """Close the connections. The client may be used again."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _run(self, flow: Flow[T]) -> T:
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    reply = await self._take(step)
+                except Unavailable as error:
+                    step = flow.throw(error)
+                else:
+                    step = flow.send(reply)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    async def _take(self, step: Step) -> Reply:
+        if not isinstance(step, Pause):
+            return await self._transport.send(step)
+        await self._clock.sleep(step.span)
+        return NOTHING

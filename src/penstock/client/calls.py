@@ -1,0 +1,169 @@
+"""What the clients ask of a server, as values: one function per endpoint, each giving a `Call` that anyone can send."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from penstock.client.sinks import BytesSink, FileSink, Sink
+from penstock.model.job import JobFilter
+from penstock.model.wire import (
+    BatchResponse,
+    FileItem,
+    Health,
+    JobItem,
+    JobPage,
+    LogPage,
+    QueueItem,
+    QueueList,
+    TypeList,
+    Upload,
+    WorkerList,
+)
+from penstock.model.workers import JobType, Worker
+
+T = TypeVar("T")
+
+JSON = "application/json"
+BYTES = "application/octet-stream"
+
+NO_WAIT = timedelta()
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came back. `body` is empty when the call's sink has taken it."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = {}
+
+
+class Call(msgspec.Struct, Generic[T], frozen=True):
+    """One request and how to read its answer.
+
+    `repeatable` says that sending it twice does no more than sending it once, so that it may be sent again when nobody
+    knows whether it arrived. `wait` is how long the server may take its time on purpose. The body of a good answer goes
+    into a fresh `sink`; `decode` gets what the sink kept.
+    """
+
+    method: str
+    path: str
+    decode: Callable[[bytes], T]
+    query: str = ""
+    body: bytes | Path | None = None
+    content_type: str = JSON
+    repeatable: bool = True
+    wait: timedelta = NO_WAIT
+    sink: Callable[[], Sink] = BytesSink
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+
+class Transport(Protocol):
+    """Carries calls to a server. `send` raises ServerUnavailable when there is no answer."""
+
+    def send(self, call: Call[Any]) -> Reply: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncTransport(Protocol):
+    """Carries calls to a server without blocking. `send` raises ServerUnavailable when there is no answer."""
+
+    async def send(self, call: Call[Any]) -> Reply: ...
+
+    async def close(self) -> None: ...
+
+
+def submit(body: Mapping[str, object]) -> Call[JobItem]:
+    """Repeatable because every body carries an idempotency key."""
+    return Call("POST", "/v1/jobs", _JOB, body=msgspec.json.encode(body))
+
+
+def submit_batch(bodies: Sequence[msgspec.Raw]) -> Call[BatchResponse]:
+    """Repeatable because every body carries an idempotency key."""
+    return Call("POST", "/v1/jobs/batch", _BATCH, body=msgspec.json.encode({"jobs": bodies}))
+
+
+def get(job: str, wait: timedelta = NO_WAIT) -> Call[JobItem]:
+    return Call("GET", _job_path(job), _JOB, query=_query(wait=wait.total_seconds() or None), wait=wait)
+
+
+def page(wanted: JobFilter, cursor: str | None, limit: int | None) -> Call[JobPage]:
+    query = _query(**msgspec.structs.asdict(wanted), cursor=cursor, limit=limit)
+    return Call("GET", "/v1/jobs", msgspec.json.Decoder(JobPage).decode, query=query)
+
+
+def cancel(job: str, *, force: bool) -> Call[JobItem]:
+    return Call("POST", _job_path(job, "cancel"), _JOB, query=_query(force="true" if force else None))
+
+
+def retry(job: str) -> Call[JobItem]:
+    """Not repeatable: each one makes a new job."""
+    return Call("POST", _job_path(job, "retry"), _JOB, repeatable=False)
+
+
+def logs(job: str, after: int) -> Call[LogPage]:
+    return Call("GET", _job_path(job, "logs"), msgspec.json.Decoder(LogPage).decode, query=_query(after=after))
+
+
+def upload(content: bytes | Path, content_type: str) -> Call[Upload]:
+    """Repeatable: a second copy that no job links to is swept away."""
+    decode = msgspec.json.Decoder(Upload).decode
+    return Call("POST", "/v1/uploads", decode, body=content, content_type=content_type)
+
+
+def output(job: str, file: FileItem) -> Call[bytes]:
+    """An output's bytes; CorruptObject if they do not match its digest."""
+    return Call("GET", _job_path(job, "outputs", file.name), bytes, sink=lambda: BytesSink(file))
+
+
+def download(job: str, file: FileItem, path: Path) -> Call[bytes]:
+    """An output into `path`, whole or not at all; CorruptObject if it does not match its digest."""
+    return Call("GET", _job_path(job, "outputs", file.name), bytes, sink=lambda: FileSink(file, path))
+
+
+def queues() -> Call[tuple[QueueItem, ...]]:
+    return Call("GET", "/v1/queues", lambda raw: msgspec.json.decode(raw, type=QueueList).queues)
+
+
+def pause(queue: str) -> Call[QueueItem]:
+    return Call("POST", _path("queues", queue, "pause"), msgspec.json.Decoder(QueueItem).decode)
+
+
+def resume(queue: str) -> Call[QueueItem]:
+    return Call("POST", _path("queues", queue, "resume"), msgspec.json.Decoder(QueueItem).decode)
+
+
+def types() -> Call[tuple[JobType, ...]]:
+    return Call("GET", "/v1/types", lambda raw: msgspec.json.decode(raw, type=TypeList).types)
+
+
+def workers() -> Call[tuple[Worker, ...]]:
+    return Call("GET", "/v1/workers", lambda raw: msgspec.json.decode(raw, type=WorkerList).workers)
+
+
+def health() -> Call[Health]:
+    return Call("GET", "/healthz", msgspec.json.Decoder(Health).decode)
+
+
+_JOB = msgspec.json.Decoder(JobItem).decode
+_BATCH = msgspec.json.Decoder(BatchResponse).decode
+
+
+def _job_path(job: str, *parts: str) -> str:
+    return _path("jobs", job, *parts)
+
+
+def _path(*parts: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def _query(**values: object) -> str:
+    return urlencode({name: str(value) for name, value in values.items() if value is not None})

@@ -1,0 +1,189 @@
+"""What takes more than one call, written once for both clients.
+
+A flow is a generator that yields steps — send this, pause that long — and is given replies, or has ServerUnavailable
+thrown at it. It does no input or output itself: `Client` and `AsyncClient` only differ in how they take a step.
+"""
+
+import mimetypes
+import random
+from collections.abc import Generator, Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.client import answers, calls
+from penstock.client.calls import Call, Reply
+from penstock.client.submission import Content, JobSpec, body_of, keyed
+from penstock.model.errors import NotFound, PenstockError, TooLarge, Unavailable, WaitTimeout
+from penstock.model.retry import Retry
+from penstock.model.timing import Clock
+from penstock.model.wire import BatchAnswer, FileItem, JobItem, LogPage, Upload
+
+T = TypeVar("T")
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Wait this long before the next step."""
+
+    span: timedelta
+
+
+Step: TypeAlias = Call[Any] | Pause
+Flow: TypeAlias = Generator[Step, Reply, T]
+
+NOTHING = Reply(0)
+"""What a flow is given after a pause."""
+
+PATIENCE = timedelta(seconds=30)
+BACKOFF = Retry(delay_seconds=0.2, cap_seconds=5.0)
+LONGEST_POLL = timedelta(seconds=20)
+SHORTEST_POLL = timedelta(milliseconds=200)
+BATCH_JOBS = 2_000
+BATCH_BYTES = 4 << 20
+
+
+class Flows:
+    """The flows of one client. `patience` is how long an unavailable server is asked again before giving up."""
+
+    def __init__(self, clock: Clock, chance: random.Random, patience: timedelta) -> None:
+        self._clock = clock
+        self._chance = chance
+        self._patience = patience
+
+    def ask(self, call: Call[T], patience: timedelta | None = None) -> Flow[T]:
+        """Send a call; a repeatable one again and again while the server is unavailable, until patience ends."""
+        give_up_at = self._now() + (self._patience if patience is None else patience)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return answers.read(call, (yield call))
+            except Unavailable as error:
+                pause = self._pause_after(error, attempt)
+                if not call.repeatable or self._now() + pause > give_up_at:
+                    raise
+            yield Pause(pause)
+
+    def submit(self, spec: JobSpec) -> Flow[JobItem]:
+        """Upload the inputs, then add the job. Never adds it twice, however often it is sent."""
+        spec = keyed(spec)
+        uploads = yield from self._upload_inputs(spec)
+        return (yield from self.ask(calls.submit(body_of(spec, uploads))))
+
+    def submit_many(self, specs: Iterable[JobSpec]) -> Flow[list[BatchAnswer]]:
+        """Add many jobs; one answer each, in order. On an error `details["answers"]` holds those already given."""
+        bodies = yield from self._bodies(specs)
+        given: list[BatchAnswer] = []
+        try:
+            for batch in batches(bodies):
+                given += yield from self._submit_batch(batch, len(given))
+        except PenstockError as error:
+            error.details["answers"] = given
+            raise
+        return given
+
+    def wait(self, job: str, timeout: timedelta | None) -> Flow[JobItem]:
+        """The job once it has ended, however it ended. WaitTimeout if that takes longer; None waits for ever."""
+        asked_at = self._now()
+        while True:
+            left = None if timeout is None else max(timeout - (self._now() - asked_at), timedelta())
+            poll = LONGEST_POLL if left is None else min(left, LONGEST_POLL)
+            polled_at = self._now()
+            item = yield from self.ask(calls.get(job, poll), left)
+            if item.state.terminal:
+                return item
+            if timeout is not None and self._now() - asked_at >= timeout:
+                raise WaitTimeout(still(item, timeout), job=item)
+            if self._now() - polled_at < min(poll, SHORTEST_POLL):
+                yield Pause(min(poll, SHORTEST_POLL))
+
+    def logs(self, job: str, after: int) -> Flow[LogPage]:
+        """All lines after a position, and the position to go on from."""
+        page = LogPage((), after)
+        while True:
+            more = yield from self.ask(calls.logs(job, page.position))
+            page = LogPage(page.lines + more.lines, more.position)
+            if not more.lines:
+                return page
+
+    def output(self, job: str, name: str) -> Flow[bytes]:
+        """An output's bytes, compared with its digest."""
+        file = yield from self._output_named(job, name)
+        return (yield from self.ask(calls.output(job, file)))
+
+    def download(self, job: str, name: str, path: Path) -> Flow[Path]:
+        """An output as a file, compared with its digest; below `path`, under its own name, if that is a folder."""
+        file = yield from self._output_named(job, name)
+        target = path / Path(file.name).name if path.is_dir() else path
+        yield from self.ask(calls.download(job, file, target))
+        return target
+
+    def _output_named(self, job: str, name: str) -> Flow[FileItem]:
+        item = yield from self.ask(calls.get(job))
+        for file in item.outputs:
+            if file.name == name:
+                return file
+        known = ", ".join(file.name for file in item.outputs) or f"none yet: it is {item.state}"
+        raise NotFound(f"job {job} has no output {name!r}; it has {known}")
+
+    def _upload_inputs(self, spec: JobSpec) -> Flow[dict[str, str]]:
+        ids = {}
+        for name, content in spec.get("inputs", {}).items():
+            upload = yield from self.ask(uploading(name, content))
+            ids[name] = upload.id
+        return ids
+
+    def _bodies(self, specs: Iterable[JobSpec]) -> Flow[list[msgspec.Raw]]:
+        bodies = []
+        for spec in map(keyed, specs):
+            uploads = yield from self._upload_inputs(spec)
+            bodies.append(msgspec.Raw(msgspec.json.encode(body_of(spec, uploads))))
+        return bodies
+
+    def _submit_batch(self, batch: Sequence[msgspec.Raw], offset: int) -> Flow[list[BatchAnswer]]:
+        """Add one batch; in halves if the server's limits are lower than ours. Its answers count from `offset`."""
+        try:
+            answer = yield from self.ask(calls.submit_batch(batch))
+        except TooLarge:
+            if len(batch) < 2:
+                raise
+            half = len(batch) // 2
+            first = yield from self._submit_batch(batch[:half], offset)
+            return first + (yield from self._submit_batch(batch[half:], offset + half))
+        return [replace(job, index=offset + job.index) for job in answer.jobs]
+
+    def _pause_after(self, error: Unavailable, attempt: int) -> timedelta:
+        after = error.details.get("retry_after", 0)
+        asked = timedelta(seconds=after if isinstance(after, int) else 0)
+        return max(asked, BACKOFF.wait_after(attempt, self._chance))
+
+    def _now(self) -> timedelta:
+        return timedelta(seconds=self._clock.monotonic())
+
+
+def uploading(name: str, content: Content) -> Call[Upload]:
+    """The call that uploads a file; its content type is told by its name."""
+    path_or_bytes = Path(content) if isinstance(content, str) else content
+    return calls.upload(path_or_bytes, mimetypes.guess_type(name)[0] or calls.BYTES)
+
+
+def batches(bodies: Sequence[msgspec.Raw]) -> Iterable[Sequence[msgspec.Raw]]:
+    """The bodies in order, in runs of bounded number and size; one that is too large alone goes alone."""
+    start, size = 0, 0
+    for index, body in enumerate(bodies):
+        length = memoryview(body).nbytes
+        if index > start and (index - start >= BATCH_JOBS or size + length > BATCH_BYTES):
+            yield bodies[start:index]
+            start, size = index, 0
+        size += length
+    if bodies:
+        yield bodies[start:]
+
+
+def still(item: JobItem, timeout: timedelta) -> str:
+    """What WaitTimeout says: where the job is, and why if it waits."""
+    why = f" ({item.reason})" if item.reason else ""
+    return f"job {item.id} ({item.type}) is still {item.state}{why} after {timeout.total_seconds():g} s; it goes on"

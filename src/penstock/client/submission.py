@@ -1,0 +1,105 @@
+"""A job to submit, from Python's words to the wire's: durations to seconds, params to JSON, always with a key."""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Required, TypeAlias, TypedDict
+
+import msgspec
+
+from penstock.model.errors import Invalid, InvalidParams
+from penstock.model.retry import Retry, RetryKind
+
+Duration: TypeAlias = timedelta | float
+"""A `timedelta`, or seconds."""
+
+Content: TypeAlias = Path | str | bytes
+"""A file's path (`Path` or `str`), or its bytes."""
+
+
+class SubmitOptions(TypedDict, total=False):
+    """How to submit a job; what is left out comes from its job type.
+
+    `delay` and `scheduled_at` exclude each other. `timeout=None` lets an attempt run for ever. `key` makes the submit
+    idempotent: the same key and the same job give the same job back, whoever asks.
+    """
+
+    queue: str | None
+    priority: int | None
+    delay: Duration | None
+    scheduled_at: datetime | None
+    retry: Retry | RetryKind | None
+    timeout: Duration | None
+    expires_at: datetime | None
+    tags: Sequence[str]
+    inputs: Mapping[str, Content]
+    key: str | None
+
+
+class JobSpec(SubmitOptions, total=False):
+    """One job of a `submit_many`: a type, its params, and any of the options of `submit`."""
+
+    type: Required[str]
+    params: object
+
+
+def spec_of(type_name: str, params: object, options: SubmitOptions) -> JobSpec:
+    return {**options, "type": type_name, "params": params}
+
+
+def keyed(spec: JobSpec) -> JobSpec:
+    """The same with an idempotency key: the user's own, else one nobody else has."""
+    return spec if spec.get("key") else {**spec, "key": str(uuid.uuid4())}
+
+
+def body_of(spec: JobSpec, uploads: Mapping[str, str]) -> dict[str, object]:
+    """The wire's `SubmitRequest`, holding only what was said. `uploads` are the ids of the inputs, by name."""
+    body: dict[str, object] = {
+        "type": spec["type"],
+        "params": params_of(spec),
+        "idempotency_key": spec.get("key"),
+        "queue": spec.get("queue"),
+        "priority": spec.get("priority"),
+        "delay_seconds": seconds_of(spec.get("delay")),
+        "scheduled_at": aware("scheduled_at", spec.get("scheduled_at")),
+        "retry_policy": spec.get("retry"),
+        "expires_at": aware("expires_at", spec.get("expires_at")),
+        "tags": _words("tags", spec.get("tags")),
+        "inputs": uploads or None,
+    }
+    said = {name: value for name, value in body.items() if value is not None}
+    if "timeout" in spec:
+        said["timeout_seconds"] = seconds_of(spec["timeout"])
+    return said
+
+
+def params_of(spec: JobSpec) -> msgspec.Raw:
+    """Params as JSON; `Raw` passes as it is. InvalidParams names the value that JSON cannot hold."""
+    params = spec.get("params")
+    if isinstance(params, msgspec.Raw):
+        return params
+    try:
+        return msgspec.Raw(msgspec.json.encode({} if params is None else params))
+    except (TypeError, ValueError) as error:
+        raise InvalidParams(f"params of a {spec['type']!r} job cannot be written as JSON: {error}") from error
+
+
+def seconds_of(span: Duration | None) -> float | None:
+    return span.total_seconds() if isinstance(span, timedelta) else span
+
+
+def span_of(span: Duration) -> timedelta:
+    return span if isinstance(span, timedelta) else timedelta(seconds=span)
+
+
+def aware(name: str, at: datetime | None) -> datetime | None:
+    if at is not None and at.utcoffset() is None:
+        raise Invalid(f"{name} needs a time zone: pass {at!r} with tzinfo, such as datetime.now(UTC) + …")
+    return at
+
+
+def _words(name: str, words: Iterable[str] | None) -> list[str] | None:
+    if isinstance(words, str):
+        raise Invalid(f"{name} is a list of words: pass [{words!r}], not {words!r}")
+    return list(words) if words else None

@@ -1,0 +1,204 @@
+"""Settings from three places: file < environment < flags. The later place wins, and all faults are told at once."""
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import urlsplit
+
+from msgspec import Struct, ValidationError, convert, field
+from msgspec.inspect import BoolType, FloatType, IntType, Metadata, Type, VarTupleType, type_info
+
+from penstock.config.settings import Settings
+from penstock.model.errors import InvalidSetting
+
+FILE_NAME = "penstock.toml"
+PREFIX = "PENSTOCK_"
+ALIASES = {"PENSTOCK_URL": "worker.url"}
+"""Short names of settings that are wanted often; the full name wins where both are set."""
+
+SECTIONS: dict[str, type[Struct]] = get_type_hints(Settings)
+FIELDS: dict[str, Any] = {
+    f"{section}.{name}": annotation
+    for section, struct in SECTIONS.items()
+    for name, annotation in get_type_hints(struct, include_extras=True).items()
+}
+"""Every setting by its full name (`server.port`), with its annotated type."""
+
+
+class Given(Struct, frozen=True):
+    """A value for one setting and the place it came from. `text` values are read as the setting's own type."""
+
+    setting: str
+    value: object
+    origin: str
+    text: bool = False
+
+
+class Fault(Struct, frozen=True):
+    """One line about what cannot be used: where it came from, which setting, what is wrong, what is accepted."""
+
+    origin: str
+    setting: str
+    wrong: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.origin, self.setting, self.wrong) if part)
+
+
+class Reading(Struct):
+    """What one place gave, usable or not."""
+
+    given: list[Given] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
+    """The settings in force. `flags` are keyed by full name (`server.port`); None stands for a flag not given.
+
+    Without `file`, PENSTOCK_CONFIG names it, or it is `penstock.toml` in the current folder if there is one.
+    Raises InvalidSetting with every fault of every place.
+    """
+    readings = [_read_file(file, environ), _read_environment(environ), _read_flags(flags)]
+    faults = list(chain.from_iterable(reading.faults for reading in readings))
+    values: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
+    origins: dict[str, str] = {}
+    for given in chain.from_iterable(reading.given for reading in readings):
+        try:
+            _place(values, given)
+            origins[given.setting] = given.origin
+        except ValidationError:
+            wrong = f"{given.value!r} cannot be used; accepted: {accepted(given.setting)}"
+            faults.append(Fault(given.origin, given.setting, wrong))
+    if faults:
+        raise _invalid(faults)
+    settings = convert(values, Settings)
+    if broken := list(_relations(settings, origins)):
+        raise _invalid(broken)
+    return settings
+
+
+def accepted(setting: str) -> str:
+    """In words, what a setting may be."""
+    match _kind(setting):
+        case BoolType():
+            return "true or false"
+        case IntType() | FloatType() as number:
+            noun = "a whole number" if isinstance(number, IntType) else "a number"
+            return noun + _range(number.ge, number.gt, number.le)
+        case VarTupleType():
+            return "a list of names; in the environment, with commas between them"
+        case _:
+            return "text"
+
+
+def variable(setting: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + setting.upper().replace(".", "_")
+
+
+def _kind(setting: str) -> Type:
+    known = type_info(FIELDS[setting])
+    return known.type if isinstance(known, Metadata) else known
+
+
+def _read_file(file: Path | None, environ: Mapping[str, str]) -> Reading:
+    path, needed = _file(file, environ)
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return Reading(faults=[Fault(str(path), "", "there is no such file")] if needed else [])
+    except OSError as error:
+        return Reading(faults=[Fault(str(path), "", f"cannot be read: {error.strerror}")])
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return Reading(faults=[Fault(str(path), "", f"is not TOML: {error}")])
+    return _read_sections(str(path), content)
+
+
+def _file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path, bool]:
+    """Which file, and whether it has to be there."""
+    if file is not None:
+        return file, True
+    named = environ.get("PENSTOCK_CONFIG")
+    return (Path(named), True) if named else (Path(FILE_NAME), False)
+
+
+def _read_sections(origin: str, content: Mapping[str, object]) -> Reading:
+    reading = Reading()
+    for section, fields in content.items():
+        if section not in SECTIONS:
+            reading.faults.append(Fault(origin, f"[{section}]", _unknown("section", section, SECTIONS)))
+        elif not isinstance(fields, dict):
+            reading.faults.append(Fault(origin, section, f"is a section; write [{section}] and its settings below"))
+        else:
+            _read_section(reading, origin, section, fields)
+    return reading
+
+
+def _read_section(reading: Reading, origin: str, section: str, fields: Mapping[str, object]) -> None:
+    for name, value in fields.items():
+        if (setting := f"{section}.{name}") in FIELDS:
+            reading.given.append(Given(setting, value, origin))
+        else:
+            known = SECTIONS[section].__struct_fields__
+            reading.faults.append(Fault(origin, setting, _unknown("setting", name, known)))
+
+
+def _read_environment(environ: Mapping[str, str]) -> Reading:
+    names = {variable(setting): setting for setting in FIELDS}
+    reading = Reading()
+    for alias, setting in ALIASES.items():
+        if alias in environ:
+            reading.given.append(Given(setting, environ[alias], alias, text=True))
+    for name, value in sorted(environ.items()):
+        if name in names:
+            reading.given.append(Given(names[name], value, name, text=True))
+        elif name.startswith(tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)):
+            reading.faults.append(Fault(name, "", _unknown("variable", name, names)))
+    return reading
+
+
+def _read_flags(flags: Mapping[str, object]) -> Reading:
+    return Reading([Given(name, value, "command line") for name, value in flags.items() if value is not None])
+
+
+def _place(values: dict[str, dict[str, object]], given: Given) -> None:
+    section, _, name = given.setting.partition(".")
+    value = given.value
+    if given.text and isinstance(_kind(given.setting), VarTupleType):
+        value = [word.strip() for word in str(value).split(",") if word.strip()]
+    values[section][name] = convert(value, FIELDS[given.setting], strict=not given.text)
+
+
+def _relations(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fault]:
+    """What is wrong between settings that are fine by themselves."""
+    timing = settings.timing
+    if timing.heartbeat_seconds >= timing.lease_seconds:
+        origin = origins.get("timing.heartbeat_seconds") or origins.get("timing.lease_seconds", "")
+        wrong = f"{timing.heartbeat_seconds:g} is not below timing.lease_seconds ({timing.lease_seconds:g})"
+        yield Fault(origin, "timing.heartbeat_seconds", f"{wrong}: leases would be lost between two heartbeats")
+    url = urlsplit(settings.worker.url)
+    if url.scheme not in {"http", "https"} or not url.netloc:
+        wrong = f"{settings.worker.url!r} is not a server; accepted: a URL such as http://127.0.0.1:7373"
+        yield Fault(origins.get("worker.url", ""), "worker.url", wrong)
+
+
+def _invalid(faults: Sequence[Fault]) -> InvalidSetting:
+    lines = [str(fault) for fault in faults]
+    if len(lines) == 1:
+        return InvalidSetting(f"a setting cannot be used: {lines[0]}", faults=lines)
+    listed = "".join(f"\n  {line}" for line in lines)
+    return InvalidSetting(f"{len(lines)} settings cannot be used:{listed}", faults=lines)
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 1)
+    return f"unknown {kind}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+
+
+def _range(ge: float | None, gt: float | None, le: float | None) -> str:
+    low = f" from {ge:g}" if ge is not None else f" above {gt:g}" if gt is not None else ""
+    return low + (f" to {le:g}" if le is not None else "")

@@ -1,0 +1,104 @@
+"""What a handler may know and say about its own run."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from penstock.model.errors import Invalid, NotFound
+from penstock.model.ids import JobId
+from penstock.model.job import Progress
+
+LOGGER = logging.getLogger("penstock.job")
+
+
+class Cancelled(BaseException):
+    """Raised inside a handler that must stop: its job was cancelled, timed out, or lost its lease.
+
+    Not an `Exception`, so that a handler's own `except Exception` does not swallow it.
+    """
+
+
+class Inputs(Mapping[str, Path]):
+    """The job's input files, by name: where each lies on this machine, read-only."""
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = dict(files)
+
+    def __getitem__(self, name: str) -> Path:
+        try:
+            return self._files[name]
+        except KeyError:
+            known = ", ".join(sorted(self._files)) or "none"
+            raise NotFound(f"this job has no input named {name!r}; it has: {known}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+class Outputs:
+    """The files this attempt gives. They become visible together, when its success is recorded, or never."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.content_types: dict[str, str] = {}
+
+    def path(self, name: str, content_type: str | None = None) -> Path:
+        """Where to write the output of this name."""
+        if name in {"", ".", ".."} or any(character in name for character in "/\\\0") or len(name.encode()) > 255:
+            raise Invalid(f"{name!r} cannot name an output: use a plain file name, without slashes")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if content_type is not None:
+            self.content_types[name] = content_type
+        return self._folder / name
+
+    def write(self, name: str, content: bytes | str, content_type: str | None = None) -> Path:
+        """Write a whole output at once; text as UTF-8."""
+        path = self.path(name, content_type)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+
+class Context:
+    """Given to a handler whose first parameter is annotated with this class. Heartbeats are not its business."""
+
+    __penstock_context__: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        job: JobId,
+        type: str,
+        attempt: int,
+        fence: int,
+        params: Mapping[str, object],
+        tags: tuple[str, ...] = (),
+        inputs: Inputs,
+        outputs: Outputs,
+        report: Callable[[Progress], None],
+    ) -> None:
+        self.id = job
+        self.type = type
+        self.attempt = attempt
+        self.fence = fence
+        self.params = params
+        self.tags = tags
+        self.inputs = inputs
+        self.outputs = outputs
+        self.log = LOGGER
+        self.cancelled = False
+        self._report = report
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Tell how far the job is, from 0 to 1. Cheap: call it as often as you like."""
+        if not 0 <= fraction <= 1:
+            raise Invalid(f"progress is a number from 0 to 1, not {fraction!r}")
+        self._report(Progress(fraction, message))
+
+    def check(self) -> None:
+        """Raise Cancelled if this job has been asked to stop: for loops in handlers that run in a thread."""
+        if self.cancelled:
+            raise Cancelled(f"job {self.id} was asked to stop")

@@ -1,0 +1,168 @@
+"""Files and large values: where they lie, and who may see them when.
+
+Keys are made here and nowhere else:
+
+    uploads/<upload>                      an input that no job links to yet
+    jobs/<job>/params                     params too large for the row
+    jobs/<job>/inputs/<number>            an input, copied from its upload
+    jobs/<job>/<fence>/result             a result too large for the row
+    jobs/<job>/<fence>/outputs/<number>   an output; seen only when the settle under that fence is accepted
+"""
+
+import random
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from penstock.config import LimitSettings
+from penstock.model.errors import Conflict, Invalid, LeaseLost, NotFound, TooLarge
+from penstock.model.ids import JobId, ShardId, new_job_id
+from penstock.model.job import FileLink, Job, Lease, ObjectLink
+from penstock.model.lifecycle import State
+from penstock.model.timing import Clock, to_millis
+from penstock.model.wire import Upload
+from penstock.objects import ObjectStore
+from penstock.store import JobStore
+
+JSON = "application/json"
+
+
+def job_prefix(job: JobId) -> str:
+    """Everything that belongs to one job lies below this."""
+    return f"jobs/{job}"
+
+
+def output_key(job: JobId, fence: int, number: int) -> str:
+    return f"{job_prefix(job)}/{fence}/outputs/{number}"
+
+
+def check_file_name(name: str) -> None:
+    """Raise Invalid for a name that could be mistaken for a path."""
+    if name in {".", ".."} or any(character in name for character in "/\\\0"):
+        raise Invalid(f"{name!r} cannot name a file: use a plain file name, without slashes")
+
+
+class Files:
+    """Uploads, inputs, outputs, and values that outgrew their row."""
+
+    def __init__(
+        self, store: JobStore, objects: ObjectStore, limits: LimitSettings, clock: Clock, chance: random.Random
+    ) -> None:
+        self._store = store
+        self._objects = objects
+        self._limits = limits
+        self._clock = clock
+        self._chance = chance
+
+    async def upload(self, body: AsyncIterator[bytes], content_type: str, digest: str | None = None) -> Upload:
+        """Keep a file until a job links to it as an input, or it is swept."""
+        name = new_job_id(to_millis(self._clock.now()), ShardId(0), self._chance)
+        link = await self._objects.put(f"uploads/{name}", self._capped(body), content_type, digest)
+        return Upload(name, link.size, link.digest, link.content_type)
+
+    async def adopt(self, job: JobId, inputs: Mapping[str, str]) -> tuple[FileLink, ...]:
+        """Link uploads to a job as its inputs: `inputs` maps file names to upload ids."""
+        return tuple([await self._adopt_one(job, number, *named) for number, named in enumerate(inputs.items())])
+
+    async def _adopt_one(self, job: JobId, number: int, name: str, upload: str) -> FileLink:
+        check_file_name(name)
+        source = f"uploads/{_upload_id(upload)}"
+        try:
+            return FileLink(name, await self._objects.copy(source, f"{job_prefix(job)}/inputs/{number}"))
+        except NotFound:
+            raise Invalid(
+                f"input {name!r}: there is no upload {upload!r}; POST the file to /v1/uploads first"
+            ) from None
+
+    async def inherit(self, job: JobId, inputs: Sequence[FileLink]) -> tuple[FileLink, ...]:
+        """Give a job its own copy of another job's inputs."""
+        prefix = job_prefix(job)
+        return tuple(
+            [
+                FileLink(file.name, await self._objects.copy(file.object.key, f"{prefix}/inputs/{number}"))
+                for number, file in enumerate(inputs)
+            ]
+        )
+
+    async def keep_value(self, key: str, value: bytes) -> ObjectLink:
+        """Store JSON under a key that belongs to one attempt or one job; storing the same again is fine."""
+        try:
+            return await self._objects.put(key, _whole(value), JSON)
+        except Conflict:
+            return await self._found(key)
+
+    async def read_value(self, link: ObjectLink) -> bytes:
+        return b"".join([chunk async for chunk in self._objects.read(link)])
+
+    async def open_input(self, job: JobId, name: str) -> tuple[FileLink, AsyncIterator[bytes]]:
+        found = await self._job(job)
+        return self._open(name, found.inputs, f"job {job} has no input")
+
+    async def open_output(self, job: JobId, name: str) -> tuple[FileLink, AsyncIterator[bytes]]:
+        found = await self._job(job)
+        return self._open(name, found.outputs, f"job {job} ({found.state}) has no output")
+
+    async def write_output(
+        self, lease: Lease, number: int, body: AsyncIterator[bytes], content_type: str, digest: str
+    ) -> ObjectLink:
+        """Store an output of the attempt that holds the lease. LeaseLost if it no longer does."""
+        job = await self._job(lease.job)
+        if job.state is not State.RUNNING or job.fence != lease.fence:
+            raise LeaseLost(f"job {lease.job} is {job.state} with fence {job.fence}, not running with {lease.fence}")
+        key = output_key(lease.job, lease.fence, number)
+        try:
+            return await self._objects.put(key, self._capped(body), content_type, digest)
+        except Conflict:
+            return await self._same(key, digest)
+
+    async def check_outputs(self, lease: Lease, outputs: Sequence[FileLink]) -> None:
+        """Raise Invalid unless each output was written under this very fence and is stored as it says."""
+        for number, file in enumerate(outputs):
+            check_file_name(file.name)
+            if file.object.key != output_key(lease.job, lease.fence, number):
+                raise Invalid(f"output {file.name!r} does not belong to fence {lease.fence} of job {lease.job}")
+            if await self._objects.stat(file.object.key) != file.object:
+                raise Invalid(f"output {file.name!r} of job {lease.job} is not stored as its link says")
+
+    async def _job(self, job: JobId) -> Job:
+        (found,) = await self._store.get([job])
+        if found is None:
+            raise NotFound(f"there is no job {job}")
+        return found
+
+    def _open(self, name: str, files: Sequence[FileLink], missing: str) -> tuple[FileLink, AsyncIterator[bytes]]:
+        for file in files:
+            if file.name == name:
+                return file, self._objects.read(file.object)
+        known = ", ".join(file.name for file in files) or "none"
+        raise NotFound(f"{missing} named {name!r}; it has: {known}")
+
+    async def _found(self, key: str) -> ObjectLink:
+        if (link := await self._objects.stat(key)) is None:
+            raise NotFound(f"object {key} is gone")
+        return link
+
+    async def _same(self, key: str, digest: str) -> ObjectLink:
+        link = await self._found(key)
+        if link.digest != digest:
+            raise Conflict(f"object {key} exists with other content")
+        return link
+
+    async def _capped(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in body:
+            size += len(chunk)
+            if size > self._limits.file_bytes:
+                raise TooLarge(f"a file may have at most {self._limits.file_bytes:,} bytes (limits.file_bytes)")
+            yield chunk
+
+
+def _upload_id(text: str) -> str:
+    """The canonical form of an upload id, so that no other key can be reached through it."""
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise Invalid(f"{text!r} is not the id of an upload; POST the file to /v1/uploads first") from None
+
+
+async def _whole(value: bytes) -> AsyncIterator[bytes]:
+    yield value

@@ -1,0 +1,146 @@
+"""The client's moves: submit, get, wait, list, cancel, retry."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from penstock.engine.files import job_prefix
+from penstock.engine.submit import new_job, same_again
+from penstock.engine.why import why_it_waits
+from penstock.model.errors import Conflict, KeyConflict, NotFound, PenstockError
+from penstock.model.ids import JobId, ShardId, new_job_id
+from penstock.model.job import Job, JobFilter, NewJob, Submission, Ticket
+from penstock.model.timing import to_millis
+from penstock.model.wire import JobItem, JobPage, LogPage, SubmitRequest, job_item
+
+if TYPE_CHECKING:
+    from penstock.engine import Engine
+
+
+class Jobs:
+    """Jobs as their clients see them."""
+
+    def __init__(self, engine: "Engine", chance: random.Random) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._files = engine.files
+        self._chance = chance
+
+    async def submit(self, requests: Sequence[SubmitRequest]) -> list[Submission | PenstockError]:
+        """Make each job durable, or refuse it by itself. One answer each, in order."""
+        prepared = [await self._prepare(request) for request in requests]
+        accepted = [job for job in prepared if isinstance(job, NewJob)]
+        submitted = iter(await self._insert(accepted))
+        return [_answer(next(submitted)) if isinstance(job, NewJob) else job for job in prepared]
+
+    async def _prepare(self, request: SubmitRequest) -> NewJob | PenstockError:
+        try:
+            return await self._resolve(request)
+        except PenstockError as refusal:
+            return refusal
+
+    async def _resolve(self, request: SubmitRequest) -> NewJob:
+        catalog, settings = self._engine.catalog, self._engine.settings
+        declared = await catalog.type(request.type, allow_unknown=settings.server.allow_unknown_types)
+        job = new_job(self._new_id(), request, declared, self._engine.clock.now())
+        catalog.check(declared, job.params or b"")
+        if request.inputs:
+            job = replace(job, inputs=await self._files.adopt(job.id, request.inputs))
+        if len(job.params or b"") > settings.limits.inline_bytes:
+            link = await self._files.keep_value(f"{job_prefix(job.id)}/params", job.params or b"")
+            job = replace(job, params=None, params_object=link)
+        return job
+
+    def _new_id(self) -> JobId:
+        return new_job_id(to_millis(self._engine.clock.now()), self._store.shard, self._chance)
+
+    async def _insert(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        if not jobs:
+            return []
+        tickets = self._engine.tickets
+        marked = await self._mark_ticketed(jobs)
+        submissions = await self._store.submit(marked, tickets.ticket_for)
+        created = [submission for submission in submissions if submission.event is not None]
+        wants = {job.id for job in marked if job.ticketed}
+        await tickets.publish([_ticket(made.job, self._store.shard) for made in created if made.job.id in wants])
+        for queue in {made.job.queue for made in created if made.job.id not in wants}:
+            tickets.waits(queue)
+        self._engine.moved([made.event for made in created if made.event is not None])
+        return submissions
+
+    async def _mark_ticketed(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """Jobs due now get a ticket at once where the window has room, so that an idle system answers at once."""
+        paused = (await self._engine.catalog.read()).paused
+        due = [job for job in jobs if job.delay is None and job.due_at is None and job.queue not in paused]
+        wanted = Counter(job.queue for job in due)
+        room = await self._engine.tickets.room(wanted)
+        # All or nothing per queue: a part of a batch in the broker would overtake the rest of it.
+        fits = {queue for queue, jobs_due in wanted.items() if jobs_due <= room[queue]}
+        ticketed = {job.id for job in due if job.queue in fits}
+        return [replace(job, ticketed=True) if job.id in ticketed else job for job in jobs]
+
+    async def get(self, job: JobId) -> Job:
+        (found,) = await self._store.get([job])
+        if found is None:
+            raise NotFound(f"there is no job {job}; it may have been removed after its retention")
+        return found
+
+    async def wait(self, job: JobId, span: timedelta) -> Job:
+        """The job once it has ended, or as it is after `span`."""
+        return await self._engine.watch.until_ended(job, lambda: self.get(job), span)
+
+    async def item(self, job: Job) -> JobItem:
+        """The public face of a job, with large params and results read in."""
+        if job.params is None and job.params_object is not None:
+            job = replace(job, params=await self._files.read_value(job.params_object))
+        if job.result is None and job.result_object is not None:
+            job = replace(job, result=await self._files.read_value(job.result_object))
+        return job_item(job, why_it_waits(job, await self._engine.catalog.read(), await self._store.now()))
+
+    async def cancel(self, job: JobId, *, force: bool = False) -> Job:
+        """Cancel a waiting job, ask a running one to stop (`force`: end it now), leave an ended one as it is."""
+        (cancellation,) = await self._store.cancel([job], force=force)
+        if cancellation.job is None:
+            raise NotFound(f"there is no job {job}; it may have been removed after its retention")
+        if cancellation.event is not None:
+            self._engine.moved([cancellation.event])
+        return cancellation.job
+
+    async def retry(self, job: JobId) -> Job:
+        """A new job that asks for what an ended one asked for."""
+        old = await self.get(job)
+        if not old.ended:
+            raise Conflict(f"job {job} is {old.state}: only an ended job can be retried; cancel it first")
+        again = same_again(self._new_id(), old)
+        if old.params_object is not None:
+            value = await self._files.read_value(old.params_object)
+            again = replace(again, params_object=await self._files.keep_value(f"{job_prefix(again.id)}/params", value))
+        again = replace(again, inputs=await self._files.inherit(again.id, old.inputs))
+        (made,) = await self._insert([again])
+        return made.job
+
+    async def log(self, job: JobId, after: int, limit: int) -> LogPage:
+        """What a job wrote, after a position."""
+        await self.get(job)
+        lines, position = await self._store.read_log(job, after, limit)
+        return LogPage(tuple(lines), position)
+
+    async def list(self, where: JobFilter, cursor: str | None, limit: int) -> JobPage:
+        """Newest first; large params and results are left out."""
+        page = await self._store.page(where, cursor, limit)
+        reading, now = await self._engine.catalog.read(), await self._store.now()
+        return JobPage(tuple(job_item(job, why_it_waits(job, reading, now)) for job in page.jobs), page.cursor)
+
+
+def _answer(submission: Submission) -> Submission | PenstockError:
+    if submission.conflict:
+        return KeyConflict(f"the idempotency key was used for job {submission.job.id}, which asked for something else")
+    return submission
+
+
+def _ticket(job: Job, shard: ShardId) -> Ticket:
+    return Ticket(shard, job.id, job.queue, job.type, job.priority)

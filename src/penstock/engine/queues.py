@@ -1,0 +1,72 @@
+"""Queues, types and workers: what an operator looks at and pauses."""
+
+from collections import defaultdict
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from penstock.engine.catalog import Catalog
+from penstock.engine.tickets import Tickets
+from penstock.model.errors import NotFound
+from penstock.model.lifecycle import State
+from penstock.model.wire import QueueItem
+from penstock.model.workers import JobType, Worker, WorkerState
+from penstock.store import Shard
+
+SILENT_FOR = timedelta(seconds=20)
+"""A worker not heard from for this long is called lost: more than a lease and a heartbeat."""
+
+
+class Queues:
+    """Depth, age and pause of each queue; the declared types; the workers."""
+
+    def __init__(self, store: Shard, catalog: Catalog, tickets: Tickets) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._tickets = tickets
+
+    async def get(self, name: str) -> QueueItem:
+        for queue in await self.list():
+            if queue.name == name:
+                return queue
+        raise NotFound(f"there is no queue {name!r}: no job, no declared type and no pause has that name")
+
+    async def pause(self, name: str, *, paused: bool) -> QueueItem:
+        """Stop or resume handing out a queue's jobs; running ones go on."""
+        await self._catalog.pause(name, paused=paused)
+        self._tickets.pauses_changed()
+        return await self.get(name) if paused else await self._resumed(name)
+
+    async def _resumed(self, name: str) -> QueueItem:
+        try:
+            return await self.get(name)
+        except NotFound:
+            return QueueItem(name=name, paused=False, jobs={}, oldest_seconds=None)
+
+    async def types(self) -> list[JobType]:
+        return list((await self._catalog.read()).types.values())
+
+    async def workers(self) -> list[Worker]:
+        """Every worker that has not said goodbye; those silent for too long as lost."""
+        now = await self._store.now()
+        return [
+            replace(worker, state=WorkerState.LOST)
+            if worker.seen_at is None or now - worker.seen_at > SILENT_FOR
+            else worker
+            for worker in await self._store.workers()
+        ]
+
+    async def list(self) -> list[QueueItem]:
+        """Every queue that has jobs, a declared type or a pause, by name."""
+        jobs: defaultdict[str, dict[State, int]] = defaultdict(dict)
+        for count in await self._store.counts():
+            states = jobs[count.queue]
+            states[count.state] = states.get(count.state, 0) + count.jobs
+        reading = await self._catalog.read()
+        names = set(jobs) | reading.paused | {declared.queue for declared in reading.types.values()}
+        oldest, now = await self._store.oldest_due(), await self._store.now()
+        ages = {queue: max(0.0, (now - due).total_seconds()) for queue, due in oldest.items()}
+        return [
+            QueueItem(name=name, paused=name in reading.paused, jobs=jobs[name], oldest_seconds=ages.get(name))
+            for name in sorted(names)
+        ]

@@ -1,0 +1,54 @@
+"""How a worker reaches the engine: one interface, kept by `engine.work` directly and by `worker.http` over HTTP."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+from penstock.model.ids import JobId
+from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
+from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
+from penstock.model.workers import JobType, Subscription, Worker
+
+
+class Reach(Protocol):
+    """The engine as a worker sees it. Every call may raise Unavailable: nothing may then be assumed, ask again."""
+
+    async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
+        """Present the worker and declare its types; may be repeated."""
+        ...
+
+    async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
+        """Up to `limit` jobs, answered the moment there is one, or with none after `wait`."""
+        ...
+
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
+        """The heartbeat: keeps the leases, carries progress, and says which are lost or asked to cancel. In order."""
+        ...
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
+        """Record outcomes; gives back only those refused. May be repeated: a repeat is not refused."""
+        ...
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
+        """Give jobs back unharmed."""
+        ...
+
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        """Keep what jobs wrote; lines of a lost attempt are dropped."""
+        ...
+
+    def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
+        """An input's bytes; CorruptObject at the end if they do not match its digest."""
+        ...
+
+    async def write_output(
+        self, lease: Lease, number: int, body: AsyncIterator[bytes], content_type: str, digest: str
+    ) -> ObjectLink:
+        """Store the attempt's output `number`; nobody sees it before the settle that links it is accepted."""
+        ...
+
+    async def leave(self, worker: str) -> None:
+        """Say goodbye, after a drain."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,85 @@
+"""From what a client asked to what a store inserts: every default resolved, every refusal said. Pure."""
+
+import hashlib
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.model.errors import Invalid, InvalidParams
+from penstock.model.ids import JobId
+from penstock.model.job import Job, NewJob
+from penstock.model.retry import NAMED, Retry, RetryKind
+from penstock.model.timing import seconds
+from penstock.model.wire import SubmitRequest
+from penstock.model.workers import JobType
+
+
+def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime) -> NewJob:
+    """The job that was asked for. Large params and inputs are still to be stored."""
+    _check_times(request, now)
+    params = bytes(request.params)
+    if params.lstrip()[:1] != b"{":
+        raise InvalidParams("params: expected a JSON object of named parameters")
+    return NewJob(
+        id=job,
+        type=request.type,
+        queue=request.queue or declared.queue,
+        priority=declared.priority if request.priority is None else request.priority,
+        params=params,
+        retry=_retry(request.retry_policy, declared.retry),
+        timeout=_timeout(request, declared),
+        delay=None if request.delay_seconds is None else seconds(request.delay_seconds),
+        due_at=request.scheduled_at,
+        expires_at=request.expires_at,
+        tags=request.tags,
+        key=request.idempotency_key,
+        fingerprint=fingerprint(request) if request.idempotency_key else b"",
+    )
+
+
+def same_again(job: JobId, old: Job) -> NewJob:
+    """A new job that asks for what an ended one asked for: due now, never expiring. Inputs are still to be copied."""
+    return NewJob(
+        id=job,
+        type=old.type,
+        queue=old.queue,
+        priority=old.priority,
+        params=old.params,
+        params_object=old.params_object,
+        retry=old.retry,
+        timeout=old.timeout,
+        tags=old.tags,
+        retry_of=old.id,
+    )
+
+
+def fingerprint(request: SubmitRequest) -> bytes:
+    """A digest of everything that was asked for, except the key itself."""
+    asked = msgspec.json.encode(replace(request, idempotency_key=None))
+    return hashlib.sha256(asked).digest()[:16]
+
+
+def _check_times(request: SubmitRequest, now: datetime) -> None:
+    if request.delay_seconds is not None and request.scheduled_at is not None:
+        raise Invalid("give either delay_seconds or scheduled_at, not both")
+    if request.expires_at is None:
+        return
+    due = request.scheduled_at or now + seconds(request.delay_seconds or 0)
+    if request.expires_at <= max(due, now):
+        raise Invalid(f"expires_at: {request.expires_at.isoformat()} is not after the job is due; it could never run")
+
+
+def _retry(asked: Retry | RetryKind | None, default: Retry) -> Retry:
+    match asked:
+        case None:
+            return default
+        case Retry():
+            return asked
+        case RetryKind():
+            return NAMED[asked]
+
+
+def _timeout(request: SubmitRequest, declared: JobType) -> timedelta | None:
+    span = declared.timeout_seconds if request.timeout_seconds is msgspec.UNSET else request.timeout_seconds
+    return None if span is None else seconds(span)

@@ -1,0 +1,161 @@
+"""Everything Penstock raises, as one tree. Each class has a stable `code`; the message says what to do.
+
+PenstockError
+├── Refused                 asking again the same way gets the same answer
+│   ├── Malformed           malformed            the request is not JSON of the expected shape
+│   ├── Invalid             invalid              well-formed, but a value is not acceptable
+│   │   ├── UnknownType     unknown_type         no job type of that name is known
+│   │   ├── InvalidParams   invalid_params       params do not fit the handler's signature
+│   │   └── InvalidSetting  invalid_setting      a setting cannot be used; names all that are wrong
+│   ├── NotFound            not_found            no such job, file, queue or page
+│   ├── Conflict            conflict             the thing exists, in a state that does not allow this
+│   │   ├── KeyConflict     key_conflict         the idempotency key belongs to a job with another body
+│   │   └── LeaseLost       lease_lost           the fence shown is no longer the job's fence
+│   ├── TooLarge            too_large            above a configured limit
+│   └── CorruptObject       corrupt_object       stored bytes do not match their digest
+├── Unavailable             may succeed later: retry, with the same idempotency key
+│   ├── StoreUnavailable    store_unavailable    the shard cannot be read or written safely now
+│   ├── ObjectsUnavailable  objects_unavailable  the object store cannot be reached
+│   ├── ServerUnavailable   server_unavailable   no answer from the Penstock server
+│   └── ShuttingDown        shutting_down        this process is stopping
+└── JobEnded                job_ended            waited for a job that did not succeed
+    └── WaitTimeout         wait_timeout         the job had not ended in time; it goes on
+"""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+
+class PenstockError(Exception):
+    """The root. `code` never changes once released; the message may."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, **details: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+class Refused(PenstockError):
+    """Asking again the same way gets the same answer."""
+
+    code = "refused"
+
+
+class Malformed(Refused):
+    """The request is not JSON of the expected shape."""
+
+    code = "malformed"
+
+
+class Invalid(Refused):
+    """Well-formed, but a value is not acceptable."""
+
+    code = "invalid"
+
+
+class UnknownType(Invalid):
+    """No job type of that name is known."""
+
+    code = "unknown_type"
+
+
+class InvalidParams(Invalid):
+    """Params do not fit the handler's signature."""
+
+    code = "invalid_params"
+
+
+class InvalidSetting(Invalid):
+    """A setting cannot be used; the message names all that are wrong."""
+
+    code = "invalid_setting"
+
+
+class NotFound(Refused):
+    """No such job, file, queue or page."""
+
+    code = "not_found"
+
+
+class Conflict(Refused):
+    """The thing exists, in a state that does not allow this."""
+
+    code = "conflict"
+
+
+class KeyConflict(Conflict):
+    """The idempotency key belongs to a job with another body."""
+
+    code = "key_conflict"
+
+
+class LeaseLost(Conflict):
+    """The fence shown is no longer the job's fence: another attempt owns the job, or it has ended."""
+
+    code = "lease_lost"
+
+
+class TooLarge(Refused):
+    """Above a configured limit."""
+
+    code = "too_large"
+
+
+class CorruptObject(Refused):
+    """Stored bytes do not match their digest."""
+
+    code = "corrupt_object"
+
+
+class Unavailable(PenstockError):
+    """May succeed later: retry, with the same idempotency key."""
+
+    code = "unavailable"
+
+
+class StoreUnavailable(Unavailable):
+    """The shard cannot be read or written safely now; nothing was acknowledged."""
+
+    code = "store_unavailable"
+
+
+class ObjectsUnavailable(Unavailable):
+    """The object store cannot be reached."""
+
+    code = "objects_unavailable"
+
+
+class ServerUnavailable(Unavailable):
+    """No answer from the Penstock server."""
+
+    code = "server_unavailable"
+
+
+class ShuttingDown(Unavailable):
+    """This process is stopping and takes no more."""
+
+    code = "shutting_down"
+
+
+class JobEnded(PenstockError):
+    """Waited for a job that did not succeed; `details["job"]` is the job item."""
+
+    code = "job_ended"
+
+
+class WaitTimeout(JobEnded):
+    """The job had not ended in time; it goes on."""
+
+    code = "wait_timeout"
+
+
+def tree(root: type[PenstockError] = PenstockError) -> Iterator[type[PenstockError]]:
+    """Every error class, parents first."""
+    yield root
+    for child in root.__subclasses__():
+        yield from tree(child)
+
+
+BY_CODE: dict[str, type[PenstockError]] = {error.code: error for error in tree()}

@@ -1,0 +1,287 @@
+"""The job and the values its moves take and give.
+
+`Job` is the whole durable row. The others are what one move needs, so that the hot path carries no more than it must.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Raw, Struct
+
+from penstock.model.ids import JobId, ShardId
+from penstock.model.lifecycle import TERMINAL, Event, State
+from penstock.model.retry import Retry
+
+PRIORITIES = 10
+DEFAULT_PRIORITY = 5
+Priority = Annotated[int, Meta(ge=0, le=9, description="9 goes first, 0 last; 5 unless told otherwise")]
+
+JSON_NULL = b"null"
+
+
+class ErrorCode(StrEnum):
+    """Why an attempt errored: first what may be tried again, then what never is, then the loss of a process."""
+
+    RAISED = "raised"
+    TIMEOUT = "timeout"
+    EXIT_STATUS = "exit_status"
+    INPUT_UNAVAILABLE = "input_unavailable"
+
+    INVALID_PARAMS = "invalid_params"
+    INVALID_RESULT = "invalid_result"
+    INVALID_OUTPUT = "invalid_output"
+    CORRUPT_INPUT = "corrupt_input"
+
+    CRASHED = "crashed"
+    OUT_OF_MEMORY = "out_of_memory"
+    WORKER_LOST = "worker_lost"
+
+
+NEVER_RETRIED = frozenset(
+    {ErrorCode.INVALID_PARAMS, ErrorCode.INVALID_RESULT, ErrorCode.INVALID_OUTPUT, ErrorCode.CORRUPT_INPUT}
+)
+LOSSES = frozenset({ErrorCode.CRASHED, ErrorCode.OUT_OF_MEMORY, ErrorCode.WORKER_LOST})
+
+
+class JobError(Struct, frozen=True, omit_defaults=True):
+    """What went wrong in the last attempt that errored."""
+
+    code: ErrorCode
+    message: str
+    attempt: int = 0
+    error_class: str | None = None
+    traceback: str | None = None
+    retryable: bool = True
+
+
+class ObjectLink(Struct, frozen=True):
+    """Where a large value or a file lies in the object store, and how to know it is the right one."""
+
+    key: str
+    size: int
+    digest: str
+    content_type: str = "application/octet-stream"
+
+
+class FileLink(Struct, frozen=True):
+    """An input or output file: the name its user gave, and the object that holds it."""
+
+    name: str
+    object: ObjectLink
+
+
+class Progress(Struct, frozen=True, omit_defaults=True):
+    """How far a running job says it is: 0 to 1, and a word about it."""
+
+    fraction: Annotated[float, Meta(ge=0, le=1)]
+    message: str | None = None
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """The durable row of one job. `params` and `result` are JSON; None when they lie in the object store instead."""
+
+    id: JobId
+    type: str
+    queue: str
+    state: State
+    reason: str | None = None
+    priority: int = DEFAULT_PRIORITY
+    params: bytes | None = JSON_NULL
+    params_object: ObjectLink | None = None
+    result: bytes | None = None
+    result_object: ObjectLink | None = None
+    error: JobError | None = None
+    progress: Progress | None = None
+    attempt: int = 0
+    fence: int = 0
+    losses: int = 0
+    retry: Retry
+    timeout: timedelta | None = None
+    due_at: datetime
+    created_at: datetime
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    expires_at: datetime | None = None
+    cancel_requested_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+    inputs: tuple[FileLink, ...] = ()
+    outputs: tuple[FileLink, ...] = ()
+    worker: str | None = None
+    retry_of: JobId | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TERMINAL
+
+
+class NewJob(Struct, frozen=True, kw_only=True):
+    """A job to be inserted, with every default resolved. `due_at` None means now, by the shard's clock.
+
+    `fingerprint` is a digest of what was asked: the same key with another fingerprint is a conflict.
+    `ticketed` inserts a job that is due with its ticket deadline set; the caller then publishes the ticket.
+    """
+
+    id: JobId
+    type: str
+    queue: str
+    priority: int = DEFAULT_PRIORITY
+    params: bytes | None = JSON_NULL
+    params_object: ObjectLink | None = None
+    retry: Retry = Retry()
+    timeout: timedelta | None = None
+    delay: timedelta | None = None
+    due_at: datetime | None = None
+    expires_at: datetime | None = None
+    tags: tuple[str, ...] = ()
+    inputs: tuple[FileLink, ...] = ()
+    key: str | None = None
+    fingerprint: bytes = b""
+    retry_of: JobId | None = None
+    ticketed: bool = False
+
+
+class Submission(Struct, frozen=True):
+    """What became of one NewJob: inserted (`event`), there already (no event), or refused (`conflict`)."""
+
+    job: Job
+    event: Event | None = None
+    conflict: bool = False
+
+
+class Ticket(Struct, frozen=True, array_like=True):
+    """The broker's volatile hint: look at this job. May be lost, doubled or late."""
+
+    shard: ShardId
+    job: JobId
+    queue: str
+    type: str
+    priority: int = DEFAULT_PRIORITY
+
+
+class Lease(Struct, frozen=True, omit_defaults=True):
+    """The right to work on a job, as its owner shows it: id and fence; with what the owner wants to tell."""
+
+    job: JobId
+    fence: int
+    progress: Progress | None = None
+
+
+class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A job as its worker gets it. `lease_seconds` count from before the claim was asked for, not from its arrival."""
+
+    job: JobId
+    type: str
+    queue: str
+    attempt: int
+    fence: int
+    params: Raw = Raw(JSON_NULL)
+    params_object: ObjectLink | None = None
+    timeout_seconds: float | None = None
+    lease_seconds: float
+    inputs: tuple[FileLink, ...] = ()
+    tags: tuple[str, ...] = ()
+    alone: bool = False
+
+
+class Loss(StrEnum):
+    """Why a move that showed a fence changed nothing."""
+
+    MINE_ALREADY = "mine_already"
+    LOST = "lost"
+    GONE = "gone"
+
+
+class Renewal(Struct, frozen=True, omit_defaults=True):
+    """The answer to one renewed lease: lost (and how), or asked to cancel, or neither."""
+
+    job: JobId
+    fence: int
+    loss: Loss | None = None
+    cancel: bool = False
+
+
+class Settlement(Struct, frozen=True, kw_only=True):
+    """An attempt's outcome, decided: the state to move to under `fence`, and what is kept of it.
+
+    `state` is succeeded, failed, cancelled or scheduled; only the last has `retry_in`.
+    """
+
+    job: JobId
+    fence: int
+    state: State
+    result: bytes | None = None
+    result_object: ObjectLink | None = None
+    outputs: tuple[FileLink, ...] = ()
+    error: JobError | None = None
+    reason: str | None = None
+    retry_in: timedelta | None = None
+    loss: bool = False
+
+
+class Settled(Struct, frozen=True):
+    """What became of a settlement or a release: accepted (`event`), or refused (`loss`). MINE_ALREADY is a repeat."""
+
+    job: JobId
+    fence: int
+    event: Event | None = None
+    loss: Loss | None = None
+
+
+class Cancellation(Struct, frozen=True):
+    """What became of a cancel: the job afterwards, and the event if this call changed it. `job` None: no such job."""
+
+    job: Job | None
+    event: Event | None = None
+
+
+class JobFilter(Struct, frozen=True, omit_defaults=True):
+    """Which jobs to list; what is None does not restrict."""
+
+    type: str | None = None
+    state: State | None = None
+    queue: str | None = None
+    tag: str | None = None
+
+
+class Page(Struct, frozen=True):
+    """Some jobs, newest first, and the cursor of the next page; None at the end.
+
+    A job that is there from the first page to the last is seen exactly once, whatever is added or removed meanwhile.
+    """
+
+    jobs: Sequence[Job]
+    cursor: str | None
+
+
+class LogLine(Struct, frozen=True, omit_defaults=True):
+    """One line that a job wrote. `stream` is stdout, stderr, or the level of a `logging` record."""
+
+    at: datetime
+    stream: str
+    text: str
+    attempt: int = 0
+
+
+class Count(Struct, frozen=True):
+    """How many jobs of one type wait or lie in one queue in one state."""
+
+    queue: str
+    type: str
+    state: State
+    jobs: int
+
+
+class Retention(Struct, frozen=True):
+    """How long ended jobs stay readable."""
+
+    succeeded: timedelta = timedelta(days=7)
+    failed: timedelta = timedelta(days=30)
+
+
+class Pruned(Struct, frozen=True):
+    """How many ended jobs were removed, and which of them leave objects behind."""
+
+    jobs: int
+    owners: tuple[JobId, ...] = ()

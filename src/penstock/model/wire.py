@@ -1,0 +1,305 @@
+"""The bodies of HTTP requests and answers, shared by the API, the client and the worker. Durations are `…_seconds`."""
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from penstock.model.ids import JobId
+from penstock.model.job import (
+    Claim,
+    FileLink,
+    Job,
+    JobError,
+    Lease,
+    LogLine,
+    Loss,
+    Priority,
+    Progress,
+    Renewal,
+)
+from penstock.model.lifecycle import State
+from penstock.model.retry import Retry, RetryKind
+from penstock.model.workers import JobType, Name, Worker
+
+Instant = Annotated[datetime, Meta(tz=True)]
+Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
+Tag = Annotated[str, Meta(min_length=1, max_length=128)]
+Tags = Annotated[tuple[Tag, ...], Meta(max_length=32)]
+FileName = Annotated[str, Meta(min_length=1, max_length=255)]
+Key = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
+
+EMPTY_OBJECT = Raw(b"{}")
+
+
+class SubmitRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A job to add. What is left out comes from the job type; `delay_seconds` and `scheduled_at` exclude each other."""
+
+    type: Name
+    params: Raw = EMPTY_OBJECT
+    queue: Name | None = None
+    priority: Priority | None = None
+    delay_seconds: Seconds | None = None
+    scheduled_at: Instant | None = None
+    retry_policy: Retry | RetryKind | None = None
+    timeout_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType | None = UNSET
+    expires_at: Instant | None = None
+    tags: Tags = ()
+    inputs: Annotated[dict[FileName, str], Meta(max_length=100, description="file name → id of an upload")] = {}
+    idempotency_key: Key | None = None
+
+
+class BatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Many jobs at once; each is accepted or refused by itself."""
+
+    jobs: tuple[Raw, ...]
+
+
+class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """An error as RFC 9457 writes it, with Penstock's stable `code`."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str = ""
+    instance: str | None = None
+    known: tuple[str, ...] = ()
+
+
+class BatchAnswer(Struct, frozen=True, omit_defaults=True):
+    """What became of one job of a batch: its id (and whether this call made it), or why it was refused."""
+
+    index: int
+    id: JobId | None = None
+    state: State | None = None
+    created: bool = False
+    problem: Problem | None = None
+
+
+class BatchResponse(Struct, frozen=True):
+    accepted: int
+    refused: int
+    jobs: tuple[BatchAnswer, ...]
+
+
+class FileItem(Struct, frozen=True):
+    """An input or output file of a job."""
+
+    name: str
+    size: int
+    digest: str
+    content_type: str
+
+
+class JobItem(Struct, frozen=True, kw_only=True):
+    """A job as everyone sees it. `omitted` names values too large for a list; ask for the job itself to get them."""
+
+    id: JobId
+    type: str
+    queue: str
+    state: State
+    reason: str | None
+    priority: int
+    params: Raw
+    result: Raw
+    error: JobError | None
+    progress: Progress | None
+    attempt: int
+    max_attempts: int
+    fence: int
+    retry_policy: Retry
+    timeout_seconds: float | None
+    scheduled_at: Instant
+    created_at: Instant
+    started_at: Instant | None
+    completed_at: Instant | None
+    expires_at: Instant | None
+    cancel_requested: bool
+    tags: tuple[str, ...]
+    inputs: tuple[FileItem, ...]
+    outputs: tuple[FileItem, ...]
+    worker: str | None
+    retry_of: JobId | None
+    omitted: tuple[str, ...] = ()
+
+
+class JobPage(Struct, frozen=True):
+    """A page of jobs, newest first; `cursor` gets the next one, null at the end."""
+
+    jobs: tuple[JobItem, ...]
+    cursor: str | None
+
+
+class LogPage(Struct, frozen=True):
+    """Log lines after a position; pass `position` as `after` to go on."""
+
+    lines: tuple[LogLine, ...]
+    position: int
+
+
+class Upload(Struct, frozen=True):
+    """A file that waits to be linked by a job as its input."""
+
+    id: str
+    size: int
+    digest: str
+    content_type: str
+
+
+class QueueItem(Struct, frozen=True, kw_only=True):
+    """A queue: its jobs by state, how long the oldest due one has waited, and whether it is paused."""
+
+    name: str
+    paused: bool
+    jobs: dict[State, int]
+    oldest_seconds: float | None
+
+
+class QueueList(Struct, frozen=True):
+    queues: tuple[QueueItem, ...]
+
+
+class TypeList(Struct, frozen=True):
+    types: tuple[JobType, ...]
+
+
+class WorkerList(Struct, frozen=True):
+    workers: tuple[Worker, ...]
+
+
+class Health(Struct, frozen=True):
+    """`status` is ok, or says what is wrong."""
+
+    status: str
+    version: str
+
+
+# -- between worker and engine
+
+
+class JoinRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker presents itself and declares the types it can run."""
+
+    worker: Worker
+    types: tuple[JobType, ...]
+
+
+class JoinResponse(Struct, frozen=True):
+    """How long leases last here and how often to renew them."""
+
+    lease_seconds: float
+    heartbeat_seconds: float
+
+
+class ClaimRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many jobs the worker can take now, of which types and queues, and how long it will wait for the first."""
+
+    types: tuple[Name, ...]
+    limit: Annotated[int, Meta(ge=1, le=10_000)]
+    wait_seconds: Seconds = 20.0
+    queues: tuple[Name, ...] | None = None
+
+
+class ClaimResponse(Struct, frozen=True):
+    claims: tuple[Claim, ...]
+
+
+class RenewRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    worker: Worker
+    leases: tuple[Lease, ...] = ()
+
+
+class RenewResponse(Struct, frozen=True):
+    """One answer per lease, in order."""
+
+    renewals: tuple[Renewal, ...]
+
+
+class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """How an attempt ended, as its worker tells: with a result, with an error, or stopped because it was asked to."""
+
+    job: JobId
+    fence: int
+    result: Raw | None = None
+    outputs: tuple[FileLink, ...] = ()
+    error: JobError | None = None
+    cancelled: bool = False
+
+
+class SettleRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    outcomes: tuple[Outcome, ...]
+
+
+class Refusal(Struct, frozen=True):
+    """An outcome or a release that was not accepted, and why."""
+
+    job: JobId
+    fence: int
+    loss: Loss
+
+
+class SettleResponse(Struct, frozen=True):
+    """Only what was refused; everything else is recorded."""
+
+    refused: tuple[Refusal, ...] = ()
+
+
+class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    leases: tuple[Lease, ...]
+    suspects: bool = False
+
+
+class LogEntry(Struct, frozen=True):
+    job: JobId
+    fence: int
+    lines: tuple[LogLine, ...]
+
+
+class LogRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    entries: tuple[LogEntry, ...]
+
+
+def file_item(link: FileLink) -> FileItem:
+    return FileItem(link.name, link.object.size, link.object.digest, link.object.content_type)
+
+
+def job_item(job: Job, reason: str | None = None) -> JobItem:
+    """The public face of a job; `reason` says why a waiting one waits."""
+    omitted = [
+        name
+        for name, inline, link in (
+            ("params", job.params, job.params_object),
+            ("result", job.result, job.result_object),
+        )
+        if inline is None and link is not None
+    ]
+    return JobItem(
+        id=job.id,
+        type=job.type,
+        queue=job.queue,
+        state=job.state,
+        reason=job.reason or reason,
+        priority=job.priority,
+        params=Raw(job.params or b"null"),
+        result=Raw(job.result or b"null"),
+        error=job.error,
+        progress=job.progress,
+        attempt=job.attempt,
+        max_attempts=job.retry.max_attempts,
+        fence=job.fence,
+        retry_policy=job.retry,
+        timeout_seconds=job.timeout.total_seconds() if job.timeout is not None else None,
+        scheduled_at=job.due_at,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        completed_at=job.completed_at,
+        expires_at=job.expires_at,
+        cancel_requested=job.cancel_requested_at is not None,
+        tags=job.tags,
+        inputs=tuple(map(file_item, job.inputs)),
+        outputs=tuple(map(file_item, job.outputs)),
+        worker=job.worker,
+        retry_of=job.retry_of,
+        omitted=tuple(omitted),
+    )

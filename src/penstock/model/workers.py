@@ -1,0 +1,76 @@
+"""What workers say about themselves: the job types they can run, and how they are."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from penstock.model.job import DEFAULT_PRIORITY, Priority
+from penstock.model.retry import Retry
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:-]*$"
+Name = Annotated[str, Meta(pattern=NAME_PATTERN, max_length=128)]
+
+DEFAULT_TIMEOUT_SECONDS = 3600.0
+
+
+class HandlerKind(StrEnum):
+    """How a handler is run: on the executor's event loop, in a thread, in a process of its own, or as a program."""
+
+    ASYNC = "async"
+    THREAD = "thread"
+    ISOLATED = "isolated"
+    COMMAND = "command"
+
+
+class JobType(Struct, frozen=True, kw_only=True):
+    """A job type as declared beside its handler: the defaults a submit may override, and the shape of its params.
+
+    `params_schema` is JSON Schema made from the handler's signature; None accepts anything.
+    """
+
+    name: Name
+    queue: Name
+    kind: HandlerKind = HandlerKind.THREAD
+    priority: Priority = DEFAULT_PRIORITY
+    retry: Retry = Retry()
+    timeout_seconds: float | None = DEFAULT_TIMEOUT_SECONDS
+    params_schema: dict[str, Any] | None = None
+    description: str | None = None
+
+
+class WorkerState(StrEnum):
+    """How a worker is: `lost` when nothing was heard from it for longer than a lease."""
+
+    READY = "ready"
+    DRAINING = "draining"
+    LOST = "lost"
+
+
+class Worker(Struct, frozen=True, kw_only=True):
+    """One worker process as it reports itself with each renew."""
+
+    id: Name
+    host: str
+    pid: int
+    version: str
+    types: tuple[str, ...]
+    queues: tuple[str, ...] | None = None
+    capacity: int
+    running: int = 0
+    state: WorkerState = WorkerState.READY
+    started_at: datetime
+    seen_at: datetime | None = None
+
+
+class Subscription(Struct, frozen=True):
+    """Which tickets a worker wants: of these types, in these queues (None: in any). Never what it cannot run."""
+
+    types: frozenset[str]
+    queues: frozenset[str] | None = None
+    except_queues: frozenset[str] = frozenset()
+
+    def wants(self, queue: str, type_name: str) -> bool:
+        served = self.queues is None or queue in self.queues
+        return served and type_name in self.types and queue not in self.except_queues

@@ -1,0 +1,7 @@
+"""The composition root: the only place that chooses backends and starts processes."""
+
+from penstock.runtime.embedded import open_engine
+from penstock.runtime.server import up
+from penstock.runtime.workers import work
+
+__all__ = ["open_engine", "up", "work"]

@@ -1,0 +1,216 @@
+"""What every job store promises. `penstock.testing.store_contract` holds each backend to it.
+
+Three promises stand behind every method:
+
+*Durable on return.* When a call returns, what it reports survives the loss of power. When it raises Unavailable,
+nothing it was asked for may be assumed done or not done: ask again, with the same key or fence.
+
+*Each job's move is atomic by itself.* Its guard is compared in the same write that changes it, by the shard and by the
+shard's clock. A batch is not a transaction: other callers may see a part of it, and one refused item hurts no other.
+Whatever holds across jobs is a declared capability.
+
+*A refused move says why.* Zero rows changed is read again and answered as mine already, lost or gone.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from msgspec import Struct
+
+from penstock.model.ids import JobId, ShardId
+from penstock.model.job import (
+    Cancellation,
+    Claim,
+    Count,
+    Job,
+    JobFilter,
+    Lease,
+    LogLine,
+    NewJob,
+    Page,
+    Pruned,
+    Renewal,
+    Retention,
+    Settled,
+    Settlement,
+    Submission,
+    Ticket,
+)
+from penstock.model.lifecycle import Event
+from penstock.model.workers import JobType, Worker
+
+
+class Capabilities(Struct, frozen=True):
+    """What a store can do beyond the promises above.
+
+    `atomic_batches`: a batch is one transaction, all visible at once.
+    `exact_counts`: `counts` agrees with the rows at every instant, not only soon afterwards.
+    """
+
+    atomic_batches: bool
+    exact_counts: bool
+
+
+class Outlook(Struct, frozen=True):
+    """What a dispatcher has to know of a shard: queues with jobs that wait for a ticket, and when more fall due."""
+
+    backlog: frozenset[str]
+    next_due_at: datetime | None
+
+
+class JobStore(Protocol):
+    """One shard's jobs and their moves."""
+
+    @property
+    def shard(self) -> ShardId:
+        """The number in the ids of all jobs kept here."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def now(self) -> datetime:
+        """The shard's clock, by which due times, leases and deadlines are judged."""
+        ...
+
+    # -- submit and dispatch
+
+    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
+        """Insert each job: due ones as queued, with a ticket out for `ticket_for` where `ticketed`; others as scheduled.
+
+        In the order given, one answer each. A key that exists gives its job back: unchanged, without an event, and as a
+        conflict when the fingerprint differs. Of two equal keys in one batch the first wins.
+        """
+        ...
+
+    async def promote(self, limit: int) -> list[Event]:
+        """Move up to `limit` scheduled jobs that are due to queued, earliest first; they have no ticket yet."""
+        ...
+
+    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta) -> list[Ticket]:
+        """Mark queued jobs without a ticket as ticketed, at most `room[queue]` of each; the caller publishes them.
+
+        Highest priority first, then oldest first; expired jobs are passed over.
+        """
+        ...
+
+    async def lapse(self, *, everything: bool = False) -> int:
+        """Forget tickets whose deadline has passed (or all of them: the broker lost its memory); how many.
+
+        Their jobs stay queued and are dispatched again.
+        """
+        ...
+
+    async def outlook(self) -> Outlook:
+        """Cheap however many jobs there are."""
+        ...
+
+    # -- the worker's moves
+
+    async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
+        """Take those of the jobs that are still queued and not expired, in the order given.
+
+        Each gets fence + 1, attempt + 1 and a lease. A late or doubled ticket finds its job gone and yields nothing.
+        """
+        ...
+
+    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
+        """Extend each lease whose fence still holds, and keep its progress. One answer each, in order."""
+        ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Record each outcome whose fence still holds. One answer each, in order.
+
+        A settlement as scheduled is due `retry_in` from now; a job marked for cancelling is cancelled instead.
+        """
+        ...
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
+        """Put running jobs back to queued, unharmed: the attempt is not counted, a marked one is cancelled.
+
+        `suspects` have shared an executor that died: each is claimed with `alone` from now on.
+        """
+        ...
+
+    async def reclaim(self, limit: int) -> list[Event]:
+        """Take back jobs whose lease has passed: queued again, failed at POISON_LOSSES, cancelled when marked."""
+        ...
+
+    # -- the client's moves and reads
+
+    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
+        """Cancel waiting jobs, mark running ones (`force`: cancel them, fence + 1), leave ended ones as they are."""
+        ...
+
+    async def expire(self, limit: int) -> list[Event]:
+        """End waiting jobs whose `expires_at` has passed."""
+        ...
+
+    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+        """One answer each, in order; sees every move that returned before the call."""
+        ...
+
+    async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
+        """Newest first. A cursor is opaque text from an earlier page; Invalid if it is not."""
+        ...
+
+    async def counts(self) -> list[Count]:
+        """Jobs by queue, type and state; cheap however many have ended. Zero counts may be left out."""
+        ...
+
+    async def oldest_due(self) -> dict[str, datetime]:
+        """For each queue with queued jobs, the due time of (about) the one that has waited longest."""
+        ...
+
+    async def prune(self, keep: Retention, limit: int) -> Pruned:
+        """Delete up to `limit` ended jobs past their retention, with their logs."""
+        ...
+
+    # -- logs
+
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
+        """Keep lines of a running attempt while the job's log is below `cap` bytes; False when the fence is lost."""
+        ...
+
+    async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
+        """Lines after position `after` (0: from the start) and the position of the last one given."""
+        ...
+
+
+class Registry(Protocol):
+    """What a shard knows besides jobs: declared types, paused queues, workers. Small, and read often."""
+
+    async def declare(self, types: Sequence[JobType]) -> None:
+        """Create or replace each type."""
+        ...
+
+    async def types(self) -> list[JobType]:
+        """By name."""
+        ...
+
+    async def pause(self, queue: str, *, paused: bool) -> None: ...
+
+    async def paused(self) -> frozenset[str]: ...
+
+    async def see(self, worker: Worker) -> None:
+        """Create or replace a worker's row, seen now by the shard's clock."""
+        ...
+
+    async def forget(self, worker: str) -> None: ...
+
+    async def workers(self) -> list[Worker]:
+        """By id; `state` as last reported, `seen_at` by the shard's clock."""
+        ...
+
+
+class Shard(JobStore, Registry, Protocol):
+    """A whole shard, as one backend gives it."""
+
+    async def probe(self) -> None:
+        """Return if the shard can be read and written now; raise StoreUnavailable if not."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted and let go of files and connections."""
+        ...

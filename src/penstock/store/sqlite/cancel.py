@@ -1,0 +1,47 @@
+"""The ends of a job that no owner asked for: cancelled by its client, expired by its deadline."""
+
+from collections.abc import Sequence
+
+import apsw
+
+from penstock.model.ids import JobId, to_bytes
+from penstock.model.job import Cancellation
+from penstock.model.lifecycle import Event, Move, State
+from penstock.store.sqlite.reads import jobs_by_id, seqs_of
+from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.transaction import Transaction
+
+_CANCEL = load("cancel")
+_EXPIRABLE = load("expirable")
+_EXPIRE = load("expire")
+
+
+def cancel(tx: Transaction, jobs: Sequence[JobId], *, force: bool) -> list[Cancellation]:
+    """One answer each, in order; of a job named twice the first answer has the event."""
+    before = jobs_by_id(tx.connection, jobs)
+    moved = _cancelled(tx, {job: found.state for job, found in before.items()}, force=force)
+    after = jobs_by_id(tx.connection, list(moved))
+    tx.record(moved.values())
+    return [Cancellation(after.get(job) or before.get(job), moved.pop(job, None)) for job in jobs]
+
+
+def _cancelled(tx: Transaction, before: dict[JobId, State], *, force: bool) -> dict[JobId, Event]:
+    if not before:
+        return {}
+    scope = {"ids": apsw.carray(tuple(map(to_bytes, before))), "force": force, "now": tx.now}
+    states = {to_bytes(job): state for job, state in before.items()}
+    rows = tx.connection.execute(_CANCEL, scope).fetchall()
+    events = [tx.event(row, Move.CANCEL, states[row[0]]) for row in rows]
+    return {event.job: event for event in events}
+
+
+def expire(tx: Transaction, limit: int) -> list[Event]:
+    """Those that expired first."""
+    before = dict(tx.connection.execute(_EXPIRABLE, {"now": tx.now, "limit": limit}).fetchall())
+    if not before:
+        return []
+    scope = {"seqs": seqs_of(before), "now": tx.now}
+    rows = tx.connection.execute(_EXPIRE, scope).fetchall()
+    events = [tx.event(row, Move.EXPIRE, State(before[row[7]])) for row in rows]
+    tx.record(events)
+    return events

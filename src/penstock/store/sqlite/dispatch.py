@@ -1,0 +1,51 @@
+"""The dispatcher's moves: due jobs to queued, queued jobs to ticketed, tickets whose time is up forgotten."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from penstock.model.ids import ShardId, from_bytes
+from penstock.model.job import Ticket
+from penstock.model.lifecycle import Event, Move, State
+from penstock.model.timing import millis
+from penstock.store.sqlite.rows import Row
+from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.transaction import Transaction
+
+_PROMOTE = load("promote")
+_DISPATCH = load("dispatch")
+_LAPSE = load("lapse")
+
+FOREVER = (1 << 63) - 1
+
+
+def promote(tx: Transaction, limit: int) -> list[Event]:
+    """Earliest due first."""
+    rows = tx.connection.execute(_PROMOTE, {"now": tx.now, "limit": limit}).fetchall()
+    rows.sort(key=lambda row: row[7:])
+    events = [tx.event(row, Move.DISPATCH, State.SCHEDULED) for row in rows]
+    tx.record(events)
+    return events
+
+
+def dispatch(tx: Transaction, shard: ShardId, room: Mapping[str, int], ticket_for: timedelta) -> list[Ticket]:
+    """Within each queue: highest priority first, then oldest first."""
+    until = tx.now + millis(ticket_for)
+    return [
+        Ticket(shard, from_bytes(raw_id), queue, type_name, priority)
+        for queue, free in room.items()
+        for raw_id, type_name, priority, _ in _dispatched(tx, queue, free, until)
+    ]
+
+
+def _dispatched(tx: Transaction, queue: str, room: int, until: int) -> list[Row]:
+    if room <= 0:
+        return []
+    scope = {"queue": queue, "room": room, "ticket_until": until, "now": tx.now}
+    rows: list[Row] = tx.connection.execute(_DISPATCH, scope).fetchall()
+    return sorted(rows, key=lambda row: (-row[2], row[3]))
+
+
+def lapse(tx: Transaction, *, everything: bool) -> int:
+    """How many tickets were forgotten."""
+    tx.connection.execute(_LAPSE, {"until": FOREVER if everything else tx.now})
+    return tx.connection.changes()

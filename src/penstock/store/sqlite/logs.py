@@ -1,0 +1,42 @@
+"""What jobs have written: appended under their fence while below a cap, read by position."""
+
+from collections.abc import Iterator, Sequence
+
+import apsw
+
+from penstock.model.ids import JobId, to_bytes
+from penstock.model.job import Lease, LogLine
+from penstock.model.timing import from_millis, to_millis
+from penstock.store.sqlite.rows import Row
+from penstock.store.sqlite.statements import Bulk, load
+from penstock.store.sqlite.transaction import Transaction
+
+_LOG_END = load("log_end")
+_APPEND_LOG = Bulk("append_log")
+_READ_LOG = load("read_log")
+
+
+def append_log(tx: Transaction, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
+    """False, and nothing kept, when the fence is lost."""
+    end = tx.connection.execute(_LOG_END, {"id": to_bytes(lease.job), "fence": lease.fence}).fetchone()
+    if end is None:
+        return False
+    _APPEND_LOG.execute(tx.connection, list(_kept(end, lines, cap)))
+    return True
+
+
+def _kept(end: Row, lines: Sequence[LogLine], cap: int) -> Iterator[Row]:
+    seq, position, size = end
+    for line in lines:
+        if size >= cap:
+            return
+        position += 1
+        size += len(line.text.encode())
+        yield seq, position, to_millis(line.at), line.attempt, size, line.stream, line.text
+
+
+def read_log(connection: apsw.Connection, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
+    scope = {"id": to_bytes(job), "after": after, "limit": limit}
+    rows: list[Row] = connection.execute(_READ_LOG, scope).fetchall()
+    lines = [LogLine(from_millis(at), stream, text, attempt) for _, at, stream, text, attempt in rows]
+    return lines, rows[-1][0] if rows else after

@@ -1,0 +1,51 @@
+"""Deletes ended jobs past their retention, with their tags and logs."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from penstock.model.ids import JobId, from_bytes
+from penstock.model.job import Retention
+from penstock.model.lifecycle import State
+from penstock.model.timing import millis
+from penstock.store.sqlite.reads import seqs_of
+from penstock.store.sqlite.rows import Row
+from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.transaction import Transaction
+
+_PRUNE = load("prune")
+_PRUNE_TAGS = load("prune_tags")
+_PRUNE_LOGS = load("prune_logs")
+_PRUNE_COUNTS = load("prune_counts")
+
+
+def prune(tx: Transaction, keep: Retention, limit: int) -> list[JobId]:
+    """At most `limit` jobs over all states; those of them that own objects."""
+    owners: list[JobId] = []
+    for state, kept in _retentions(keep):
+        rows = _pruned(tx, state, tx.now - millis(kept), limit)
+        limit -= len(rows)
+        owners += [from_bytes(row[1]) for row in rows if row[4]]
+    return owners
+
+
+def _retentions(keep: Retention) -> Iterator[tuple[State, timedelta]]:
+    yield State.SUCCEEDED, keep.succeeded
+    for state in (State.FAILED, State.CANCELLED, State.EXPIRED):
+        yield state, keep.failed
+
+
+def _pruned(tx: Transaction, state: State, until: int, limit: int) -> list[Row]:
+    scope = {"state": state.value, "until": until, "limit": limit}
+    rows: list[Row] = tx.connection.execute(_PRUNE, scope).fetchall()
+    for row in rows:
+        tx.record_pruned(row[2], row[3], state)
+    if rows:
+        _forget(tx, rows)
+    return rows
+
+
+def _forget(tx: Transaction, rows: list[Row]) -> None:
+    gone = {"seqs": seqs_of(row[0] for row in rows)}
+    tx.connection.execute(_PRUNE_TAGS, gone)
+    tx.connection.execute(_PRUNE_LOGS, gone)
+    tx.connection.execute(_PRUNE_COUNTS)

@@ -1,0 +1,65 @@
+"""What is read of jobs, each from one snapshot."""
+
+from collections.abc import Iterable, Sequence
+from array import array
+from datetime import datetime
+
+import apsw
+
+from penstock.model.ids import JobId, to_bytes
+from penstock.model.job import Count, Job
+from penstock.model.lifecycle import State
+from penstock.model.timing import from_millis
+from penstock.store.seam import Outlook
+from penstock.store.sqlite.rows import instant, job_of
+from penstock.store.sqlite.statements import load
+
+_JOBS_BY_ID = load("jobs_by_id")
+_JOBS_BY_SEQ = load("jobs_by_seq")
+_COUNTS = load("counts")
+_BACKLOG = load("backlog")
+_NEXT_DUE = load("next_due")
+_OLDEST_DUE = load("oldest_due")
+
+
+def get(connection: apsw.Connection, jobs: Sequence[JobId]) -> list[Job | None]:
+    found = jobs_by_id(connection, jobs)
+    return [found.get(job) for job in jobs]
+
+
+def jobs_by_id(connection: apsw.Connection, jobs: Sequence[JobId]) -> dict[JobId, Job]:
+    """Those of the jobs that there are."""
+    if not jobs:
+        return {}
+    ids = apsw.carray(tuple(map(to_bytes, jobs)))
+    found = [job_of(row) for row in connection.execute(_JOBS_BY_ID, {"ids": ids}).fetchall()]
+    return {job.id: job for job in found}
+
+
+def jobs_by_seq(connection: apsw.Connection, seqs: Sequence[int]) -> dict[int, Job]:
+    """Those of the jobs that there are."""
+    if not seqs:
+        return {}
+    rows = connection.execute(_JOBS_BY_SEQ, {"seqs": seqs_of(seqs)}).fetchall()
+    return {row[0]: job_of(row) for row in rows}
+
+
+def seqs_of(seqs: Iterable[int]) -> apsw.CArrayBinding:
+    """An array to be bound; it must not be empty."""
+    return apsw.carray(array("q", seqs))
+
+
+def counts(connection: apsw.Connection) -> list[Count]:
+    """By queue, type and state; none is zero."""
+    rows = connection.execute(_COUNTS).fetchall()
+    return [Count(queue, type_name, State(state), jobs) for queue, type_name, state, jobs in rows]
+
+
+def outlook(connection: apsw.Connection, now: int) -> Outlook:
+    backlog = frozenset(str(queue) for (queue,) in connection.execute(_BACKLOG, {"now": now}))
+    return Outlook(backlog, instant(connection.execute(_NEXT_DUE).get))
+
+
+def oldest_due(connection: apsw.Connection) -> dict[str, datetime]:
+    rows = connection.execute(_OLDEST_DUE).fetchall()
+    return {str(queue): from_millis(due_at) for queue, due_at in rows}

@@ -1,0 +1,16 @@
+-- by_id. State guards against late and doubled tickets; expires_at against starting what nobody wants any more.
+WITH wanted (id, worker, lease_until, claimed_at) AS MATERIALIZED (VALUES (?,?,?,?))
+UPDATE jobs INDEXED BY by_id
+SET state = 'running',
+    ticket_until = NULL,
+    attempt = attempt + 1,
+    fence = fence + 1,
+    worker = wanted.worker,
+    lease_until = wanted.lease_until,
+    started_at = wanted.claimed_at
+FROM wanted
+WHERE jobs.id = wanted.id
+  AND state = 'queued'
+  AND (expires_at IS NULL OR expires_at > wanted.claimed_at)
+RETURNING id, type, queue, state, fence, attempt, reason,
+    params, params_object, timeout, inputs, tags, alone

@@ -1,0 +1,1 @@
+SELECT queue, type, state, jobs FROM counts WHERE jobs <> 0 ORDER BY queue, type, state

@@ -1,0 +1,1 @@
+INSERT INTO shard (number, probed_at) VALUES (:number, :now)

@@ -1,0 +1,2 @@
+-- due
+SELECT min(due_at) FROM jobs INDEXED BY due WHERE state = 'scheduled'

@@ -1,0 +1,1 @@
+INSERT OR IGNORE INTO paused_queues (queue) VALUES (:queue)

@@ -1,0 +1,1 @@
+UPDATE shard SET probed_at = :now

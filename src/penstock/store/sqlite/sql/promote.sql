@@ -1,0 +1,11 @@
+-- due: the earliest first. State and time are repeated so that only a job still waiting for its time is moved.
+UPDATE jobs
+SET state = 'queued', ticket_until = NULL
+WHERE seq IN (
+    SELECT seq FROM jobs INDEXED BY due
+    WHERE state = 'scheduled' AND due_at <= :now
+    ORDER BY due_at
+    LIMIT :limit
+)
+AND state = 'scheduled' AND due_at <= :now
+RETURNING id, type, queue, state, fence, attempt, reason, due_at, seq

@@ -1,0 +1,9 @@
+-- finished: the first to end goes first. Running and waiting jobs have no completed_at and are not in it.
+DELETE FROM jobs
+WHERE seq IN (
+    SELECT seq FROM jobs INDEXED BY finished
+    WHERE state = :state AND completed_at <= :until
+    ORDER BY completed_at
+    LIMIT :limit
+)
+RETURNING seq, id, queue, type, owns_objects

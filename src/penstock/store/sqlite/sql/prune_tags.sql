@@ -1,0 +1,2 @@
+-- tags_of
+DELETE FROM job_tags WHERE seq IN carray(:seqs)

@@ -1,0 +1,17 @@
+-- by_id. The fence guards the next owner's lease against the last one's goodbye.
+WITH given_back (id, fence, suspect, released_at) AS MATERIALIZED (VALUES (?,?,?,?))
+UPDATE jobs INDEXED BY by_id
+SET state = iif(cancel_requested_at IS NULL, 'queued', 'cancelled'),
+    reason = iif(cancel_requested_at IS NULL, NULL, 'cancel requested'),
+    completed_at = iif(cancel_requested_at IS NULL, NULL, given_back.released_at),
+    lease_until = NULL,
+    worker = iif(cancel_requested_at IS NULL, NULL, worker),
+    started_at = iif(cancel_requested_at IS NULL, NULL, started_at),
+    progress = iif(cancel_requested_at IS NULL, NULL, progress),
+    attempt = attempt - 1,
+    alone = max(alone, given_back.suspect)
+FROM given_back
+WHERE jobs.id = given_back.id
+  AND jobs.fence = given_back.fence
+  AND state = 'running'
+RETURNING id, type, queue, state, fence, attempt, reason

@@ -1,0 +1,1 @@
+DELETE FROM paused_queues WHERE queue = :queue

@@ -1,0 +1,1 @@
+SELECT declared FROM types ORDER BY name

@@ -1,0 +1,1 @@
+SELECT reported, seen_at FROM workers ORDER BY id

@@ -1,0 +1,78 @@
+"""The submit move: insert new jobs, or find the ones that their keys already have."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import apsw
+
+from penstock.model.ids import JobId, to_bytes
+from penstock.model.job import Job, NewJob, Submission
+from penstock.model.lifecycle import Event, Move
+from penstock.store.sqlite.reads import jobs_by_seq
+from penstock.store.sqlite.rows import Row, row_of, submitted
+from penstock.store.sqlite.statements import Bulk, load
+from penstock.store.sqlite.transaction import Transaction
+
+_SUBMIT = Bulk("submit")
+_SUBMIT_TAGS = load("submit_tags")
+_NEWEST_SEQ = load("newest_seq")
+_EXISTING = load("existing")
+
+Entry = tuple[NewJob, timedelta]
+
+
+def submit(tx: Transaction, entries: Sequence[Entry]) -> list[Submission]:
+    """One answer each, in order. A job whose id or key is there already is given back as it is."""
+    watermark: int = tx.connection.execute(_NEWEST_SEQ).get
+    inserted = _SUBMIT.execute(tx.connection, [row_of(new, tx.now, ticket_for) for new, ticket_for in entries])
+    jobs = [new for new, _ in entries]
+    if inserted == len(entries):
+        answers = [_inserted(tx, new) for new in jobs]
+    else:
+        answers = _sorted_out(tx, jobs, watermark)
+    tx.record(answer.event for answer in answers if answer.event)
+    _insert_tags(tx, [new.id for new, answer in zip(jobs, answers, strict=True) if answer.event and new.tags])
+    return answers
+
+
+def _inserted(tx: Transaction, new: NewJob) -> Submission:
+    job = submitted(new, tx.now)
+    return Submission(job, Event(job.id, job.type, job.queue, Move.SUBMIT, None, job.state, tx.at, 0, 0))
+
+
+def _insert_tags(tx: Transaction, jobs: Sequence[JobId]) -> None:
+    if jobs:
+        tx.connection.execute(_SUBMIT_TAGS, {"ids": apsw.carray(tuple(map(to_bytes, jobs)))})
+
+
+def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], watermark: int) -> list[Submission]:
+    """Some were there already: read what each has met. Rows above the watermark are this call's own."""
+    met = _Met(tx, jobs)
+    fresh = {row[1] for row in met.rows if row[0] > watermark}
+    answers = []
+    for new in jobs:
+        raw_id = to_bytes(new.id)
+        if raw_id in fresh:
+            fresh.remove(raw_id)
+            answers.append(_inserted(tx, new))
+        else:
+            answers.append(met.answer(new))
+    return answers
+
+
+class _Met:
+    """The jobs that have the ids and keys of a submit."""
+
+    def __init__(self, tx: Transaction, jobs: Sequence[NewJob]) -> None:
+        ids = tuple(to_bytes(new.id) for new in jobs)
+        # An array must not be empty; no user's key is.
+        keys = tuple(new.key for new in jobs if new.key is not None) or ("",)
+        found = tx.connection.execute(_EXISTING, {"ids": apsw.carray(ids), "keys": apsw.carray(keys)})
+        self.rows: list[Row] = found.fetchall()
+        self._by_id = {row[1]: row for row in self.rows}
+        self._by_key = {row[2]: row for row in self.rows if row[2] is not None}
+        self._jobs: dict[int, Job] = jobs_by_seq(tx.connection, [row[0] for row in self.rows])
+
+    def answer(self, new: NewJob) -> Submission:
+        row = self._by_key.get(new.key) or self._by_id[to_bytes(new.id)]
+        return Submission(self._jobs[row[0]], conflict=(row[3] or b"") != new.fingerprint)

@@ -1,0 +1,130 @@
+"""In an executor: whatever a handler prints or logs becomes its job's log; everything else goes to the worker's stderr."""
+
+import contextvars
+import io
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from typing import Protocol, TextIO
+
+from penstock.context import LOGGER
+from penstock.model.job import LogLine
+from penstock.model.timing import Clock
+from penstock.worker.lines import Lines
+
+FLUSH_SECONDS = 0.25
+"""Lines of one job leave together, at most this late."""
+
+
+class Author(Protocol):
+    """Whoever may write to a log: one run. It has no log until it first writes."""
+
+    log: "JobLog | None"
+
+    def open_log(self) -> "JobLog": ...
+
+
+WRITING: contextvars.ContextVar[Author | None] = contextvars.ContextVar("penstock_writing", default=None)
+"""The run that the current task or thread belongs to. Inherited by tasks and threads that copy their context."""
+
+
+class JobLog:
+    """One attempt's log on its way to the agent.
+
+    `later` is asked for a `flush` soon. Sent from the thread that writes, not from the event loop:
+    a handler that blocks the loop is the one whose log matters.
+    """
+
+    def __init__(
+        self, lines: Lines, clock: Clock, send: Callable[[tuple[LogLine, ...]], None], later: Callable[[], None]
+    ) -> None:
+        self._lines = lines
+        self._clock = clock
+        self._send = send
+        self._later = later
+        self._lock = threading.Lock()
+        self._sent_at = float("-inf")
+
+    def write(self, stream: str, text: str) -> None:
+        with self._lock:
+            if not self._lines.write(self._clock.now(), stream, text):
+                return
+            if self._clock.monotonic() - self._sent_at >= FLUSH_SECONDS:
+                self._flush(self._lines.take())
+            else:
+                self._later()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        with self._lock:
+            self._flush(self._lines.take())
+
+    def finish(self) -> None:
+        with self._lock:
+            self._flush(self._lines.finish(self._clock.now()))
+
+    def _flush(self, lines: tuple[LogLine, ...]) -> None:
+        if lines:
+            self._sent_at = self._clock.monotonic()
+            self._send(lines)
+
+
+class Stream(io.TextIOBase):
+    """Stands for sys.stdout or sys.stderr."""
+
+    def __init__(self, name: str, outside: TextIO) -> None:
+        self._name = name
+        self._outside = outside
+
+    def write(self, text: str) -> int:
+        author = WRITING.get()
+        if author is None:
+            return self._outside.write(text)
+        (author.log or author.open_log()).write(self._name, text)
+        return len(text)
+
+    def flush(self) -> None:
+        if WRITING.get() is None:
+            self._outside.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        """The real one: what a handler's child process writes there goes to the worker's stderr."""
+        return self._outside.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+
+class RecordHandler(logging.Handler):
+    """Gives `logging` records to the job that made them; the stream is the level's name."""
+
+    def __init__(self, outside: TextIO) -> None:
+        super().__init__()
+        self._outside = outside
+        self.setFormatter(logging.Formatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        author = WRITING.get()
+        if author is None:
+            self._outside.write(f"{record.levelname.lower()} {record.name}: {text}\n")
+            self._outside.flush()
+        else:
+            named = text if record.name == LOGGER.name else f"{record.name}: {text}"
+            (author.log or author.open_log()).write(record.levelname.lower(), named + "\n")
+
+
+def install() -> None:
+    """Capture from now on. Before the app is imported, so that its own `logging.basicConfig` adds no second copy."""
+    outside = sys.stderr
+    sys.stdout = Stream("stdout", outside)
+    sys.stderr = Stream("stderr", outside)
+    root = logging.getLogger()
+    root.addHandler(RecordHandler(outside))
+    root.setLevel(logging.INFO)
+    LOGGER.setLevel(logging.DEBUG)

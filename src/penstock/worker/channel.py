@@ -1,0 +1,152 @@
+"""One end of the socketpair between agent and executor: frames in, frames out, in order."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+HEADER = 4
+READ_BYTES = 256 * 1024
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class Splitter:
+    """Cuts a stream of bytes back into the bodies of its frames."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        buffer = self._rest + piece if self._rest else piece
+        start, end = 0, len(buffer)
+        while end - start >= HEADER:
+            stop = start + HEADER + int.from_bytes(buffer[start : start + HEADER], "big")
+            if stop > end:
+                break
+            yield buffer[start + HEADER : stop]
+            start = stop
+        self._rest = buffer[start:]
+
+
+class Channel(Generic[In, Out]):
+    """Sends lists of frames whole and in order, from any thread; receives on the event loop.
+
+    `post` gathers what is said in one turn of the loop into one write. `ended` is called once, at the other side's end.
+    """
+
+    def __init__(
+        self,
+        end: socket.socket,
+        decoder: msgspec.msgpack.Decoder[list[In]],
+        receive: Callable[[list[In]], None],
+        ended: Callable[[], None],
+    ) -> None:
+        end.setblocking(False)
+        self._socket = end
+        self._decoder = decoder
+        self._receive = receive
+        self._ended = ended
+        self._encoder = msgspec.msgpack.Encoder()
+        self._splitter = Splitter()
+        self._lock = threading.Lock()
+        self._outbox: list[Out] = []
+        self._unsent = bytearray()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to receive."""
+        self._loop = loop
+        loop.add_reader(self._socket, self._readable)
+
+    def post(self, frame: Out) -> None:
+        """Say something with the next write of this turn; only on the event loop."""
+        if not self._outbox:
+            self._running_loop().call_soon(self._flush)
+        self._outbox.append(frame)
+
+    def send(self, frames: Sequence[Out]) -> None:
+        """Say something now; from any thread. What the other side cannot take yet is kept for it."""
+        body = self._encoder.encode(frames)
+        piece = len(body).to_bytes(HEADER, "big") + body
+        with self._lock:
+            if self._closed:
+                return
+            if self._unsent:
+                self._unsent += piece
+            else:
+                self._push(piece)
+
+    def receive_rest(self) -> None:
+        """Take everything the other side had said before it died."""
+        while not self._closed and self._read_once():
+            pass
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._loop is not None:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+        self._socket.close()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None, "the channel is not open yet"  # noqa: S101
+        return self._loop
+
+    def _flush(self) -> None:
+        frames, self._outbox = self._outbox, []
+        self.send(frames)
+
+    def _push(self, piece: bytes) -> None:
+        try:
+            sent = self._socket.send(piece)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return  # the other side is gone; whoever watches it learns that elsewhere
+        if sent < len(piece):
+            self._unsent += piece[sent:]
+            self._running_loop().call_soon_threadsafe(self._await_room)
+
+    def _await_room(self) -> None:
+        if not self._closed:
+            self._running_loop().add_writer(self._socket, self._writable)
+
+    def _writable(self) -> None:
+        with self._lock:
+            try:
+                sent = self._socket.send(self._unsent)
+            except BlockingIOError:
+                return
+            except OSError:
+                sent = len(self._unsent)
+            del self._unsent[:sent]
+            if not self._unsent:
+                self._running_loop().remove_writer(self._socket)
+
+    def _readable(self) -> None:
+        self._read_once()
+
+    def _read_once(self) -> bool:
+        """Receive one piece; False when there is nothing more to read now."""
+        try:
+            piece = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return False
+        except OSError:
+            piece = b""
+        if not piece:
+            self.close()
+            self._ended()
+            return False
+        for body in self._splitter.feed(piece):
+            self._receive(self._decoder.decode(body))
+        return True

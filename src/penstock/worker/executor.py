@@ -1,0 +1,261 @@
+"""The process that runs user code: `python -m penstock.worker.executor`, started by an agent and ending with it.
+
+Coroutine handlers run on its event loop, plain functions in threads. Everything it tells goes to the agent in frames.
+"""
+
+import asyncio
+import contextvars
+import importlib
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any, NoReturn
+
+import msgspec
+
+from penstock.app import Penstock
+from penstock.model.job import LogLine
+from penstock.model.timing import Clock, SystemClock
+from penstock.worker import capture
+from penstock.worker.capture import FLUSH_SECONDS, WRITING, JobLog
+from penstock.worker.channel import HEADER, Channel
+from penstock.worker.frames import (
+    Interrupt,
+    Leave,
+    Load,
+    Loaded,
+    LoadFailed,
+    Ping,
+    Pong,
+    Program,
+    Progressed,
+    Skipped,
+    Start,
+    Stop,
+    ToAgent,
+    ToExecutor,
+)
+from penstock.worker.lines import Lines
+from penstock.worker.marks import Marks
+from penstock.worker.mortality import die_with
+from penstock.worker.runs import Run
+from penstock.worker.threads import Threads, Work
+
+DECODER = msgspec.msgpack.Decoder(list[ToExecutor])
+UNLOADABLE = 2
+"""The exit status of an executor whose app cannot be imported."""
+
+
+class Executor:
+    """Runs what its agent sends, each job at once: the agent never sends more than there is room for."""
+
+    def __init__(self, app: Penstock, end: socket.socket, marks: Marks, clock: Clock, log_bytes: int) -> None:
+        self._handlers = app.handlers
+        self._marks = marks
+        self._clock = clock
+        self._log_bytes = log_bytes
+        self._channel: Channel[ToExecutor, ToAgent] = Channel(end, DECODER, self._receive, _orphaned)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._left: asyncio.Future[None] | None = None
+        self._runs: dict[int, Run] = {}
+        self._threads = Threads()
+        self._looking = False
+        self._coroutines = {name for name, one in app.handlers.items() if iscoroutinefunction(one.function)}
+
+    async def serve(self) -> None:
+        """Run jobs until the agent says to leave."""
+        self._loop = asyncio.get_running_loop()
+        self._left = self._loop.create_future()
+        self._channel.open(self._loop)
+        self._channel.post(self._loaded())
+        await self._left
+
+    def _loaded(self) -> Loaded:
+        programs = {
+            name: Program(one.command.argv, dict(one.command.env))
+            for name, one in self._handlers.items()
+            if one.command is not None
+        }
+        return Loaded(tuple(one.declared for one in self._handlers.values()), programs)
+
+    def _receive(self, frames: list[ToExecutor]) -> None:
+        for frame in frames:
+            match frame:
+                case Start():
+                    self._start(frame)
+                case Stop(place):
+                    self._stop(place)
+                case Interrupt(place):
+                    self._interrupt(place)
+                case Ping():
+                    self._channel.post(Pong())
+                case Leave():
+                    self._leave()
+                case Load():
+                    raise RuntimeError("an executor loads one app only")
+
+    def _start(self, start: Start) -> None:
+        run = Run(start, self._handlers[start.type], self)
+        self._runs[start.place] = run
+        if start.type in self._coroutines:
+            run.task = asyncio.get_running_loop().create_task(self._await(run))
+        else:
+            context = contextvars.copy_context()
+            run.work = Work(partial(context.run, self._call, run), partial(self._tell_from_thread, run))
+            self._threads.start(run.work)
+
+    async def _await(self, run: Run) -> None:
+        if self._begins(run):
+            WRITING.set(run)
+            try:
+                args, named = run.arguments()
+                run.calling = True
+                run.returned(await run.handler.function(*args, **named))  # type: ignore[misc]
+            except BaseException as error:  # noqa: BLE001 - a handler may raise anything; all of it is its job's error
+                run.raised(error)
+            WRITING.set(None)
+        self._tell(run)
+
+    def _call(self, run: Run) -> None:
+        if self._begins(run):
+            WRITING.set(run)
+            try:
+                args, named = run.arguments()
+                run.calling = True
+                run.returned(run.handler.function(*args, **named))  # type: ignore[misc]
+            except BaseException as error:  # noqa: BLE001 - as above
+                run.raised(error)
+
+    def _begins(self, run: Run) -> bool:
+        """Whether the handler is to be called: not when its job was taken back, or asked to stop, before it began."""
+        run.begun = True
+        if not self._marks.begin(run.start.place):
+            run.end = Skipped(run.start.place)
+            return False
+        return not run.stopping
+
+    def _tell_from_thread(self, run: Run) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._thread_ended, run)
+
+    def _thread_ended(self, run: Run) -> None:
+        self._threads.ended()
+        self._tell(run)
+
+    def _tell(self, run: Run) -> None:
+        """Tell how the run ended; after everything it wrote."""
+        del self._runs[run.start.place]
+        if run.log is not None:
+            run.log.finish()
+        if run.progress is not None:
+            self._channel.post(Progressed(run.start.place, run.progress))
+        self._channel.post(run.end)
+
+    def _stop(self, place: int) -> None:
+        run = self._runs.get(place)
+        if run is None:
+            return
+        run.stopping = True
+        if run.context is not None:
+            run.context.cancelled = True
+        # A task cancelled before its first step would end without a word.
+        if run.task is not None and run.begun:
+            run.task.cancel()
+
+    def _interrupt(self, place: int) -> None:
+        run = self._runs.get(place)
+        if run is not None and run.work is not None:
+            run.work.interrupt()
+
+    def _leave(self) -> None:
+        if self._left is not None and not self._left.done():
+            self._left.set_result(None)
+
+    # -- for its runs, from any thread
+
+    def new_log(self, attempt: int, send: Callable[[tuple[LogLine, ...]], None]) -> JobLog:
+        return JobLog(Lines(attempt, self._log_bytes), self._clock, send, self.soon)
+
+    def send(self, frames: list[ToAgent]) -> None:
+        self._channel.send(frames)
+
+    def soon(self) -> None:
+        if not self._looking and self._loop is not None:
+            self._looking = True
+            self._loop.call_soon_threadsafe(self._loop.call_later, FLUSH_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        for run in self._runs.values():
+            if run.log is not None:
+                run.log.flush()
+            if run.progress is not None:
+                self._channel.post(Progressed(run.start.place, run.progress))
+                run.progress = None
+
+
+def _orphaned() -> NoReturn:
+    os._exit(1)
+
+
+def load(reference: str) -> Penstock:
+    """The app that `module:name` refers to; name is `app` unless given."""
+    module, _, name = reference.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in (name or "app").split("."):
+        found = getattr(found, part)
+    if not isinstance(found, Penstock):
+        raise TypeError(f"{reference} is a {type(found).__name__}, not a penstock.Penstock")
+    return found
+
+
+def main() -> None:
+    end, marks, places, agent = map(int, sys.argv[1:5])
+    die_with(agent)
+    _ignore_signals()
+    capture.install()
+    sys.path.insert(0, str(os.getcwd()))  # noqa: PTH109 - a string is what sys.path holds
+    channel = socket.socket(fileno=end)
+    told = _first(channel)
+    app = _load_or_exit(told.app, channel)
+    executor = Executor(app, channel, Marks(marks, places), SystemClock(), told.log_bytes)
+    _runner().run(executor.serve())
+
+
+def _ignore_signals() -> None:
+    """The agent alone decides when an executor ends. Not SIG_IGN, which handlers' own child processes would inherit."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+
+
+def _first(channel: socket.socket) -> Load:
+    length = int.from_bytes(channel.recv(HEADER, socket.MSG_WAITALL), "big")
+    [load_frame] = DECODER.decode(channel.recv(length, socket.MSG_WAITALL))
+    assert isinstance(load_frame, Load)
+    return load_frame
+
+
+def _load_or_exit(reference: str, channel: socket.socket) -> Penstock:
+    try:
+        return load(reference)
+    except BaseException as error:  # noqa: BLE001 - importing runs user code, which may raise anything
+        body = msgspec.msgpack.encode([LoadFailed(f"{type(error).__name__}: {error}", traceback.format_exc())])
+        channel.sendall(len(body).to_bytes(HEADER, "big") + body)
+        sys.exit(UNLOADABLE)
+
+
+def _runner() -> asyncio.Runner:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""In an executor: one run of a handler, from the frame that starts it to the frame that tells its end."""
+
+import asyncio
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from penstock.app import Handler
+from penstock.context import Context, Inputs, Outputs
+from penstock.model.errors import InvalidParams
+from penstock.model.job import NEVER_RETRIED, ErrorCode, JobError, LogLine, Progress
+from penstock.worker.capture import JobLog
+from penstock.worker.frames import Errored, Finished, Skipped, Start, Stopped, ToAgent, Wrote
+from penstock.worker.threads import Work
+
+TRACEBACK_CHARACTERS = 16 * 1024
+MESSAGE_CHARACTERS = 4 * 1024
+
+End = Finished | Errored | Stopped | Skipped
+
+
+class Host(Protocol):
+    """What a run asks of its executor; callable from any thread."""
+
+    def new_log(self, attempt: int, send: Callable[[tuple[LogLine, ...]], None]) -> JobLog: ...
+
+    def send(self, frames: list[ToAgent]) -> None: ...
+
+    def soon(self) -> None:
+        """Look at progress and logs within a moment."""
+        ...
+
+
+class Run:
+    """A handler at work on one attempt."""
+
+    __slots__ = (
+        "begun", "calling", "context", "end", "handler", "host", "log", "progress", "start", "stopping", "task", "work",
+    )  # fmt: skip
+
+    def __init__(self, start: Start, handler: Handler[..., Any], host: Host) -> None:
+        self.start = start
+        self.handler = handler
+        self.host = host
+        self.begun = False
+        self.calling = False
+        self.stopping = False
+        self.context: Context | None = None
+        self.log: JobLog | None = None
+        self.progress: Progress | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.work: Work | None = None
+        self.end: End = Stopped(start.place)
+
+    # -- its call
+
+    def arguments(self) -> tuple[tuple[object, ...], dict[str, object]]:
+        """What to call the handler's function with; InvalidParams when they do not fit."""
+        signature = self.handler.signature
+        assert signature is not None
+        named = signature.decode(self.start.params)
+        if not signature.takes_context:
+            return (), named
+        self.context = self._new_context(named)
+        return (self.context,), named
+
+    def _new_context(self, params: dict[str, object]) -> Context:
+        start = self.start
+        context = Context(
+            job=start.job,
+            type=start.type,
+            attempt=start.attempt,
+            fence=start.fence,
+            params=params,
+            tags=start.tags,
+            inputs=Inputs({name: Path(path) for name, path in start.inputs.items()}),
+            outputs=Outputs(Path(start.folder) / "outputs"),
+            report=self.report,
+        )
+        context.cancelled = self.stopping
+        return context
+
+    # -- what it says meanwhile
+
+    def report(self, progress: Progress) -> None:
+        known, self.progress = self.progress, progress
+        if known is None:
+            self.host.soon()
+
+    def open_log(self) -> JobLog:
+        if self.log is None:
+            self.log = self.host.new_log(self.start.attempt, self._send_lines)
+        return self.log
+
+    def _send_lines(self, lines: tuple[LogLine, ...]) -> None:
+        self.host.send([Wrote(self.start.place, lines)])
+
+    # -- its end
+
+    def returned(self, value: object) -> None:
+        """Take the handler's value. A handler that was asked to stop has stopped, whatever it returned."""
+        if self.stopping:
+            return
+        try:
+            result = b"null" if value is None else msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
+            text = f"the handler returned {type(value).__name__}, which is not JSON: {error}"
+            self.end = self._errored(ErrorCode.INVALID_RESULT, text)
+        else:
+            self.end = Finished(self.start.place, result, self._outputs())
+
+    def raised(self, error: BaseException) -> None:
+        if self.stopping:
+            return
+        if isinstance(error, InvalidParams) and not self.calling:
+            self.end = self._errored(ErrorCode.INVALID_PARAMS, error.message)
+        else:
+            self.end = self._errored(ErrorCode.RAISED, str(error), error)
+
+    def _outputs(self) -> dict[str, str] | None:
+        if self.context is None or not Path(self.start.folder, "outputs").exists():
+            return None
+        return dict(self.context.outputs.content_types)
+
+    def _errored(self, code: ErrorCode, message: str, error: BaseException | None = None) -> Errored:
+        kind = type(error)
+        told = JobError(
+            code,
+            message[:MESSAGE_CHARACTERS],
+            attempt=self.start.attempt,
+            error_class=f"{kind.__module__}.{kind.__qualname__}" if error is not None else None,
+            traceback=_traceback(error) if error is not None else None,
+            retryable=code not in NEVER_RETRIED,
+        )
+        return Errored(self.start.place, told)
+
+
+def _traceback(error: BaseException) -> str:
+    """The user's part of the traceback: without the frame of Penstock that made the call. The end matters most."""
+    frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    text = "".join(traceback.format_exception(type(error), error, frames))
+    return text[-TRACEBACK_CHARACTERS:]

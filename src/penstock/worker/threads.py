@@ -1,0 +1,73 @@
+"""In an executor: the threads that run `def` handlers, and how one of them is interrupted."""
+
+import ctypes
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from penstock.context import Cancelled
+
+_raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
+
+
+class Work:
+    """A call made in a thread. It can be interrupted once, and only while it runs."""
+
+    def __init__(self, call: Callable[[], None], after: Callable[[], None]) -> None:
+        self._call = call
+        self._after = after
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+        self._interrupted = False
+
+    def run(self) -> None:
+        """Make the call, then `after`, which an interruption never reaches."""
+        with suppress(Cancelled):
+            with self._lock:
+                self._thread = threading.get_ident()
+            self._call()
+        with suppress(Cancelled):
+            self._disarm()
+        self._after()
+
+    def interrupt(self) -> None:
+        """Raise Cancelled in the thread, as soon as it runs Python code."""
+        with self._lock:
+            if self._thread is None or self._interrupted:
+                return
+            self._interrupted = True
+            _raise_in_thread(self._thread, ctypes.py_object(Cancelled))
+
+    def _disarm(self) -> None:
+        """From here on no interruption comes; one that is on its way is called off."""
+        with self._lock:
+            self._thread = None
+            if self._interrupted:
+                _raise_in_thread(threading.get_ident(), None)
+
+
+class Threads:
+    """As many threads as there is work at once; they end with the process, whatever they are doing."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._busy = 0
+        self._started = 0
+
+    def start(self, work: Work) -> None:
+        """Run it at once, in a thread of its own; only on the event loop."""
+        self._busy += 1
+        if self._busy > self._started:
+            self._started += 1
+            threading.Thread(target=self._serve, name=f"handler-{self._started}", daemon=True).start()
+        self._waiting.put(work)
+
+    def ended(self) -> None:
+        """A thread is free again; only on the event loop."""
+        self._busy -= 1
+
+    def _serve(self) -> None:
+        while True:
+            self._waiting.get().run()
