@@ -3,7 +3,6 @@
 import inspect
 import shlex
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import timedelta
 from functools import cached_property, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
@@ -33,11 +32,16 @@ class JobOptions(TypedDict, total=False):
     `timeout` bounds one attempt: an hour unless told otherwise, None for no bound.
     """
 
-    name: str
     queue: str
     priority: int
     retry: Retry
     timeout: Duration | None
+
+
+class FunctionOptions(JobOptions, total=False):
+    """The same, and what only a function needs said: another name than its own, a process of its own for each job."""
+
+    name: str
     isolated: bool
 
 
@@ -200,7 +204,7 @@ class Submitter(Generic[P, R]):
 class Declaration:
     """`@app.job`, bare or with options. The checker sees the function's own parameters, without a leading Context."""
 
-    def __init__(self, app: Penstock, options: JobOptions) -> None:
+    def __init__(self, app: Penstock, options: FunctionOptions) -> None:
         self._app = app
         self._options = options
 
@@ -219,9 +223,11 @@ class Declaration:
     @overload
     def __call__(self, function: Callable[P, R], /) -> FunctionHandler[P, R, P, R]: ...
     @overload
-    def __call__(self, **options: Unpack[JobOptions]) -> "Declaration": ...
-    def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        return Declaration(self._app, {**self._options, **options}) if function is None else self._declare(function)  # type: ignore[typeddict-item]
+    def __call__(self, function: None = None, /, **options: Unpack[FunctionOptions]) -> "Declaration": ...
+    def __call__(
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[FunctionOptions]
+    ) -> "Handler[..., Any] | Declaration":
+        return Declaration(self._app, options) if function is None else self._declare(function)
 
     def _declare(self, function: Callable[..., Any]) -> Handler[..., Any]:
         signature = Signature.of(function)
@@ -234,11 +240,15 @@ H = TypeVar("H", bound=Handler[..., Any])
 
 
 def job_type(
-    name: str, kind: HandlerKind, options: JobOptions, schema: dict[str, Any] | None, description: str | None = None
+    name: str,
+    kind: HandlerKind,
+    options: JobOptions | FunctionOptions,
+    schema: dict[str, Any] | None,
+    description: str | None = None,
 ) -> JobType:
     """The declared job type; Invalid names what in it cannot be."""
-    name = options.get("name", name)
-    fields: dict[str, Any] = {**options, "name": name, "queue": options.get("queue", name)}
+    fields: dict[str, Any] = {"name": name, **options}
+    fields.setdefault("queue", fields["name"])
     if fields.pop("isolated", False):
         kind = HandlerKind.ISOLATED
     if "timeout" in fields:
@@ -247,7 +257,7 @@ def job_type(
         declared = JobType(**fields, kind=kind, params_schema=schema, description=description)
         return msgspec.convert(msgspec.to_builtins(declared), JobType)
     except (TypeError, msgspec.ValidationError) as error:
-        raise Invalid(f"job type {name!r} cannot be declared: {error}") from None
+        raise Invalid(f"job type {fields['name']!r} cannot be declared: {error}") from None
 
 
 def raise_refused(answers: Sequence[BatchAnswer]) -> None:

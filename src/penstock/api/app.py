@@ -9,28 +9,31 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.api import files, health, jobs, metrics, openapi, queues, workers
+from penstock.api import batch, files, health, jobs, logs, metrics, queues, workers
 from penstock.api.exchange import Call, ClientGone
 from penstock.api.metrics import Traffic
+from penstock.api.openapi import describing
 from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.query import refuse_query
 from penstock.engine import Engine
-from penstock.model.errors import CorruptObject, NotFound, PenstockError
+from penstock.model.errors import CorruptObject, PenstockError
 from penstock.model.timing import Clock
 
 logger = logging.getLogger("penstock.api")
 
 # Hot paths first: routes are tried in this order.
-OPERATIONS: tuple[Operation, ...] = (
+_DESCRIBED: tuple[Operation, ...] = (
+    *batch.OPERATIONS,
     *jobs.OPERATIONS,
     *workers.OPERATIONS,
+    *logs.OPERATIONS,
     *files.OPERATIONS,
     *queues.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
-    *openapi.OPERATIONS,
 )
+OPERATIONS: tuple[Operation, ...] = (*_DESCRIBED, describing(_DESCRIBED))
 
 
 def create_app(engine: Engine) -> Starlette:
@@ -73,7 +76,7 @@ def _places(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -
 
 
 class Gate:
-    """The only layer around the routes. Whatever goes wrong inside leaves as a problem; nothing leaves as a traceback."""
+    """The only layer around the routes. What goes wrong inside leaves as a problem; nothing leaves as a traceback."""
 
     def __init__(self, inside: ASGIApp, clock: Clock, traffic: Traffic) -> None:
         self._inside = inside
@@ -124,8 +127,6 @@ async def _answer_with_problem(error: Exception, scope: Scope, outlet: Outlet) -
         # Too late for another answer. Returning with the body unfinished makes the server drop the connection,
         # so that the client cannot take the part for the whole.
         return
-    if isinstance(error, HTTPException) and error.status_code == 404:
-        error = NotFound(f"there is nothing at {scope['path']}; /openapi.json lists what there is")
     reply = problem_reply(error, scope["path"])
     await reply.send(outlet, headers_only=scope["method"] == "HEAD")
 

@@ -3,8 +3,10 @@
 import functools
 import json
 import re
+from collections import Counter
+from collections.abc import Hashable
 from itertools import accumulate
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
 
@@ -13,6 +15,7 @@ from penstock.model.errors import Invalid, Malformed, TooLarge
 T = TypeVar("T")
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
@@ -20,12 +23,12 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 def checked_json(body: bytes, depth: int) -> None:
     """Return if the body is one JSON value that everyone reads alike; Malformed if not.
 
-    Refused beyond bad syntax: NaN and infinities, numbers no double holds, lone surrogates, bytes that are not UTF-8,
-    an object with the same key twice, and nesting deeper than `depth`.
+    Refused beyond bad syntax: NaN, numbers beyond a double or integers beyond 64 bits, lone surrogates, bytes that are
+    not UTF-8, an object with the same key twice, and nesting deeper than `depth`.
     """
     try:
         msgspec.json.decode(body)
-        _UNIQUE_KEYS.decode(body.decode())
+        (_STRICT_INTEGERS if _LONG_NUMBER.search(body) else _STRICT).decode(body.decode())
     except RecursionError:
         _refuse_depth(depth)
     except ValueError as fault:
@@ -37,9 +40,10 @@ def checked_json(body: bytes, depth: int) -> None:
 def decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     """The JSON as a struct; Invalid names the field that is missing, unknown or not acceptable."""
     try:
-        return _decoder(kind).decode(body)
+        value: T = _decoder(kind).decode(body)
     except msgspec.ValidationError as fault:
         raise Invalid(str(fault)) from None
+    return value
 
 
 def refuse_length(length: str | None, limit: int, setting: str) -> None:
@@ -63,14 +67,20 @@ def _refuse_depth(depth: int) -> NoReturn:
 def _unique(pairs: list[tuple[str, Any]]) -> None:
     """Check an object's keys and forget it: the values are decoded elsewhere."""
     if len(dict(pairs)) != len(pairs):
-        seen: set[str] = set()
-        doubled = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"key {doubled!r} appears twice in one object")
+        (doubled, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"key {doubled!r} appears more than once in one object")
 
 
-_UNIQUE_KEYS = json.JSONDecoder(object_pairs_hook=_unique)
+def _bounded(digits: str) -> None:
+    if not -(2**63) <= int(digits) < 2**63:
+        raise ValueError(f"integer {digits[:24]} does not fit into 64 bits")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique)
+# Calls back for every integer, so it is kept for bodies in which one may be too long.
+_STRICT_INTEGERS = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_bounded)
 
 
 @functools.cache
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(cast(type[Any], kind))

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
 from penstock.api.bodies import checked_json, decoded, refuse_length
+from penstock.api.path import read_part
 from penstock.api.query import read_query
 from penstock.engine import Engine
 from penstock.model.errors import Invalid, Malformed, NotFound
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.api.metrics import Traffic
 
 T = TypeVar("T")
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -45,14 +48,14 @@ class Call:
         self.scope = scope
         self._receive = receive
 
-    def path(self, name: str) -> str:
-        value: str = self.scope["path_params"][name]
-        return value
+    def path(self, name: str) -> Any:
+        """A variable part of the path, as the kind it has in `path.KINDS`; Invalid if it cannot be that."""
+        return read_part(name, self.scope["path_params"][name])
 
     def job(self) -> JobId:
         """The path's job id; an id that cannot exist is as unknown as any other."""
         try:
-            return parse_job_id(self.path("job"))
+            return parse_job_id(self.scope["path_params"]["job"])
         except Invalid as fault:
             raise NotFound(fault.message) from None
 
@@ -125,7 +128,7 @@ class Reply(Struct, frozen=True):
     status: int
     body: bytes | AsyncIterator[bytes] = b""
     content_type: str | None = None
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: Headers = ()
 
     async def send(self, send: Send, *, headers_only: bool = False) -> None:
         if isinstance(self.body, bytes):
@@ -157,8 +160,8 @@ class Reply(Struct, frozen=True):
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
 
 
-def json_reply(status: int, value: object, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Reply:
-    return Reply(status, _encode(value), JSON, headers)
+def json_reply(status: int, value: object, headers: Headers = (), content_type: str = JSON) -> Reply:
+    return Reply(status, _encode(value), content_type, headers)
 
 
 NO_CONTENT = Reply(204)

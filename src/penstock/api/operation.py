@@ -1,4 +1,4 @@
-"""An endpoint as a value: how it is reached, what it takes and what it answers. Routing and OpenAPI read the same one."""
+"""An endpoint as a value: how it is reached, what it takes, what it answers. Routing and OpenAPI read the same one."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
@@ -13,12 +13,16 @@ Digest = Annotated[str, Meta(pattern="^[0-9a-fA-F]{64}$", description="SHA-256 o
 
 
 class Answer(Struct, frozen=True):
-    """What a good answer holds: a struct as JSON, bytes of a content type, or nothing."""
+    """What a good answer holds: a struct as JSON, something of the given content types, or nothing."""
 
     about: str
     body: type[Struct] | None = None
-    content_types: tuple[str, ...] = (JSON,)
+    content_types: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        return self.content_types or ((JSON,) if self.body is not None else ())
 
 
 class Header(Struct, frozen=True):

@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
 
-from penstock.api.exchange import Reply, UnsupportedMediaType, json_reply
+from penstock.api.exchange import Headers, Reply, UnsupportedMediaType, json_reply
 from penstock.model.errors import (
     Conflict,
     Invalid,
@@ -48,9 +48,9 @@ def status_of(error: PenstockError) -> int:
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
-def problem_of(error: PenstockError, instance: str | None = None) -> Problem:
+def problem_of(error: PenstockError, instance: str | None = None, status: int | None = None) -> Problem:
     """What the client is told. Of an error's details only `known` names leave the server."""
-    status = status_of(error)
+    status = status or status_of(error)
     known = error.details.get("known", ())
     return Problem(
         type=f"urn:penstock:problem:{error.code}",
@@ -67,17 +67,21 @@ def problem_reply(error: Exception, path: str) -> Reply:
     """The answer to whatever was raised; what nobody foresaw says no more than that."""
     match error:
         case PenstockError():
-            told = error
+            return _reply(problem_of(error, path), _headers(error))
+        case HTTPException(status_code=404):
+            missing = NotFound(f"there is nothing at {path}; /openapi.json lists what there is")
+            return _reply(problem_of(missing, path))
         case HTTPException():
-            told = Refused(error.detail)
+            return _reply(problem_of(Refused(error.detail), path, error.status_code))
         case _:
-            told = PenstockError("something went wrong inside the server; its log says what")
-    problem = problem_of(told, path)
-    reply = json_reply(problem.status, problem, _headers(told))
-    return Reply(reply.status, reply.body, PROBLEM_JSON, reply.headers)
+            return _reply(problem_of(PenstockError("something went wrong inside the server; its log says what"), path))
 
 
-def _headers(error: PenstockError) -> tuple[tuple[bytes, bytes], ...]:
+def _reply(problem: Problem, headers: Headers = ()) -> Reply:
+    return json_reply(problem.status, problem, headers, content_type=PROBLEM_JSON)
+
+
+def _headers(error: PenstockError) -> Headers:
     match error:
         case Unavailable():
             return ((b"retry-after", b"%d" % RETRY_AFTER_SECONDS),)

@@ -51,6 +51,9 @@ class Commands(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and self.default is None:
+            click.echo(ctx.get_help())
+            ctx.exit()
         asks_help = any(word in ctx.help_option_names for word in args)
         if self.default and not asks_help and (not args or args[0].startswith("-")):
             args = [self.default, *args]

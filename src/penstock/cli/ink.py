@@ -1,6 +1,7 @@
 """Colour for people: only on a terminal, never with NO_COLOR or TERM=dumb. State names have one colour each."""
 
 import os
+import sys
 from typing import IO, Any
 
 import click
@@ -25,7 +26,7 @@ def coloured(stream: IO[Any]) -> bool:
 
 def say(text: str = "", *, err: bool = False) -> None:
     """Print a line for a person; its colours are dropped where they are not wanted."""
-    stream = click.get_text_stream("stderr" if err else "stdout")
+    stream = sys.stderr if err else sys.stdout
     click.echo(text, file=stream, color=coloured(stream))
 
 

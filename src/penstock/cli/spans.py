@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import click
 
@@ -41,7 +42,7 @@ def _rough(value: float) -> str:
 
 
 def _two_units(value: float) -> str:
-    for (size, unit), (small, below) in zip(_STEPS, _STEPS[1:], strict=False):
+    for (size, unit), (small, below) in pairwise(_STEPS):
         if value >= size:
             return f"{value // size:.0f}{unit} {value % size // small:.0f}{below}"
     return f"{value:.0f}s"

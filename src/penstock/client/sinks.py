@@ -73,8 +73,7 @@ class FileSink:
 
 
 def _compare(file: FileItem, size: int, digest: str) -> None:
-    # Stored digests may name their algorithm (`sha256:…`).
-    if (size, digest) != (file.size, file.digest.rpartition(":")[2]):
+    if (size, digest) != (file.size, file.digest):
         raise CorruptObject(
             f"output {file.name!r} arrived damaged: {size} bytes with digest {digest[:12]}…, "
             f"expected {file.size} with {file.digest[:12]}…; download it again"

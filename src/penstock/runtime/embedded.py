@@ -20,7 +20,8 @@ async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
     clock = SystemClock()
     folder = _data_folder(settings)
     store = await SqliteStore.open(folder / "penstock.db", clock=clock)
-    engine = Engine(store, MemoryBroker(), FolderObjects(folder / "objects"), settings, clock, random.SystemRandom())
+    objects = FolderObjects(folder / "objects", clock)
+    engine = Engine(store, MemoryBroker(), objects, settings, clock, random.SystemRandom())
     try:
         yield engine
     finally:

@@ -77,7 +77,7 @@ class JobStore(Protocol):
     # -- submit and dispatch
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
-        """Insert each job: due ones as queued, with a ticket out for `ticket_for` where `ticketed`; others as scheduled.
+        """Insert each job: due ones as queued, with a ticket out for `ticket_for` if `ticketed`; others as scheduled.
 
         In the order given, one answer each. A key that exists gives its job back: unchanged, without an event, and as a
         conflict when the fingerprint differs. Of two equal keys in one batch the first wins.

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 @command("output", "penstock jobs output 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55 thumbnail.png -o cat-small.png")
 @click.argument("id", metavar="ID")
 @click.argument("name", required=False)
-@click.option("-o", "--to", type=click.Path(path_type=Path), help="File or folder to write; - for stdout.  [default: .]")
+@click.option(
+    "-o", "--to", type=click.Path(path_type=Path), help="File or folder to write; - for stdout.  [default: .]"
+)
 @options.remote
-def output(
-    *, id: str, name: str | None, to: Path | None, url: str | None, config: Path | None, as_json: bool
-) -> None:
+def output(*, id: str, name: str | None, to: Path | None, url: str | None, config: Path | None, as_json: bool) -> None:
     """Download the output NAME of a job; without NAME, its only one."""
     with connected(url, config) as client:
         file = _chosen(client.get(id), name)

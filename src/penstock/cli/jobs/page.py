@@ -17,7 +17,7 @@ PAGE = 500
 
 @command("list", "penstock jobs list --type thumbnail --state failed --limit 50")
 @click.option("--type", "type_name", metavar="TYPE", help="Only jobs of this type.")
-@click.option("--state", type=click.Choice(list(State)), help="Only jobs in this state.")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state.")
 @click.option("--queue", help="Only jobs in this queue.")
 @click.option("--tag", help="Only jobs with this tag.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Most jobs to list.")
@@ -25,7 +25,7 @@ PAGE = 500
 def page(
     *,
     type_name: str | None,
-    state: State | None,
+    state: str | None,
     queue: str | None,
     tag: str | None,
     limit: int,
@@ -35,7 +35,8 @@ def page(
 ) -> None:
     """List jobs, newest first."""
     with connected(url, config) as client:
-        matching = client.list(type=type_name, state=state, queue=queue, tag=tag, page_size=min(limit + 1, PAGE))
+        wanted = State(state) if state else None
+        matching = client.list(type=type_name, state=wanted, queue=queue, tag=tag, page_size=min(limit + 1, PAGE))
         found = list(islice(matching, limit + 1))
     listed, more = found[:limit], len(found) > limit
     if as_json:

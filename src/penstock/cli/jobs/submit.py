@@ -31,7 +31,9 @@ from penstock.model.timing import SystemClock
 @click.option("--delay", type=span, metavar="SPAN", help="Run it after this long, such as 90s or 1h30m.")
 @click.option("--at", "scheduled_at", type=instant, metavar="TIME", help="Run it at this time (ISO 8601).")
 @click.option("--timeout", type=span, metavar="SPAN", help="Stop an attempt after this long.")
-@click.option("--retry", type=click.Choice(list(RetryKind)), help="How attempts that error are tried again.")
+@click.option(
+    "--retry", type=click.Choice([kind.value for kind in RetryKind]), help="How attempts that error are tried again."
+)
 @click.option("--expires", type=span, metavar="SPAN", help="Give up if it has not started after this long.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Mark it, to find it again; may be repeated.")
 @click.option("--input", "inputs", multiple=True, metavar="NAME=PATH", help="File it reads; may be repeated.")
@@ -57,12 +59,12 @@ def submit(
 
     Prints the job's id; with --wait its result.
     """
-    options = {name: value for name, value in given.items() if value not in (None, ())}
-    if "delay" in options and "scheduled_at" in options:
+    chosen = {name: value for name, value in given.items() if value not in (None, ())}
+    if "delay" in chosen and "scheduled_at" in chosen:
         raise click.UsageError("--delay and --at exclude each other: give one of them")
     with connected(url, config) as client:
         job = client.submit(
-            type_name, read_params(params, pairs), **options, inputs=_inputs(inputs), expires_at=_expiry(expires)
+            type_name, read_params(params, pairs), **chosen, inputs=_inputs(inputs), expires_at=_expiry(expires)
         )
         if wait or wait_for is not None:
             ended = client.wait(job.id, timeout=wait_for)

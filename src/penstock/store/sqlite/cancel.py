@@ -8,7 +8,7 @@ from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Cancellation
 from penstock.model.lifecycle import Event, Move, State
 from penstock.store.sqlite.reads import jobs_by_id, seqs_of
-from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _CANCEL = load("cancel")
@@ -30,18 +30,16 @@ def _cancelled(tx: Transaction, before: dict[JobId, State], *, force: bool) -> d
         return {}
     scope = {"ids": apsw.carray(tuple(map(to_bytes, before))), "force": force, "now": tx.now}
     states = {to_bytes(job): state for job, state in before.items()}
-    rows = tx.connection.execute(_CANCEL, scope).fetchall()
-    events = [tx.event(row, Move.CANCEL, states[row[0]]) for row in rows]
+    events = [tx.event(row, Move.CANCEL, states[row[0]]) for row in query(tx.connection, _CANCEL, scope)]
     return {event.job: event for event in events}
 
 
 def expire(tx: Transaction, limit: int) -> list[Event]:
     """Those that expired first."""
-    before = dict(tx.connection.execute(_EXPIRABLE, {"now": tx.now, "limit": limit}).fetchall())
+    before: dict[int, str] = dict(query(tx.connection, _EXPIRABLE, {"now": tx.now, "limit": limit}))
     if not before:
         return []
     scope = {"seqs": seqs_of(before), "now": tx.now}
-    rows = tx.connection.execute(_EXPIRE, scope).fetchall()
-    events = [tx.event(row, Move.EXPIRE, State(before[row[7]])) for row in rows]
+    events = [tx.event(row, Move.EXPIRE, State(before[row[7]])) for row in query(tx.connection, _EXPIRE, scope)]
     tx.record(events)
     return events

@@ -31,7 +31,7 @@ OUTAGES = (
 
 
 def open_writer(path: Path) -> apsw.Connection:
-    """The connection that may write and checkpoint; there is only ever one. Creates the file, readable by its owner only.
+    """The only connection that may write and checkpoint. Creates the file, readable by its owner alone.
 
     No auto_vacuum: under a steady retention the pages that pruning frees are soon filled again, while the pointer maps
     of auto_vacuum would be paid for by every insert. A file that must shrink is vacuumed while the server is stopped.

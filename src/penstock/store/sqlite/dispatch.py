@@ -8,7 +8,7 @@ from penstock.model.job import Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.sqlite.rows import Row
-from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _PROMOTE = load("promote")
@@ -20,7 +20,7 @@ FOREVER = (1 << 63) - 1
 
 def promote(tx: Transaction, limit: int) -> list[Event]:
     """Earliest due first."""
-    rows = tx.connection.execute(_PROMOTE, {"now": tx.now, "limit": limit}).fetchall()
+    rows = query(tx.connection, _PROMOTE, {"now": tx.now, "limit": limit})
     rows.sort(key=lambda row: row[7:])
     events = [tx.event(row, Move.DISPATCH, State.SCHEDULED) for row in rows]
     tx.record(events)
@@ -41,8 +41,7 @@ def _dispatched(tx: Transaction, queue: str, room: int, until: int) -> list[Row]
     if room <= 0:
         return []
     scope = {"queue": queue, "room": room, "ticket_until": until, "now": tx.now}
-    rows: list[Row] = tx.connection.execute(_DISPATCH, scope).fetchall()
-    return sorted(rows, key=lambda row: (-row[2], row[3]))
+    return sorted(query(tx.connection, _DISPATCH, scope), key=lambda row: (-row[2], row[3]))
 
 
 def lapse(tx: Transaction, *, everything: bool) -> int:

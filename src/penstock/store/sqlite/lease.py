@@ -13,7 +13,7 @@ from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.sqlite.batching import in_rounds
 from penstock.store.sqlite.rows import Row, files_of, object_of, tags_of, text_of
-from penstock.store.sqlite.statements import Bulk, load
+from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _CLAIM = Bulk("claim")
@@ -66,10 +66,8 @@ def renew(tx: Transaction, held: Sequence[Held]) -> list[Renewal]:
 
 
 def _renew(tx: Transaction, held: Sequence[Held]) -> list[Renewal]:
-    rows = [
-        (to_bytes(lease.job), lease.fence, tx.now + millis(span), text_of(lease.progress)) for lease, span in held
-    ]
-    marks = dict(_RENEW.run(tx.connection, rows))
+    rows = [(to_bytes(lease.job), lease.fence, tx.now + millis(span), text_of(lease.progress)) for lease, span in held]
+    marks: dict[bytes, int | None] = dict(_RENEW.run(tx.connection, rows))
     losses = losses_of(tx, [row[:2] for row in rows if row[0] not in marks])
     return [
         Renewal(lease.job, lease.fence, losses.get(row[0]), marks.get(row[0]) is not None)
@@ -96,7 +94,7 @@ def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
 def reclaim(tx: Transaction, limit: int) -> list[Event]:
     """Those whose lease ran out first."""
     scope = {"now": tx.now, "limit": limit, "poison_losses": POISON_LOSSES}
-    events = [tx.event(row, Move.RECLAIM, State.RUNNING) for row in tx.connection.execute(_RECLAIM, scope)]
+    events = [tx.event(row, Move.RECLAIM, State.RUNNING) for row in query(tx.connection, _RECLAIM, scope)]
     tx.record(events)
     return events
 
@@ -110,7 +108,7 @@ def losses_of(tx: Transaction, refused: Sequence[Row]) -> dict[bytes, Loss]:
     if not refused:
         return {}
     ids = apsw.carray(tuple(raw_id for raw_id, _ in refused))
-    fences = dict(tx.connection.execute(_FENCES, {"ids": ids}).fetchall())
+    fences: dict[bytes, int] = dict(query(tx.connection, _FENCES, {"ids": ids}))
     return {raw_id: _loss(fences.get(raw_id), shown) for raw_id, shown in refused}
 
 

@@ -1,4 +1,4 @@
-"""Pages of jobs, newest first: which index to walk is decided by the counts, so that no page reads more than it must."""
+"""Pages of jobs, newest first. The counts decide which index to walk, so that no page reads more than it must."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from penstock.model.errors import Invalid
 from penstock.model.job import Count, JobFilter, Page
 from penstock.model.lifecycle import State
 from penstock.store.sqlite.reads import counts, jobs_by_seq
-from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.statements import load, query
 
 NEWEST = (1 << 63) - 1
 _CURSOR = re.compile(r"[0-9a-f]{1,15}")
@@ -43,9 +43,15 @@ def page(connection: apsw.Connection, where: JobFilter, cursor: str | None, limi
     walk = cheapest(where, counts(connection), limit)
     if walk is None:
         return Page([], None)
-    scope = {"type": where.type, "queue": where.queue, "tag": where.tag, "before": before, "limit": limit + 1}
-    scope["state"] = where.state and where.state.value
-    seqs = [int(str(seq)) for (seq,) in connection.execute(_SQL[walk], _used(_SQL[walk], scope))]
+    scope = {
+        "type": where.type,
+        "queue": where.queue,
+        "tag": where.tag,
+        "state": where.state and where.state.value,
+        "before": before,
+        "limit": limit + 1,
+    }
+    seqs = [seq for (seq,) in query(connection, _SQL[walk], scope)]
     jobs = jobs_by_seq(connection, seqs[:limit])
     return Page([jobs[seq] for seq in seqs[:limit]], f"{seqs[limit - 1]:x}" if len(seqs) > limit else None)
 
@@ -94,7 +100,3 @@ def _seq_of(cursor: str) -> int:
     if not _CURSOR.fullmatch(cursor):
         raise Invalid(f"{cursor!r} is not a cursor: pass on the one of the page before, unchanged")
     return int(cursor, 16)
-
-
-def _used(sql: str, scope: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in scope.items() if f":{name}" in sql}

@@ -8,7 +8,7 @@ from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Lease, LogLine
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.sqlite.rows import Row
-from penstock.store.sqlite.statements import Bulk, load
+from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _LOG_END = load("log_end")
@@ -18,10 +18,10 @@ _READ_LOG = load("read_log")
 
 def append_log(tx: Transaction, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
     """False, and nothing kept, when the fence is lost."""
-    end = tx.connection.execute(_LOG_END, {"id": to_bytes(lease.job), "fence": lease.fence}).fetchone()
-    if end is None:
+    end = query(tx.connection, _LOG_END, {"id": to_bytes(lease.job), "fence": lease.fence})
+    if not end:
         return False
-    _APPEND_LOG.execute(tx.connection, list(_kept(end, lines, cap)))
+    _APPEND_LOG.execute(tx.connection, list(_kept(end[0], lines, cap)))
     return True
 
 
@@ -37,6 +37,6 @@ def _kept(end: Row, lines: Sequence[LogLine], cap: int) -> Iterator[Row]:
 
 def read_log(connection: apsw.Connection, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
     scope = {"id": to_bytes(job), "after": after, "limit": limit}
-    rows: list[Row] = connection.execute(_READ_LOG, scope).fetchall()
+    rows = query(connection, _READ_LOG, scope)
     lines = [LogLine(from_millis(at), stream, text, attempt) for _, at, stream, text, attempt in rows]
     return lines, rows[-1][0] if rows else after

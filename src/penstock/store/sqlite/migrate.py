@@ -1,4 +1,4 @@
-"""Brings a database file up to the schema of this code, one numbered migration at a time; `user_version` is the last."""
+"""Brings a database file up to the schema of this code by numbered migrations; `user_version` is the last applied."""
 
 from importlib.resources import files
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from penstock.model.ids import JobId, from_bytes
-from penstock.model.job import Retention
+from penstock.model.ids import from_bytes
+from penstock.model.job import Pruned, Retention
 from penstock.model.lifecycle import State
 from penstock.model.timing import millis
 from penstock.store.sqlite.reads import seqs_of
 from penstock.store.sqlite.rows import Row
-from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _PRUNE = load("prune")
@@ -18,14 +18,12 @@ _PRUNE_LOGS = load("prune_logs")
 _PRUNE_COUNTS = load("prune_counts")
 
 
-def prune(tx: Transaction, keep: Retention, limit: int) -> list[JobId]:
-    """At most `limit` jobs over all states; those of them that own objects."""
-    owners: list[JobId] = []
+def prune(tx: Transaction, keep: Retention, limit: int) -> Pruned:
+    """At most `limit` jobs over all states, the longest ended first within each."""
+    rows: list[Row] = []
     for state, kept in _retentions(keep):
-        rows = _pruned(tx, state, tx.now - millis(kept), limit)
-        limit -= len(rows)
-        owners += [from_bytes(row[1]) for row in rows if row[4]]
-    return owners
+        rows += _pruned(tx, state, tx.now - millis(kept), limit - len(rows))
+    return Pruned(len(rows), tuple(from_bytes(row[1]) for row in rows if row[4]))
 
 
 def _retentions(keep: Retention) -> Iterator[tuple[State, timedelta]]:
@@ -36,7 +34,7 @@ def _retentions(keep: Retention) -> Iterator[tuple[State, timedelta]]:
 
 def _pruned(tx: Transaction, state: State, until: int, limit: int) -> list[Row]:
     scope = {"state": state.value, "until": until, "limit": limit}
-    rows: list[Row] = tx.connection.execute(_PRUNE, scope).fetchall()
+    rows = query(tx.connection, _PRUNE, scope)
     for row in rows:
         tx.record_pruned(row[2], row[3], state)
     if rows:

@@ -1,7 +1,7 @@
 """What is read of jobs, each from one snapshot."""
 
-from collections.abc import Iterable, Sequence
 from array import array
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import apsw
@@ -12,7 +12,7 @@ from penstock.model.lifecycle import State
 from penstock.model.timing import from_millis
 from penstock.store.seam import Outlook
 from penstock.store.sqlite.rows import instant, job_of
-from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.statements import load, query
 
 _JOBS_BY_ID = load("jobs_by_id")
 _JOBS_BY_SEQ = load("jobs_by_seq")
@@ -32,7 +32,7 @@ def jobs_by_id(connection: apsw.Connection, jobs: Sequence[JobId]) -> dict[JobId
     if not jobs:
         return {}
     ids = apsw.carray(tuple(map(to_bytes, jobs)))
-    found = [job_of(row) for row in connection.execute(_JOBS_BY_ID, {"ids": ids}).fetchall()]
+    found = [job_of(row) for row in query(connection, _JOBS_BY_ID, {"ids": ids})]
     return {job.id: job for job in found}
 
 
@@ -40,26 +40,25 @@ def jobs_by_seq(connection: apsw.Connection, seqs: Sequence[int]) -> dict[int, J
     """Those of the jobs that there are."""
     if not seqs:
         return {}
-    rows = connection.execute(_JOBS_BY_SEQ, {"seqs": seqs_of(seqs)}).fetchall()
+    rows = query(connection, _JOBS_BY_SEQ, {"seqs": seqs_of(seqs)})
     return {row[0]: job_of(row) for row in rows}
 
 
-def seqs_of(seqs: Iterable[int]) -> apsw.CArrayBinding:
+def seqs_of(seqs: Iterable[int]) -> "apsw.Binding":
     """An array to be bound; it must not be empty."""
     return apsw.carray(array("q", seqs))
 
 
 def counts(connection: apsw.Connection) -> list[Count]:
     """By queue, type and state; none is zero."""
-    rows = connection.execute(_COUNTS).fetchall()
+    rows = query(connection, _COUNTS)
     return [Count(queue, type_name, State(state), jobs) for queue, type_name, state, jobs in rows]
 
 
 def outlook(connection: apsw.Connection, now: int) -> Outlook:
-    backlog = frozenset(str(queue) for (queue,) in connection.execute(_BACKLOG, {"now": now}))
+    backlog = frozenset(queue for (queue,) in query(connection, _BACKLOG, {"now": now}))
     return Outlook(backlog, instant(connection.execute(_NEXT_DUE).get))
 
 
 def oldest_due(connection: apsw.Connection) -> dict[str, datetime]:
-    rows = connection.execute(_OLDEST_DUE).fetchall()
-    return {str(queue): from_millis(due_at) for queue, due_at in rows}
+    return {queue: from_millis(due_at) for queue, due_at in query(connection, _OLDEST_DUE)}

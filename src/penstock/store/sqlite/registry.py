@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.model.timing import from_millis
 from penstock.model.workers import JobType, Worker
-from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _DECLARE, _TYPES = load("declare"), load("types")
@@ -24,7 +24,7 @@ def declare(tx: Transaction, types: Sequence[JobType]) -> None:
 
 
 def types(connection: apsw.Connection) -> list[JobType]:
-    return [_type.decode(str(declared)) for (declared,) in connection.execute(_TYPES)]
+    return [_type.decode(declared) for (declared,) in query(connection, _TYPES)]
 
 
 def pause(tx: Transaction, queue: str, *, paused: bool) -> None:
@@ -32,7 +32,7 @@ def pause(tx: Transaction, queue: str, *, paused: bool) -> None:
 
 
 def paused(connection: apsw.Connection) -> frozenset[str]:
-    return frozenset(str(queue) for (queue,) in connection.execute(_PAUSED))
+    return frozenset(queue for (queue,) in query(connection, _PAUSED))
 
 
 def see(tx: Transaction, worker: Worker) -> None:
@@ -44,5 +44,5 @@ def forget(tx: Transaction, worker: str) -> None:
 
 
 def workers(connection: apsw.Connection) -> list[Worker]:
-    rows = connection.execute(_WORKERS).fetchall()
+    rows = query(connection, _WORKERS)
     return [msgspec.structs.replace(_worker.decode(text), seen_at=from_millis(seen_at)) for text, seen_at in rows]

@@ -1,7 +1,7 @@
 """The SQL of the store: one statement per file in `sql/`, read once."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 
 import apsw
@@ -16,6 +16,11 @@ def load(name: str) -> str:
     """The text of one statement, without its comments."""
     text = (files("penstock.store.sqlite") / "sql" / f"{name}.sql").read_text("utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+
+
+def query(connection: apsw.Connection, text: str, scope: Mapping[str, "apsw.Binding"] | None = None) -> list[Row]:
+    """All rows that a statement returns; their types are those of its columns."""
+    return connection.execute(text, scope).fetchall()
 
 
 class Bulk:

@@ -9,8 +9,8 @@ from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Job, NewJob, Submission
 from penstock.model.lifecycle import Event, Move
 from penstock.store.sqlite.reads import jobs_by_seq
-from penstock.store.sqlite.rows import Row, row_of, submitted
-from penstock.store.sqlite.statements import Bulk, load
+from penstock.store.sqlite.rows import row_of, submitted
+from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _SUBMIT = Bulk("submit")
@@ -26,10 +26,8 @@ def submit(tx: Transaction, entries: Sequence[Entry]) -> list[Submission]:
     watermark: int = tx.connection.execute(_NEWEST_SEQ).get
     inserted = _SUBMIT.execute(tx.connection, [row_of(new, tx.now, ticket_for) for new, ticket_for in entries])
     jobs = [new for new, _ in entries]
-    if inserted == len(entries):
-        answers = [_inserted(tx, new) for new in jobs]
-    else:
-        answers = _sorted_out(tx, jobs, watermark)
+    complete = inserted == len(entries)
+    answers = [_inserted(tx, new) for new in jobs] if complete else _sorted_out(tx, jobs, watermark)
     tx.record(answer.event for answer in answers if answer.event)
     _insert_tags(tx, [new.id for new, answer in zip(jobs, answers, strict=True) if answer.event and new.tags])
     return answers
@@ -67,8 +65,7 @@ class _Met:
         ids = tuple(to_bytes(new.id) for new in jobs)
         # An array must not be empty; no user's key is.
         keys = tuple(new.key for new in jobs if new.key is not None) or ("",)
-        found = tx.connection.execute(_EXISTING, {"ids": apsw.carray(ids), "keys": apsw.carray(keys)})
-        self.rows: list[Row] = found.fetchall()
+        self.rows = query(tx.connection, _EXISTING, {"ids": apsw.carray(ids), "keys": apsw.carray(keys)})
         self._by_id = {row[1]: row for row in self.rows}
         self._by_key = {row[2]: row for row in self.rows if row[2] is not None}
         self._jobs: dict[int, Job] = jobs_by_seq(tx.connection, [row[0] for row in self.rows])

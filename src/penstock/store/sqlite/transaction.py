@@ -44,6 +44,4 @@ class Transaction:
     def event(self, row: Row, move: Move, before: State | None) -> Event:
         """The event of a row that begins with id, type, queue, state, fence, attempt and reason."""
         raw_id, type_name, queue, state, fence, attempt, reason = row[:7]
-        return Event(
-            from_bytes(raw_id), type_name, queue, move, before, State(state), self.at, fence, attempt, reason
-        )
+        return Event(from_bytes(raw_id), type_name, queue, move, before, State(state), self.at, fence, attempt, reason)

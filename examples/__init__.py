@@ -1,0 +1,1 @@
+"""Apps to try Penstock with: `penstock up examples.quickstart:app`."""

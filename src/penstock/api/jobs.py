@@ -1,0 +1,119 @@
+"""Jobs: add, look at, wait for, list, cancel, retry."""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from penstock.api.exchange import Call, ClientGone, Reply, json_reply
+from penstock.api.keys import IDEMPOTENCY_KEY, header_key, keyed
+from penstock.api.operation import Answer, operation
+from penstock.model.errors import PenstockError
+from penstock.model.ids import JobId
+from penstock.model.job import Job, JobFilter
+from penstock.model.lifecycle import State
+from penstock.model.timing import seconds
+from penstock.model.wire import JobItem, JobPage, SubmitRequest, Tag
+from penstock.model.workers import Name
+
+
+class GetQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """`wait` holds the answer until the job has ended, at most so many seconds and at most `limits.wait_seconds`."""
+
+    wait: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+
+
+class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs, and how many on a page: never more than `limits.page_jobs`, whatever `limit` says."""
+
+    type: Name | None = None
+    state: State | None = None
+    queue: Name | None = None
+    tag: Tag | None = None
+    cursor: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 50
+
+
+class CancelQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """`force` ends a running job on the spot instead of asking it to stop."""
+
+    force: bool = False
+
+
+@operation(
+    "POST /v1/jobs",
+    {
+        201: Answer("The job, added.", JobItem, headers=("Location",)),
+        200: Answer("The job that this idempotency key made before.", JobItem, headers=("Location",)),
+    },
+    body=SubmitRequest,
+    headers=(IDEMPOTENCY_KEY,),
+    refusals=(409,),
+)
+async def submit_job(call: Call) -> Reply:
+    """Add a job. Answered only once it is durable."""
+    request = keyed(await call.json(SubmitRequest), header_key(call))
+    (outcome,) = await call.engine.jobs.submit([request])
+    if isinstance(outcome, PenstockError):
+        raise outcome
+    return await _job_reply(call, outcome.job, 200 if outcome.event is None else 201)
+
+
+@operation("GET /v1/jobs", {200: Answer("A page of jobs, newest first.", JobPage)}, query=ListQuery)
+async def list_jobs(call: Call) -> Reply:
+    """List jobs, newest first."""
+    query = call.query(ListQuery)
+    where = JobFilter(query.type, query.state, query.queue, query.tag)
+    limit = min(query.limit, call.engine.settings.limits.page_jobs)
+    return json_reply(200, await call.engine.jobs.list(where, query.cursor, limit))
+
+
+@operation("GET /v1/jobs/{job}", {200: Answer("The job.", JobItem)}, query=GetQuery, refusals=(404,))
+async def get_job(call: Call) -> Reply:
+    """Look at a job, or wait until it has ended."""
+    job, query = call.job(), call.query(GetQuery)
+    found = await _ended(call, job, query.wait) if query.wait else await call.engine.jobs.get(job)
+    return json_reply(200, await call.engine.jobs.item(found))
+
+
+@operation(
+    "POST /v1/jobs/{job}/cancel",
+    {200: Answer("The job: cancelled, asked to stop, or ended already.", JobItem)},
+    query=CancelQuery,
+    refusals=(404,),
+)
+async def cancel_job(call: Call) -> Reply:
+    """Cancel a waiting job, or ask a running one to stop."""
+    job, query = call.job(), call.query(CancelQuery)
+    cancelled = await call.engine.jobs.cancel(job, force=query.force)
+    return json_reply(200, await call.engine.jobs.item(cancelled))
+
+
+@operation(
+    "POST /v1/jobs/{job}/retry",
+    {201: Answer("A new job that asks for the same.", JobItem, headers=("Location",))},
+    refusals=(404, 409),
+)
+async def retry_job(call: Call) -> Reply:
+    """Run an ended job again, as a new job."""
+    return await _job_reply(call, await call.engine.jobs.retry(call.job()), 201)
+
+
+async def _ended(call: Call, job: JobId, wait: float) -> Job:
+    """The job once it has ended or the wait is over; nobody waits on for a client that hung up."""
+    span = seconds(min(wait, call.engine.settings.limits.wait_seconds))
+    waiting = asyncio.ensure_future(call.engine.jobs.wait(job, span))
+    try:
+        if await call.stays_for(waiting):
+            return waiting.result()
+        raise ClientGone
+    finally:
+        waiting.cancel()
+
+
+async def _job_reply(call: Call, job: Job, status: int) -> Reply:
+    item = await call.engine.jobs.item(job)
+    return json_reply(status, item, ((b"location", f"/v1/jobs/{job.id}".encode()),))
+
+
+OPERATIONS = (submit_job, list_jobs, get_job, cancel_job, retry_job)

@@ -1,0 +1,143 @@
+"""OpenAPI 3.1 from the table of operations: what is documented is what is routed."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+
+import msgspec
+from msgspec import Struct
+
+from penstock import __version__
+from penstock.api.exchange import BYTES, JSON, Call, Reply, json_reply
+from penstock.api.operation import Answer, Header, Operation, operation
+from penstock.api.path import KINDS
+from penstock.api.problems import PROBLEM_JSON
+from penstock.api.schemas import Json, Schemas
+from penstock.model.wire import Problem
+
+_PART = re.compile(r"{(\w+)}")
+
+# Every operation refuses parameters it does not know, and may meet a store that is away.
+ALWAYS = (422, 500, 503)
+FROM_JSON = (400, 413, 415)
+RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}}
+
+
+def describing(operations: tuple[Operation, ...]) -> Operation:
+    """The operation that serves the document about `operations` and about itself."""
+
+    @operation("GET /openapi.json", {200: Answer("This document.", None, (JSON,))})
+    async def openapi(call: Call) -> Reply:
+        """Describe this API as OpenAPI 3.1."""
+        return reply
+
+    reply = json_reply(200, document((*operations, openapi)))
+    return openapi
+
+
+def document(operations: Iterable[Operation]) -> Json:
+    """The whole document."""
+    operations = tuple(operations)
+    paths: dict[str, Json] = {}
+    schemas = Schemas(kind for one in operations for kind in _kinds(one))
+    for one in operations:
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": __version__,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": schemas.components},
+    }
+
+
+def _kinds(one: Operation) -> Iterator[type[Struct]]:
+    yield Problem
+    yield from (kind for kind in (one.body, *(answer.body for answer in one.answers.values())) if kind is not None)
+
+
+def _operation(one: Operation, schemas: Schemas) -> Json:
+    described: Json = {
+        "operationId": one.name,
+        "summary": one.summary,
+        "tags": [one.group],
+        "parameters": [*_path_parameters(one.path), *_query_parameters(one.query), *map(_header, one.headers)],
+        "responses": _responses(one, schemas),
+    }
+    if one.body is not None:
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas.of(one.body)}}}
+    elif one.takes_bytes:
+        described["requestBody"] = {"required": True, "content": {BYTES: {"schema": {}}}}
+    return described
+
+
+def _path_parameters(path: str) -> list[Json]:
+    return [
+        {"name": part, "in": "path", "required": True, "schema": msgspec.json.schema(KINDS[part])}
+        for part in _PART.findall(path)
+    ]
+
+
+def _query_parameters(query: type[Struct] | None) -> list[Json]:
+    if query is None:
+        return []
+    # msgspec describes a struct by reference; its own definition is what we want to spread.
+    properties: Mapping[str, Json] = msgspec.json.schema(query)["$defs"][query.__name__]["properties"]
+    return [{"name": name, "in": "query", "schema": _without_null(schema)} for name, schema in properties.items()]
+
+
+def _without_null(schema: Json) -> Json:
+    """A parameter is left out rather than null."""
+    given = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    return given[0] if given else schema
+
+
+def _header(header: Header) -> Json:
+    schema = msgspec.json.schema(header.kind)
+    return {
+        "name": header.name,
+        "in": "header",
+        "description": header.about,
+        "required": header.required,
+        "schema": schema,
+    }
+
+
+def _responses(one: Operation, schemas: Schemas) -> Json:
+    good = {str(status): _answer(answer, schemas) for status, answer in one.answers.items()}
+    return good | {str(status): _problem(status, schemas) for status in sorted(_refusals(one))}
+
+
+def _refusals(one: Operation) -> set[int]:
+    from_json = FROM_JSON if one.body is not None else ()
+    return {*from_json, *one.refusals, *ALWAYS}
+
+
+def _answer(answer: Answer, schemas: Schemas) -> Json:
+    described: Json = {"description": answer.about}
+    if answer.contents:
+        described["content"] = {kind: {"schema": _content(kind, answer, schemas)} for kind in answer.contents}
+    if answer.headers:
+        described["headers"] = {name: {"schema": {"type": "string"}} for name in answer.headers}
+    return described
+
+
+def _content(content_type: str, answer: Answer, schemas: Schemas) -> Json:
+    match content_type:
+        case "application/json":
+            return schemas.of(answer.body) if answer.body is not None else {"type": "object"}
+        case "text/plain":
+            return {"type": "string"}
+        case _:
+            return {}
+
+
+def _problem(status: int, schemas: Schemas) -> Json:
+    described: Json = {
+        "description": HTTPStatus(status).phrase,
+        "content": {PROBLEM_JSON: {"schema": schemas.of(Problem)}},
+    }
+    return described | ({"headers": RETRY_AFTER} if status == 503 else {})

@@ -1,0 +1,32 @@
+"""The variable parts of paths: what each may hold. Routing takes any text; this refuses what cannot be meant."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from penstock.model.errors import Invalid
+from penstock.model.wire import FileName
+from penstock.model.workers import Name
+
+JOB_ID = "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+is_job_id = re.compile(JOB_ID).fullmatch
+
+KINDS: Mapping[str, Any] = {
+    "job": Annotated[str, Meta(pattern=JOB_ID)],
+    "queue": Name,
+    "worker": Name,
+    "name": FileName,
+    "fence": Annotated[int, Meta(ge=1, le=2**53)],
+    "number": Annotated[int, Meta(ge=0, le=9999)],
+}
+
+
+def read_part(name: str, text: str) -> Any:
+    """A part as its kind; Invalid names it."""
+    try:
+        return msgspec.convert(text, KINDS[name], strict=False)
+    except msgspec.ValidationError as fault:
+        raise Invalid(f"path: {name}: {fault}") from None

@@ -1,0 +1,38 @@
+"""Queues and the declared types: how much waits where, and pausing it."""
+
+from penstock.api.exchange import Call, Reply, json_reply
+from penstock.api.operation import Answer, operation
+from penstock.model.wire import QueueItem, QueueList, TypeList
+
+
+@operation("GET /v1/queues", {200: Answer("Every queue, by name.", QueueList)})
+async def list_queues(call: Call) -> Reply:
+    """List queues with their jobs by state and how long the oldest has waited."""
+    return json_reply(200, QueueList(tuple(await call.engine.queues.list())))
+
+
+@operation("GET /v1/queues/{queue}", {200: Answer("The queue.", QueueItem)}, refusals=(404,))
+async def get_queue(call: Call) -> Reply:
+    """Look at a queue."""
+    return json_reply(200, await call.engine.queues.get(call.path("queue")))
+
+
+@operation("POST /v1/queues/{queue}/pause", {200: Answer("The queue, paused.", QueueItem)})
+async def pause_queue(call: Call) -> Reply:
+    """Stop handing out a queue's jobs; running ones go on."""
+    return json_reply(200, await call.engine.queues.pause(call.path("queue"), paused=True))
+
+
+@operation("POST /v1/queues/{queue}/resume", {200: Answer("The queue, resumed.", QueueItem)})
+async def resume_queue(call: Call) -> Reply:
+    """Hand out a queue's jobs again."""
+    return json_reply(200, await call.engine.queues.pause(call.path("queue"), paused=False))
+
+
+@operation("GET /v1/types", {200: Answer("Every declared type, by name.", TypeList)})
+async def list_types(call: Call) -> Reply:
+    """List the job types that workers have declared."""
+    return json_reply(200, TypeList(tuple(await call.engine.queues.types())))
+
+
+OPERATIONS = (list_queues, get_queue, pause_queue, resume_queue, list_types)

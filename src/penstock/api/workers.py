@@ -1,0 +1,161 @@
+"""Workers: the list everyone may see, and the moves by which a worker reaches the engine over HTTP."""
+
+import asyncio
+from collections.abc import Iterable
+
+from penstock.api.exchange import NO_CONTENT, Call, ClientGone, Reply, json_reply
+from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_type, sent_digest
+from penstock.api.operation import Answer, Digest, Header, operation
+from penstock.api.path import is_job_id
+from penstock.engine import Engine
+from penstock.model.errors import CorruptObject, Invalid
+from penstock.model.job import Claim, Lease, ObjectLink
+from penstock.model.timing import seconds
+from penstock.model.wire import (
+    ClaimRequest,
+    ClaimResponse,
+    JoinRequest,
+    JoinResponse,
+    LogEntry,
+    LogRequest,
+    Outcome,
+    ReleaseRequest,
+    RenewRequest,
+    RenewResponse,
+    SettleRequest,
+    SettleResponse,
+    WorkerList,
+)
+from penstock.model.workers import Subscription
+
+
+@operation("POST /v1/workers/{worker}/claim", {200: Answer("The claimed jobs.", ClaimResponse)}, body=ClaimRequest)
+async def claim_jobs(call: Call) -> Reply:
+    """Wait for work: answered the moment there is some, or with none after `wait_seconds`."""
+    worker, request = call.path("worker"), await call.json(ClaimRequest)
+    wanted = Subscription(frozenset(request.types), frozenset(request.queues) if request.queues is not None else None)
+    wait = seconds(min(request.wait_seconds, call.engine.settings.limits.wait_seconds))
+    claiming = asyncio.ensure_future(call.engine.work.claim(worker, wanted, request.limit, wait))
+    return json_reply(200, ClaimResponse(tuple(await _claims_for_client(call, claiming))))
+
+
+@operation("POST /v1/workers/{worker}/settle", {200: Answer("What was refused.", SettleResponse)}, body=SettleRequest)
+async def settle_jobs(call: Call) -> Reply:
+    """Record how attempts ended. May be repeated."""
+    request = await call.json(SettleRequest)
+    _check_leases(request.outcomes)
+    return json_reply(200, SettleResponse(tuple(await call.engine.work.settle(request.outcomes))))
+
+
+@operation("POST /v1/workers/{worker}/renew", {200: Answer("One answer per lease.", RenewResponse)}, body=RenewRequest)
+async def renew_leases(call: Call) -> Reply:
+    """Keep leases alive and report the worker; the answer says which are lost or asked to cancel."""
+    request = await call.json(RenewRequest)
+    _check_worker(call, request.worker.id)
+    _check_leases(request.leases)
+    return json_reply(200, RenewResponse(tuple(await call.engine.work.renew(request.worker, request.leases))))
+
+
+@operation("POST /v1/workers/{worker}/release", {200: Answer("What was refused.", SettleResponse)}, body=ReleaseRequest)
+async def release_leases(call: Call) -> Reply:
+    """Give jobs back unharmed."""
+    request = await call.json(ReleaseRequest)
+    _check_leases(request.leases)
+    refused = await call.engine.work.release(request.leases, suspects=request.suspects)
+    return json_reply(200, SettleResponse(tuple(refused)))
+
+
+@operation("POST /v1/workers/{worker}/log", {204: Answer("Kept.")}, body=LogRequest)
+async def append_log(call: Call) -> Reply:
+    """Keep what jobs wrote; lines of a lost attempt are dropped."""
+    request = await call.json(LogRequest)
+    _check_leases(request.entries)
+    await call.engine.work.log(request.entries)
+    return NO_CONTENT
+
+
+@operation(
+    "PUT /v1/workers/{worker}/outputs/{job}/{fence}/{number}",
+    {201: Answer("Where the output lies; a settle links to it.", ObjectLink)},
+    takes_bytes=True,
+    headers=(Header(DIGEST_HEADER, Digest, "The body's SHA-256.", required=True),),
+    refusals=(404, 409, 413),
+)
+async def write_output(call: Call) -> Reply:
+    """Store an attempt's output. Nobody sees it before the settle that links to it is accepted."""
+    lease, number = Lease(call.job(), call.path("fence")), call.path("number")
+    digest, content_type = sent_digest(call), sent_content_type(call)
+    if digest is None:
+        raise Invalid(f"header {DIGEST_HEADER}: is required")
+    try:
+        link = await call.engine.work.write_output(lease, number, call.file(), content_type, digest)
+    except CorruptObject as mismatch:
+        raise not_as_announced(mismatch) from None
+    return json_reply(201, link)
+
+
+@operation("POST /v1/workers", {200: Answer("How leases work here.", JoinResponse)}, body=JoinRequest)
+async def join(call: Call) -> Reply:
+    """Present a worker and declare the types it can run. May be repeated."""
+    request = await call.json(JoinRequest)
+    return json_reply(200, await call.engine.work.join(request.worker, request.types))
+
+
+@operation("GET /v1/workers", {200: Answer("Every worker, by id.", WorkerList)})
+async def list_workers(call: Call) -> Reply:
+    """List workers; `lost` are those not heard from for longer than a lease."""
+    return json_reply(200, WorkerList(tuple(await call.engine.queues.workers())))
+
+
+@operation("DELETE /v1/workers/{worker}", {204: Answer("Forgotten.")})
+async def leave(call: Call) -> Reply:
+    """Say goodbye, after a drain. May be repeated."""
+    await call.engine.work.leave(call.path("worker"))
+    return NO_CONTENT
+
+
+async def _claims_for_client(call: Call, claiming: "asyncio.Future[list[Claim]]") -> list[Claim]:
+    """The claims, if the client is still there to work them; otherwise they are given back at once.
+
+    Without this a worker that vanishes while it waits would hold what it never heard of until its leases run out.
+    """
+    present = False
+    try:
+        present = await call.stays_for(claiming)
+    finally:
+        if not present:
+            await _give_back(call.engine, claiming)
+    if not present:
+        raise ClientGone
+    return claiming.result()
+
+
+async def _give_back(engine: Engine, claiming: "asyncio.Future[list[Claim]]") -> None:
+    claiming.cancel()
+    await asyncio.wait((claiming,))
+    if not claiming.cancelled() and claiming.exception() is None:
+        await engine.work.release([Lease(claim.job, claim.fence) for claim in claiming.result()])
+
+
+def _check_worker(call: Call, worker: str) -> None:
+    if call.path("worker") != worker:
+        raise Invalid(f"worker.id: {worker!r} is not the worker of the path, {call.path('worker')!r}")
+
+
+def _check_leases(shown: Iterable[Lease | Outcome | LogEntry]) -> None:
+    for one in shown:
+        if is_job_id(one.job) is None:
+            raise Invalid(f"job: {one.job!r} is not a job id")
+
+
+OPERATIONS = (
+    claim_jobs,
+    settle_jobs,
+    renew_leases,
+    release_leases,
+    append_log,
+    write_output,
+    join,
+    list_workers,
+    leave,
+)

@@ -1,0 +1,48 @@
+"""`penstock doctor`: everything that can stand in the way, looked at once, each finding with what to do about it."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from penstock.cli import ink, options
+from penstock.cli.commands import command
+from penstock.cli.doctor import folder, machine, server
+from penstock.cli.doctor.finding import Finding, Status
+from penstock.cli.ending import REFUSED
+from penstock.cli.machine import print_json
+from penstock.config import Settings
+
+MARKS = {Status.OK: ink.good("ok  "), Status.WARN: ink.warned("warn"), Status.FAIL: ink.bad("FAIL")}
+
+
+@command("doctor", "penstock doctor", "penstock doctor --url http://127.0.0.1:8000 --data /var/lib/penstock --json")
+@click.option("--data", metavar="DIR", help="Data folder to look at.  [default: .penstock]")
+@options.remote
+def doctor(*, data: str | None, url: str | None, config: Path | None, as_json: bool) -> int:
+    """Check this machine, its settings, the data folder and the server. Changes nothing. Exits 1 if anything fails."""
+    findings = examine(options.settings(config, {"server.data": data, "worker.url": url}))
+    if as_json:
+        print_json({"ok": _well(findings), "findings": findings})
+    else:
+        _print(findings)
+    return 0 if _well(findings) else REFUSED
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """All findings, the machine's first."""
+    place = Path(settings.server.data).expanduser().absolute()
+    return [*machine.examine(), *folder.examine(place), *asyncio.run(server.examine(settings))]
+
+
+def _well(findings: Sequence[Finding]) -> bool:
+    return all(finding.status is not Status.FAIL for finding in findings)
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        ink.say(f"{MARKS[finding.status]}  {finding.name:<{width}}  {finding.found}")
+        if finding.remedy:
+            ink.say(f"{'':{width + 8}}{ink.dim('→ ' + finding.remedy)}")

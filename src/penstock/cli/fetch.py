@@ -1,0 +1,37 @@
+"""One GET over a bare socket: for processes that should not load an HTTP library to read one small answer."""
+
+import asyncio
+import os
+from urllib.parse import urlsplit
+
+from penstock.model.errors import ServerUnavailable
+from penstock.model.timing import seconds, within
+
+PATIENCE = seconds(3)
+
+
+async def fetch(url: str, path: str) -> tuple[int, bytes]:
+    """Status and body of `GET path` at the server. Raises ServerUnavailable when it does not answer in time."""
+    try:
+        answer = await within(PATIENCE, _exchange(url, path))
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise ServerUnavailable(f"no answer from {url}: {why}") from error
+    if not answer:
+        raise ServerUnavailable(f"no answer from {url} within {PATIENCE.total_seconds():g} s")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    try:
+        return int(head.split(b" ", 2)[1]), body
+    except (IndexError, ValueError):
+        raise ServerUnavailable(f"what answers at {url} does not speak HTTP") from None
+
+
+async def _exchange(url: str, path: str) -> bytes:
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+    try:
+        # 1.0: the body ends with the connection, so there is nothing to decode.
+        writer.write(f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode())
+        return await reader.read()
+    finally:
+        writer.close()

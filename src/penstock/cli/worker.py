@@ -1,0 +1,55 @@
+"""`penstock worker`"""
+
+from pathlib import Path
+
+import click
+
+from penstock.cli import ink, options
+from penstock.cli.commands import command
+from penstock.cli.ending import USAGE
+from penstock.cli.log import start_logging
+from penstock.cli.loop import run
+from penstock.model.errors import InvalidSetting
+
+
+@command("worker", "penstock worker shop.jobs:app --url http://127.0.0.1:7373 --queue mail --capacity 64")
+@click.argument("app", metavar="MODULE:APP")
+@click.option(
+    "--queue", "queues", multiple=True, metavar="QUEUE", help="Take jobs of this queue only; may be repeated."
+)
+@options.capacity
+@options.executors
+@options.url
+@options.config
+@options.log_level
+def worker(
+    *,
+    app: str,
+    queues: tuple[str, ...],
+    capacity: int | None,
+    executors: int | None,
+    url: str | None,
+    config: Path | None,
+    log_level: str,
+) -> int:
+    """Run a worker for the job types of MODULE:APP, against a server that is up elsewhere.
+
+    Ctrl-C or SIGTERM drains it: it takes no more jobs, finishes those it has, and gives back the rest.
+    Exits 2 if its app or settings cannot be used, so that whoever supervises it need not start it again.
+    """
+    flags = {
+        "worker.queues": queues or None,
+        "worker.capacity": capacity,
+        "worker.executors": executors,
+        "worker.url": url,
+    }
+    start_logging(log_level)
+    try:
+        settings = options.settings(config, flags)
+        from penstock import runtime
+
+        run(runtime.work(settings, app))
+    except InvalidSetting as fault:
+        ink.say(f"penstock: {fault.message}", err=True)
+        return USAGE
+    return 0

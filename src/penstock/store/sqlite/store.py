@@ -1,0 +1,202 @@
+"""SqliteStore: the whole shard, in one file that one process owns. What each method promises stands in the seam."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import apsw
+
+from penstock.model.errors import StoreUnavailable
+from penstock.model.ids import JobId, ShardId
+from penstock.model.job import (
+    Cancellation,
+    Claim,
+    Count,
+    Job,
+    JobFilter,
+    Lease,
+    LogLine,
+    NewJob,
+    Page,
+    Pruned,
+    Renewal,
+    Retention,
+    Settled,
+    Settlement,
+    Submission,
+    Ticket,
+)
+from penstock.model.lifecycle import Event
+from penstock.model.timing import Clock, SystemClock, to_millis
+from penstock.model.workers import JobType, Worker
+from penstock.store.seam import Capabilities, Outlook
+from penstock.store.sqlite import listing, logs, reads, registry
+from penstock.store.sqlite.cancel import cancel, expire
+from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
+from penstock.store.sqlite.dispatch import dispatch, lapse, promote
+from penstock.store.sqlite.lease import claim, reclaim, release, renew
+from penstock.store.sqlite.lockfile import LockFile
+from penstock.store.sqlite.migrate import migrate
+from penstock.store.sqlite.prune import prune
+from penstock.store.sqlite.readers import Readers
+from penstock.store.sqlite.settle import settle
+from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.submit import submit
+from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.writer import Writer
+
+FIRST_SHARD = ShardId(0)
+
+_PROBE = load("probe")
+_SHARD = load("shard")
+_FOUND_SHARD = load("found_shard")
+
+
+class SqliteStore:
+    """A shard in a file. Batches are atomic, counts exact."""
+
+    capabilities = Capabilities(atomic_batches=True, exact_counts=True)
+
+    def __init__(self, lock: LockFile, writer: Writer, readers: Readers, clock: Clock, shard: ShardId) -> None:
+        self.shard = shard
+        self.writer = writer
+        self._readers = readers
+        self._lock = lock
+        self._clock = clock
+
+    @classmethod
+    async def open(cls, path: Path, *, shard: ShardId = FIRST_SHARD, clock: Clock | None = None) -> Self:
+        """Create the file, its folder and its tables as needed, and own it until `close`.
+
+        StoreUnavailable when another process owns it, when it belongs to another shard or to a newer Penstock, or when
+        it cannot be written.
+        """
+        return await asyncio.to_thread(cls._open, Path(path), shard, clock or SystemClock())
+
+    @classmethod
+    def _open(cls, path: Path, shard: ShardId, clock: Clock) -> Self:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = LockFile.acquire(path)
+        except OSError as error:
+            raise unavailable(path, error) from error
+        try:
+            connection = open_writer(path)
+            migrate(connection)
+            _own(connection, shard, to_millis(clock.now()))
+            return cls(lock, Writer(path, connection, clock), Readers(path), clock, shard)
+        except (*OUTAGES, OSError) as error:
+            lock.release()
+            raise unavailable(path, error) from error
+        except BaseException:
+            lock.release()
+            raise
+
+    async def now(self) -> datetime:
+        return self._clock.now()
+
+    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
+        return await self.writer.each(submit, [(job, ticket_for) for job in jobs])
+
+    async def promote(self, limit: int) -> list[Event]:
+        return await self.writer.run(partial(promote, limit=limit))
+
+    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta) -> list[Ticket]:
+        return await self.writer.run(partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for))
+
+    async def lapse(self, *, everything: bool = False) -> int:
+        return await self.writer.run(partial(lapse, everything=everything))
+
+    async def outlook(self) -> Outlook:
+        return await self._readers.read(partial(reads.outlook, now=to_millis(self._clock.now())))
+
+    async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
+        claims = await self.writer.each(claim, [(ticket, worker, lease) for ticket in tickets])
+        return [one for one in claims if one is not None]
+
+    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
+        return await self.writer.each(renew, [(held, lease) for held in leases])
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        return await self.writer.each(settle, settlements)
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
+        return await self.writer.each(release, [(lease, suspects) for lease in leases])
+
+    async def reclaim(self, limit: int) -> list[Event]:
+        return await self.writer.run(partial(reclaim, limit=limit))
+
+    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
+        return await self.writer.run(partial(cancel, jobs=jobs, force=force))
+
+    async def expire(self, limit: int) -> list[Event]:
+        return await self.writer.run(partial(expire, limit=limit))
+
+    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+        return await self._readers.read(partial(reads.get, jobs=jobs))
+
+    async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
+        return await self._readers.read(partial(listing.page, where=where, cursor=cursor, limit=limit))
+
+    async def counts(self) -> list[Count]:
+        return await self._readers.read(reads.counts)
+
+    async def oldest_due(self) -> dict[str, datetime]:
+        return await self._readers.read(reads.oldest_due)
+
+    async def prune(self, keep: Retention, limit: int) -> Pruned:
+        return await self.writer.run(partial(prune, keep=keep, limit=limit))
+
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
+        return await self.writer.run(partial(logs.append_log, lease=lease, lines=lines, cap=cap))
+
+    async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
+        return await self._readers.read(partial(logs.read_log, job=job, after=after, limit=limit))
+
+    async def declare(self, types: Sequence[JobType]) -> None:
+        await self.writer.run(partial(registry.declare, types=types))
+
+    async def types(self) -> list[JobType]:
+        return await self._readers.read(registry.types)
+
+    async def pause(self, queue: str, *, paused: bool) -> None:
+        await self.writer.run(partial(registry.pause, queue=queue, paused=paused))
+
+    async def paused(self) -> frozenset[str]:
+        return await self._readers.read(registry.paused)
+
+    async def see(self, worker: Worker) -> None:
+        await self.writer.run(partial(registry.see, worker=worker))
+
+    async def forget(self, worker: str) -> None:
+        await self.writer.run(partial(registry.forget, worker=worker))
+
+    async def workers(self) -> list[Worker]:
+        return await self._readers.read(registry.workers)
+
+    async def probe(self) -> None:
+        await self.writer.run(_probe)
+        await self.paused()
+
+    async def close(self) -> None:
+        await self._readers.close()
+        await self.writer.close()
+        self._lock.release()
+
+
+def _probe(tx: Transaction) -> None:
+    tx.connection.execute(_PROBE, {"now": tx.now})
+
+
+def _own(connection: apsw.Connection, shard: ShardId, now: int) -> None:
+    """Found the shard in a new file; refuse the file of another one, whose ids would never be found here."""
+    number = connection.execute(_SHARD).get
+    if number is None:
+        connection.execute(_FOUND_SHARD, {"number": shard, "now": now})
+    elif number != shard:
+        raise StoreUnavailable(
+            f"{connection.filename} holds shard {number}, not {shard}: correct the shard map or choose another file"
+        )

@@ -1,0 +1,221 @@
+"""The one thread that writes. What piled up while it committed is committed together next: group commit.
+
+A caller's future is resolved only after the commit that carries its call is durable.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+import apsw
+
+from penstock.model.errors import StoreUnavailable
+from penstock.model.timing import Clock, to_millis
+from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
+from penstock.store.sqlite.transaction import Transaction
+
+BATCH_CALLS = 512
+BATCH_ITEMS = 4_096
+CHECKPOINT_PAGES = 4_096
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Move = Callable[[Transaction, Sequence[Item]], list[Answer]]
+Fill = Callable[[apsw.Connection, int, list["Call"]], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Call:
+    """What one caller asked for: a move over some items; then its answers or its error."""
+
+    __slots__ = ("answers", "error", "future", "items", "move")
+
+    def __init__(self, move: Move[Any, Any], items: Sequence[Any], future: "asyncio.Future[Any]") -> None:
+        self.move = move
+        self.items = items
+        self.future = future
+        self.answers: list[Any] = []
+        self.error: BaseException | None = None
+
+    def deliver(self) -> None:
+        """In the caller's own event loop. A caller that has gone away is not missed."""
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.answers)
+        else:
+            self.future.set_exception(self.error)
+
+
+class Writer:
+    """Runs moves for everybody, each call entirely or not at all, many calls in one commit."""
+
+    def __init__(self, path: Path, connection: apsw.Connection, clock: Clock) -> None:
+        self.commits = 0
+        self._path = path
+        self._connection: apsw.Connection | None = connection
+        self._clock = clock
+        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._closed = False
+        self._wal_pages = 0
+        self._thread = Thread(target=self._serve, name=f"penstock-writer-{path.name}", daemon=True)
+        self._thread.start()
+
+    async def each(self, move: Move[Item, Answer], items: Sequence[Item]) -> list[Answer]:
+        """Move the items; one answer each, in order. Concurrent calls of one move are run as one."""
+        if self._closed:
+            raise StoreUnavailable(f"the store {self._path} is closed")
+        future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+        self._calls.put(Call(move, items, future))
+        return await future
+
+    async def run(self, work: Callable[[Transaction], Answer]) -> Answer:
+        """Do one piece of work by itself."""
+        answers: list[Answer] = await self.each(_work, [work])
+        return answers[0]
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close the connection."""
+        if not self._closed:
+            self._closed = True
+            self._calls.put(None)
+            await asyncio.to_thread(self._thread.join)
+
+    def _serve(self) -> None:
+        while calls := self._take():
+            self._write(calls)
+            _answer(calls)
+            self._checkpoint()
+        self._drop_connection()
+
+    def _take(self) -> list[Call]:
+        """Wait for a call, then take along what else is there, up to a bound; none when closing."""
+        calls: list[Call] = []
+        items = 0
+        call = self._calls.get()
+        while call is not None:
+            calls.append(call)
+            items += len(call.items)
+            if len(calls) >= BATCH_CALLS or items >= BATCH_ITEMS:
+                return calls
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                return calls
+        if calls:
+            self._calls.put(None)
+        return calls
+
+    def _write(self, calls: list[Call]) -> None:
+        """Commit all calls; if one of them errs, all but that one. In an outage none is done, and all are told."""
+        try:
+            self._commit_all(calls)
+        except Exception as error:  # noqa: BLE001 - the thread outlives it, and every caller gets an answer
+            _log.warning("%s: %d calls refused: %s", self._path, len(calls), error)
+            for call in calls:
+                call.error = unavailable(self._path, error)
+            self._drop_connection()
+
+    def _commit_all(self, calls: list[Call]) -> None:
+        try:
+            self._commit(calls, _together)
+        except OUTAGES:
+            raise
+        except Exception:  # noqa: BLE001 - the fault of one call, and it must not reach the others
+            self._commit(calls, _one_by_one)
+
+    def _commit(self, calls: list[Call], fill: Fill) -> None:
+        now = to_millis(self._clock.now())
+        connection = self._connected()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            fill(connection, now, calls)
+            connection.execute("COMMIT")
+        except BaseException:
+            # Some errors have rolled back by themselves.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self.commits += 1
+
+    def _connected(self) -> apsw.Connection:
+        if self._connection is None:
+            self._connection = open_writer(self._path)
+        self._connection.set_wal_hook(self._note_wal)
+        return self._connection
+
+    def _drop_connection(self) -> None:
+        """After an outage start afresh: the file alone says what was committed."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(apsw.Error):
+                connection.close(True)
+
+    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Between commits, when the callers have been answered. Passive: it waits for no reader, and none for it."""
+        if self._wal_pages >= CHECKPOINT_PAGES and self._connection is not None:
+            self._wal_pages = 0
+            with contextlib.suppress(*OUTAGES):
+                self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+
+def _together(connection: apsw.Connection, now: int, calls: list[Call]) -> None:
+    """Calls of one move are run as one: concurrent calls have no order that anyone could rely on."""
+    tx = Transaction(connection, now)
+    by_move: dict[Move[Any, Any], list[Call]] = {}
+    for call in calls:
+        by_move.setdefault(call.move, []).append(call)
+    for move, group in by_move.items():
+        _run(tx, move, group)
+    tx.finish()
+
+
+def _one_by_one(connection: apsw.Connection, now: int, calls: list[Call]) -> None:
+    for call in calls:
+        connection.execute("SAVEPOINT one")
+        try:
+            tx = Transaction(connection, now)
+            _run(tx, call.move, [call])
+            tx.finish()
+        except OUTAGES:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is the caller's, and is raised there
+            call.error = error
+            connection.execute("ROLLBACK TO one")
+        connection.execute("RELEASE one")
+
+
+def _run(tx: Transaction, move: Move[Any, Any], calls: list[Call]) -> None:
+    answers = iter(move(tx, [item for call in calls for item in call.items]))
+    for call in calls:
+        call.answers = [next(answers) for _ in call.items]
+
+
+def _work(tx: Transaction, works: Sequence[Callable[[Transaction], Any]]) -> list[Any]:
+    return [work(tx) for work in works]
+
+
+def _answer(calls: Iterable[Call]) -> None:
+    """Wake each event loop once, however many of its callers have been answered."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Call]] = {}
+    for call in calls:
+        by_loop.setdefault(call.future.get_loop(), []).append(call)
+    for loop, answered in by_loop.items():
+        # A closed loop has no callers left.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_deliver, answered)
+
+
+def _deliver(calls: list[Call]) -> None:
+    for call in calls:
+        call.deliver()

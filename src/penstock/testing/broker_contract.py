@@ -1,0 +1,291 @@
+"""What every broker must do: `BrokerContract`, a pytest class that a backend's test subclasses with a fixture and hooks."""
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.broker.seam import Broker
+from penstock.model.ids import JobId, ShardId, new_job_id
+from penstock.model.job import DEFAULT_PRIORITY, Ticket
+from penstock.model.workers import Subscription
+
+NO_WAIT = timedelta(0)
+BRIEFLY = timedelta(milliseconds=20)
+LONG = timedelta(seconds=60)
+PROMPTLY = 10.0
+
+CHANCE = random.Random(7)
+
+Take = asyncio.Task[list[Ticket]]
+
+
+def ticket(type_name: str = "mail", queue: str | None = None, priority: int = DEFAULT_PRIORITY) -> Ticket:
+    """A ticket of a new job."""
+    shard = ShardId(CHANCE.randrange(4))
+    return Ticket(shard, new_job_id(1_800_000_000_000, shard, CHANCE), queue or type_name, type_name, priority)
+
+
+def tickets(count: int, type_name: str = "mail") -> list[Ticket]:
+    return [ticket(type_name) for _ in range(count)]
+
+
+def wanting(*types: str, queues: Sequence[str] | None = None) -> Subscription:
+    return Subscription(frozenset(types), None if queues is None else frozenset(queues))
+
+
+def jobs(taken: Sequence[Ticket]) -> list[JobId]:
+    return [one.job for one in taken]
+
+
+async def promptly(take: Coroutine[Any, Any, list[Ticket]] | Take) -> list[Ticket]:
+    """The answer of a take that has no reason to wait."""
+    async with asyncio.timeout(PROMPTLY):
+        return await take
+
+
+class BrokerContract(ABC):
+    """The promises of `penstock.broker.seam`, each as a test."""
+
+    @pytest.fixture
+    @abstractmethod
+    def broker(self) -> Any:
+        """An empty broker, closed afterwards."""
+
+    @abstractmethod
+    async def lose(self, broker: Any) -> None:
+        """Hook: make the broker forget all tickets, as when it is killed or flushed."""
+
+    async def settle_down(self, broker: Any) -> None:
+        """Hook: return once all takes that were started wait in the broker. Here: after a few turns of the loop."""
+        for _ in range(10):
+            await asyncio.sleep(0)  # noqa: TID251 - a turn, not a wait
+
+    async def waiting(self, broker: Broker, wanted: Subscription, limit: int = 10) -> Take:
+        """A take that waits."""
+        take = asyncio.ensure_future(broker.take(wanted, limit, LONG))
+        await self.settle_down(broker)
+        return take
+
+    # -- taking what is there
+
+    async def test_a_ticket_comes_out_as_it_went_in(self, broker: Broker) -> None:
+        one = ticket("mail", queue="bulk", priority=3)
+        await broker.publish([one])
+        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
+
+    async def test_each_ticket_is_given_once(self, broker: Broker) -> None:
+        sent = tickets(50)
+        await broker.publish(sent)
+        answers = await asyncio.gather(*(broker.take(wanting("mail"), 10, NO_WAIT) for _ in range(10)))
+        taken = [one.job for answer in answers for one in answer]
+        assert sorted(taken) == sorted(jobs(sent))
+
+    async def test_never_more_than_the_limit(self, broker: Broker) -> None:
+        await broker.publish(tickets(5))
+        assert len(await broker.take(wanting("mail"), 2, NO_WAIT)) == 2
+        assert len(await broker.take(wanting("mail"), 10, NO_WAIT)) == 3
+
+    async def test_the_oldest_comes_first(self, broker: Broker) -> None:
+        sent = tickets(30)
+        for one in sent:
+            await broker.publish([one])
+        assert jobs(await broker.take(wanting("mail"), 20, NO_WAIT)) == jobs(sent[:20])
+        assert jobs(await broker.take(wanting("mail"), 20, NO_WAIT)) == jobs(sent[20:])
+
+    async def test_the_highest_priority_comes_first(self, broker: Broker) -> None:
+        sent = [ticket(priority=level) for level in (0, 9, 5, 1, 8, 9)]
+        await broker.publish(sent)
+        taken = [await broker.take(wanting("mail"), 1, NO_WAIT) for _ in sent]
+        assert [one.priority for (one,) in taken] == [9, 9, 8, 5, 1, 0]
+        assert [taken[0][0].job, taken[1][0].job] == [sent[1].job, sent[5].job]
+
+    async def test_priority_counts_across_types_and_queues(self, broker: Broker) -> None:
+        low, high = ticket("mail", "a", priority=1), ticket("report", "b", priority=8)
+        await broker.publish([low, high])
+        assert await broker.take(wanting("mail", "report"), 2, NO_WAIT) == [high, low]
+
+    async def test_an_empty_broker_answers_with_nothing(self, broker: Broker) -> None:
+        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
+        assert await broker.take(wanting("mail"), 10, BRIEFLY) == []
+
+    async def test_publishing_nothing_is_nothing(self, broker: Broker) -> None:
+        await broker.publish([])
+        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
+
+    async def test_a_large_batch_passes_whole(self, broker: Broker) -> None:
+        sent = tickets(2000)
+        await broker.publish(sent)
+        taken: list[Ticket] = []
+        while answer := await broker.take(wanting("mail"), 500, NO_WAIT):
+            taken += answer
+        assert jobs(taken) == jobs(sent)
+
+    # -- only what is wanted
+
+    async def test_other_types_stay(self, broker: Broker) -> None:
+        mail, report = ticket("mail"), ticket("report")
+        await broker.publish([mail, report])
+        assert await broker.take(wanting("report"), 10, NO_WAIT) == [report]
+        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [mail]
+
+    async def test_other_queues_stay(self, broker: Broker) -> None:
+        fast, slow = ticket("mail", "fast"), ticket("mail", "slow")
+        await broker.publish([slow, fast])
+        assert await broker.take(wanting("mail", queues=["fast"]), 10, NO_WAIT) == [fast]
+        assert await broker.take(wanting("mail", queues=["other"]), 10, NO_WAIT) == []
+        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [slow]
+
+    async def test_one_who_wants_nothing_gets_nothing(self, broker: Broker) -> None:
+        await broker.publish(tickets(3))
+        assert await broker.take(wanting(), 10, NO_WAIT) == []
+        assert await broker.take(wanting("mail", queues=[]), 10, NO_WAIT) == []
+
+    async def test_a_waiting_taker_is_not_given_what_it_does_not_want(self, broker: Broker) -> None:
+        take = await self.waiting(broker, wanting("mail", queues=["fast"]))
+        await broker.publish([ticket("mail", "slow"), ticket("report", "fast")])
+        await self.settle_down(broker)
+        assert not take.done()
+        wanted = ticket("mail", "fast")
+        await broker.publish([wanted])
+        assert await promptly(take) == [wanted]
+
+    # -- waiting
+
+    async def test_a_waiting_taker_is_woken_by_a_publish(self, broker: Broker) -> None:
+        take = await self.waiting(broker, wanting("mail"))
+        one = ticket()
+        await broker.publish([one])
+        assert await promptly(take) == [one]
+
+    async def test_every_waiting_taker_is_woken_for_whom_there_is_a_ticket(self, broker: Broker) -> None:
+        takes = [await self.waiting(broker, wanting("mail"), limit=1) for _ in range(10)]
+        sent = tickets(10)
+        await broker.publish(sent)
+        answers = [await promptly(take) for take in takes]
+        assert sorted(one.job for answer in answers for one in answer) == sorted(jobs(sent))
+
+    async def test_what_the_waiting_do_not_take_is_kept(self, broker: Broker) -> None:
+        take = await self.waiting(broker, wanting("mail"), limit=2)
+        await broker.publish(tickets(5))
+        assert len(await promptly(take)) == 2
+        assert len(await broker.take(wanting("mail"), 10, NO_WAIT)) == 3
+
+    async def test_nobody_sleeps_beside_a_ticket_that_others_left(self, broker: Broker) -> None:
+        """The first is full before the batch is: the second has to be woken by the same publish."""
+        first = await self.waiting(broker, wanting("mail", "report"), limit=1)
+        second = await self.waiting(broker, wanting("report"), limit=1)
+        await broker.publish([ticket("report"), ticket("report")])
+        assert len(await promptly(first)) == 1
+        assert len(await promptly(second)) == 1
+
+    # -- taking none
+
+    async def test_a_taker_cancelled_while_it_waits_takes_none(self, broker: Broker) -> None:
+        take = await self.waiting(broker, wanting("mail"))
+        take.cancel()
+        one = ticket()
+        await broker.publish([one])
+        with pytest.raises(asyncio.CancelledError):
+            await take
+        assert await promptly(broker.take(wanting("mail"), 10, LONG)) == [one]
+
+    async def test_a_taker_cancelled_as_it_is_given_tickets_takes_none(self, broker: Broker) -> None:
+        take = await self.waiting(broker, wanting("mail"))
+        sent = tickets(3)
+        await broker.publish(sent)
+        if not take.cancel():
+            pytest.skip("this broker had already answered")
+        with pytest.raises(asyncio.CancelledError):
+            await take
+        taken: list[Ticket] = []
+        while len(taken) < 3:
+            taken += await promptly(broker.take(wanting("mail"), 10, LONG))
+        assert jobs(taken) == jobs(sent)
+
+    async def test_tickets_of_a_cancelled_taker_wake_another(self, broker: Broker) -> None:
+        first = await self.waiting(broker, wanting("mail"))
+        second = await self.waiting(broker, wanting("mail"))
+        one = ticket()
+        await broker.publish([one])
+        if first.cancel():
+            assert await promptly(second) == [one]
+        else:
+            second.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+
+    @pytest.mark.parametrize("seed", range(20))
+    async def test_a_hundred_takers_cancelled_at_random_lose_nothing(self, broker: Broker, seed: int) -> None:
+        chance = random.Random(seed)
+        sent: list[Ticket] = []
+        takes: list[Take] = []
+        for _ in range(100):
+            limit = chance.randint(1, 4)
+            takes.append(asyncio.ensure_future(broker.take(wanting(*chance.sample(["a", "b"], 2)), limit, LONG)))
+            if chance.random() < 0.6:
+                batch = [
+                    ticket(chance.choice("ab"), priority=chance.randrange(10)) for _ in range(chance.randint(1, 5))
+                ]
+                sent += batch
+                await broker.publish(batch)
+            if chance.random() < 0.5:
+                chance.choice(takes).cancel()
+            if chance.random() < 0.3:
+                await self.settle_down(broker)
+        for take in takes:
+            take.cancel()
+        answers = await asyncio.gather(*takes, return_exceptions=True)
+        taken = [one.job for answer in answers if isinstance(answer, list) for one in answer]
+        while answer := await broker.take(wanting("a", "b"), 100, BRIEFLY):
+            taken += jobs(answer)
+        assert sorted(taken) == sorted(jobs(sent))
+
+    # -- depths, epoch, close
+
+    async def test_depths_tell_what_is_held_by_queue(self, broker: Broker) -> None:
+        await broker.publish([ticket("mail", "a"), ticket("report", "a", priority=9), ticket("mail", "b")])
+        assert await broker.depths() == {"a": 2, "b": 1}
+        await broker.take(wanting("mail", queues=["a"]), 10, NO_WAIT)
+        depths = await broker.depths()
+        assert (depths.get("a", 0), depths.get("b", 0)) == (1, 1)
+
+    async def test_what_was_handed_to_a_waiting_taker_is_not_held(self, broker: Broker) -> None:
+        take = await self.waiting(broker, wanting("mail"))
+        await broker.publish(tickets(2))
+        await promptly(take)
+        assert (await broker.depths()).get("mail", 0) == 0
+
+    async def test_the_epoch_stays_while_nothing_is_lost(self, broker: Broker) -> None:
+        before = await broker.epoch()
+        await broker.publish(tickets(3))
+        await broker.take(wanting("mail"), 10, NO_WAIT)
+        assert await broker.epoch() == before
+
+    async def test_a_loss_shows_as_another_epoch(self, broker: Broker) -> None:
+        before = await broker.epoch()
+        await broker.publish(tickets(3))
+        await self.lose(broker)
+        assert await broker.epoch() != before
+        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
+
+    async def test_the_same_tickets_may_be_published_again_after_a_loss(self, broker: Broker) -> None:
+        sent = tickets(3)
+        await broker.publish(sent)
+        await self.lose(broker)
+        await broker.publish(sent)
+        assert jobs(await broker.take(wanting("mail"), 10, NO_WAIT)) == jobs(sent)
+
+    async def test_the_same_ticket_may_be_published_again_after_it_was_taken(self, broker: Broker) -> None:
+        one = ticket()
+        for _ in range(3):
+            await broker.publish([one])
+            assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
+
+    async def test_close_answers_the_waiting_with_nothing(self, broker: Broker) -> None:
+        takes = [await self.waiting(broker, wanting("mail", "report")) for _ in range(3)]
+        await broker.close()
+        assert [await promptly(take) for take in takes] == [[], [], []]

@@ -1,0 +1,81 @@
+"""In the agent: asking for as many jobs as there is room for."""
+
+import asyncio
+import logging
+from typing import Protocol
+
+from penstock.engine.reach import Reach
+from penstock.model.errors import Refused, Unavailable
+from penstock.model.job import Claim
+from penstock.model.timing import Clock, seconds
+from penstock.model.workers import Subscription
+from penstock.worker.outage import Backoff
+from penstock.worker.terms import Terms
+
+LOGGER = logging.getLogger("penstock.worker")
+REFUSED = seconds(5.0)
+
+
+class Room(Protocol):
+    """Where claimed jobs go."""
+
+    def free(self) -> int:
+        """How many more jobs could run now."""
+        ...
+
+    async def changed(self) -> None:
+        """Return when there may be more room than before."""
+        ...
+
+    def take(self, claims: list[Claim], asked_at: float) -> None: ...
+
+
+class Claiming:
+    """Keeps the engine asked for the room that is free, and for no more: nothing is fetched ahead.
+
+    Two calls may be out: the second asks for room that came free while the first one waits or is answered, once
+    `least` of it have gathered.
+    """
+
+    def __init__(
+        self, worker: str, wanted: Subscription, reach: Reach, room: Room, terms: Terms, clock: Clock
+    ) -> None:
+        self._worker = worker
+        self._wanted = wanted
+        self._reach = reach
+        self._room = room
+        self._terms = terms
+        self._clock = clock
+        self._asked = 0
+
+    async def run(self, least: int, backoff: Backoff) -> None:
+        while True:
+            await self.step(least, backoff)
+
+    async def step(self, least: int, backoff: Backoff) -> None:
+        """Wait for room, ask once, and hand over what was given."""
+        limit = await self._gather(least)
+        self._asked += limit
+        try:
+            await self._claim(limit)
+        except Unavailable as error:
+            await backoff.wait(error)
+        except Refused as error:
+            LOGGER.error("claiming was refused: %s", error)
+            await self._clock.sleep(REFUSED)
+        else:
+            backoff.over()
+        finally:
+            self._asked -= limit
+
+    async def _gather(self, least: int) -> int:
+        while (limit := self._room.free() - self._asked) < least:
+            await self._room.changed()
+        return limit
+
+    async def _claim(self, limit: int) -> None:
+        asked_at = self._clock.monotonic()
+        wait = seconds(self._terms.claim_wait)
+        claims = await self._reach.claim(self._worker, self._wanted, limit, wait)
+        if claims:
+            self._room.take(claims, asked_at)

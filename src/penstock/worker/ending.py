@@ -1,0 +1,117 @@
+"""From how an attempt ended here to what the engine is told. Pure."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Raw, Struct
+
+from penstock.model.job import NEVER_RETRIED, Claim, ErrorCode, FileLink, JobError
+from penstock.model.wire import Outcome
+from penstock.worker.attempt import StopReason
+
+# -- how it ended
+
+
+class Returned(Struct, frozen=True):
+    """With a result, and perhaps output files: None when there are none, else their declared content types."""
+
+    result: bytes
+    outputs: Mapping[str, str] | None = None
+
+
+class Failed(Struct, frozen=True):
+    """With an error of its own."""
+
+    error: JobError
+
+
+class Halted(Struct, frozen=True):
+    """Because it was asked to, or was ended with the executor it ran in for a reason that was not its fault."""
+
+
+class Cause(StrEnum):
+    """Why an executor ended by itself, or had to be."""
+
+    CRASH = "crash"
+    MEMORY = "memory"
+
+
+class Died(Struct, frozen=True):
+    """With its executor. `together` is how many jobs that held: alone, an attempt is surely the guilty one."""
+
+    cause: Cause
+    how: str
+    together: int
+
+
+Ending = Returned | Failed | Halted | Died
+
+
+# -- what is told
+
+
+class Settle(Struct, frozen=True):
+    outcome: Outcome
+
+
+class Release(Struct, frozen=True):
+    """Give it back unharmed; a suspect will run alone next time."""
+
+    suspect: bool = False
+
+
+class Discard(Struct, frozen=True):
+    """Say nothing: it belongs to somebody else."""
+
+
+Telling = Settle | Release | Discard
+
+
+def conclude(claim: Claim, ending: Ending, reason: StopReason | None, outputs: tuple[FileLink, ...] = ()) -> Telling:
+    """What to tell of an attempt that was being stopped for `reason`, or was not (None).
+
+    Work that came to its end just before it was stopped counts as it ended; only a lost lease outranks it.
+    """
+    if reason is StopReason.LOST:
+        return Discard()
+    match ending:
+        case Returned(result):
+            return Settle(Outcome(job=claim.job, fence=claim.fence, result=Raw(result), outputs=outputs))
+        case Failed(error):
+            return Settle(Outcome(job=claim.job, fence=claim.fence, error=error))
+        case Halted():
+            return _stopped(claim, reason)
+        case Died() if reason is not None:
+            return _stopped(claim, reason)
+        case Died(_, _, together) if together > 1:
+            return Release(suspect=True)
+        case Died():
+            return _errored(claim, *_guilt(ending))
+
+
+def _stopped(claim: Claim, reason: StopReason | None) -> Telling:
+    match reason:
+        case StopReason.CANCELLED:
+            return Settle(Outcome(job=claim.job, fence=claim.fence, cancelled=True))
+        case StopReason.TIMED_OUT:
+            return _errored(claim, ErrorCode.TIMEOUT, f"still running after {claim.timeout_seconds:g} s")
+        case StopReason.LOST:
+            return Discard()
+        case StopReason.UNRENEWED | StopReason.YIELDING | None:
+            return Release()
+
+
+def _guilt(death: Died) -> tuple[ErrorCode, str]:
+    match death.cause:
+        case Cause.CRASH:
+            return ErrorCode.CRASHED, f"the process that ran the handler {death.how}"
+        case Cause.MEMORY:
+            return ErrorCode.OUT_OF_MEMORY, f"the process that ran the handler {death.how}"
+
+
+def _errored(claim: Claim, code: ErrorCode, message: str) -> Settle:
+    return Settle(Outcome(job=claim.job, fence=claim.fence, error=attempt_error(claim, code, message)))
+
+
+def attempt_error(claim: Claim, code: ErrorCode, message: str) -> JobError:
+    return JobError(code, message, attempt=claim.attempt, retryable=code not in NEVER_RETRIED)

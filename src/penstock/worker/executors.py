@@ -1,0 +1,300 @@
+"""In the agent: the executors of one worker. Keeps as many as are wanted able to take jobs, and tells how jobs end."""
+
+import asyncio
+import logging
+import random
+from typing import Protocol
+
+from msgspec import Struct
+
+from penstock.model.errors import InvalidSetting
+from penstock.model.job import LogLine, Progress
+from penstock.model.timing import Clock
+from penstock.worker.attempt import Attempt
+from penstock.worker.ending import Cause, Died, Ending, Failed, Halted, Returned
+from penstock.worker.frames import (
+    Errored,
+    Finished,
+    Loaded,
+    LoadFailed,
+    Pong,
+    Progressed,
+    Skipped,
+    Stopped,
+    ToAgent,
+    Wrote,
+)
+from penstock.worker.memory import MIB, resident_bytes
+from penstock.worker.mortality import describe
+from penstock.worker.process import ExecutorProcess, Phase
+
+LOGGER = logging.getLogger("penstock.worker")
+
+LOAD_SECONDS = 60.0
+LEAVE_SECONDS = 5.0
+QUIET_SECONDS = 0.25
+STALL_SECONDS = 0.75
+LONGEST_RETRY_SECONDS = 30.0
+
+
+class Plan(Struct, frozen=True):
+    """What the executors are to be like. Zero switches a limit off."""
+
+    app: str
+    wanted: int
+    places: int
+    log_bytes: int
+    memory_bytes: int = 0
+    recycle_jobs: int = 0
+    recycle_bytes: int = 0
+
+
+class Jobs(Protocol):
+    """Who is told what jobs do."""
+
+    def ended(self, attempt: Attempt, ending: Ending) -> None: ...
+
+    def wrote(self, attempt: Attempt, lines: tuple[LogLine, ...]) -> None: ...
+
+    def progressed(self, attempt: Attempt, progress: Progress) -> None: ...
+
+    def room_changed(self) -> None: ...
+
+
+class Executors:
+    """Starts executors, replaces those that end, stall or are to be recycled, and picks the one for a job."""
+
+    def __init__(self, plan: Plan, jobs: Jobs, clock: Clock, chance: random.Random) -> None:
+        self._plan = plan
+        self._jobs = jobs
+        self._clock = clock
+        self._chance = chance
+        self._members: list[ExecutorProcess] = []
+        self._spare: ExecutorProcess | None = None
+        self._keep_spare = False
+        self._failures = 0
+        self._failure_told: str | None = None
+        self._retry_at = float("-inf")
+        self._closing = False
+        self._empty = asyncio.Event()
+        self.loaded: asyncio.Future[Loaded] = asyncio.get_running_loop().create_future()
+
+    # -- for jobs
+
+    @property
+    def ready(self) -> bool:
+        """Whether a job given now would start now."""
+        return any(one.phase is Phase.READY and not one.alone for one in self._members)
+
+    @property
+    def unsteady(self) -> bool:
+        """Whether some executor is on its way up or down and has to be looked at."""
+        return any(one.phase is not Phase.READY for one in self._members)
+
+    def pick(self) -> ExecutorProcess | None:
+        """The executor with the fewest jobs; one that is still loading only when there is no other."""
+        for phase in (Phase.READY, Phase.LOADING):
+            able = [one for one in self._members if one.phase is phase and not one.alone and one.has_place]
+            if able:
+                return min(able, key=lambda one: len(one.attempts))
+        return None
+
+    def alone(self) -> ExecutorProcess:
+        """A fresh executor for one job; it ends with it."""
+        executor, self._spare = self._spare or self._start(alone=True), None
+        if self._keep_spare:
+            self._spare = self._start(alone=True)
+        return executor
+
+    def keep_spare(self) -> None:
+        """From now on have one executor waiting for the next job that must run alone."""
+        self._keep_spare = True
+        self._spare = self._start(alone=True)
+
+    # -- keeping them
+
+    def mend(self) -> None:
+        """Start what is missing."""
+        if self._closing or self._clock.monotonic() < self._retry_at:
+            return
+        while len(self._able()) < self._plan.wanted:
+            self._start()
+
+    def look(self) -> None:
+        """One round of the watch: deadlines, stalls, and what is missing."""
+        now = self._clock.monotonic()
+        for executor in tuple(self._members):
+            match executor.phase:
+                case Phase.LOADING | Phase.LEAVING if now >= executor.deadline:
+                    executor.end_now()
+                case Phase.READY if executor.attempts and not executor.alone:
+                    self._look_for_stall(executor, now)
+                case Phase.STALLED:
+                    self._give_back(executor)
+        self.mend()
+
+    def look_at_memory(self) -> None:
+        """Kill whoever uses more than it may; recycle whoever has grown."""
+        for executor in tuple(self._members):
+            if executor.phase in (Phase.LEAVING, Phase.ENDED):
+                continue
+            used = resident_bytes(executor.pid)
+            if 0 < self._plan.memory_bytes < used:
+                self._end_for_memory(executor, used)
+            elif 0 < self._plan.recycle_bytes < used:
+                self._recycle(executor)
+
+    async def close(self) -> None:
+        """End them all, now."""
+        self._closing = True
+        for executor in tuple(self._members):
+            executor.end_now()
+        if self._members:
+            await asyncio.wait_for(self._empty.wait(), LEAVE_SECONDS)
+
+    def _able(self) -> list[ExecutorProcess]:
+        """Those that count as capacity; a successor only once its predecessor no longer does."""
+        return [
+            one
+            for one in self._members
+            if one.phase in (Phase.LOADING, Phase.READY) and not one.alone and one.replaces is None
+        ]
+
+    def _start(self, *, alone: bool = False, replaces: ExecutorProcess | None = None) -> ExecutorProcess:
+        executor = ExecutorProcess(
+            self._plan.app,
+            places=1 if alone else self._plan.places,
+            log_bytes=self._plan.log_bytes,
+            watcher=self,
+            deadline=self._clock.monotonic() + LOAD_SECONDS,
+        )
+        executor.alone, executor.replaces = alone, replaces
+        self._members.append(executor)
+        return executor
+
+    # -- stalls, memory, age
+
+    def _look_for_stall(self, executor: ExecutorProcess, now: float) -> None:
+        if now >= executor.asked_at + STALL_SECONDS:
+            LOGGER.warning("executor %d is blocked by a handler; another takes its place meanwhile", executor.pid)
+            executor.phase = Phase.STALLED
+            executor.take_back()
+        elif now >= executor.heard_at + QUIET_SECONDS and executor.asked_at > now:
+            executor.ping(now)
+
+    def _give_back(self, executor: ExecutorProcess) -> None:
+        for attempt in executor.taken_back():
+            self._jobs.ended(attempt, Halted())
+
+    def _end_for_memory(self, executor: ExecutorProcess, used: int) -> None:
+        text = f"used {used // MIB} MiB of memory, more than the {self._plan.memory_bytes // MIB} MiB it may"
+        LOGGER.warning("executor %d %s: killed", executor.pid, text)
+        executor.end_now(Cause.MEMORY, text)
+
+    def _recycle(self, executor: ExecutorProcess) -> None:
+        """Have a successor take over once it is ready."""
+        succeeded = any(one.replaces is executor for one in self._members)
+        if executor.phase is Phase.READY and not executor.alone and not succeeded and not self._failures:
+            self._start(replaces=executor)
+
+    def _retire(self, executor: ExecutorProcess) -> None:
+        executor.phase = Phase.RETIRING
+        self._leave_if_idle(executor)
+
+    def _leave_if_idle(self, executor: ExecutorProcess) -> None:
+        done = executor.phase is Phase.RETIRING or (executor.alone and executor.given)
+        if done and not executor.attempts and executor.phase is not Phase.LEAVING:
+            executor.leave(self._clock.monotonic() + LEAVE_SECONDS)
+
+    # -- what executors say
+
+    def heard(self, executor: ExecutorProcess, frames: list[ToAgent]) -> None:
+        executor.heard_at = self._clock.monotonic()
+        for frame in frames:
+            # Nearly every frame is this one.
+            if type(frame) is Finished:
+                self._part(executor, frame.place, Returned(frame.result, frame.outputs))
+            else:
+                self._hear(executor, frame)
+        if executor.phase is Phase.STALLED:
+            self._awake(executor)
+        if 0 < self._plan.recycle_jobs <= executor.given:
+            self._recycle(executor)
+        self._leave_if_idle(executor)
+
+    def _hear(self, executor: ExecutorProcess, frame: ToAgent) -> None:
+        match frame:
+            case Finished(place, result, outputs):
+                self._part(executor, place, Returned(result, outputs))
+            case Errored(place, error):
+                self._part(executor, place, Failed(error))
+            case Stopped(place) | Skipped(place):
+                self._part(executor, place, Halted())
+            case Wrote(place, lines) if place in executor.attempts:
+                self._jobs.wrote(executor.attempts[place], lines)
+            case Progressed(place, progress) if place in executor.attempts:
+                self._jobs.progressed(executor.attempts[place], progress)
+            case Loaded():
+                self._is_loaded(executor, frame)
+            case LoadFailed(message, traceback):
+                self._load_failed(f"{self._plan.app} cannot be imported: {message}\n\n{traceback}")
+            case Pong() | Wrote() | Progressed():
+                pass
+
+    def _part(self, executor: ExecutorProcess, place: int, ending: Ending) -> None:
+        attempt = executor.part(place)
+        if attempt is not None:
+            self._jobs.ended(attempt, ending)
+
+    def _is_loaded(self, executor: ExecutorProcess, loaded: Loaded) -> None:
+        executor.phase, executor.loading = Phase.READY, False
+        self._failures, self._retry_at = 0, float("-inf")
+        old, executor.replaces = executor.replaces, None
+        if old is not None and old.phase is Phase.READY:
+            self._retire(old)
+        if not self.loaded.done():
+            self.loaded.set_result(loaded)
+        self._jobs.room_changed()
+
+    def _awake(self, executor: ExecutorProcess) -> None:
+        """A blocked executor turns again: of use if it was not replaced yet, else it goes when its jobs have ended."""
+        self._give_back(executor)
+        executor.phase = Phase.READY
+        if len(self._able()) > self._plan.wanted:
+            self._retire(executor)
+
+    # -- their end
+
+    def ended(self, executor: ExecutorProcess, status: int) -> None:
+        self._members.remove(executor)
+        if executor is self._spare:
+            self._spare = None
+        if executor.loading and not (executor.killed and self._clock.monotonic() < executor.deadline):
+            self._load_failed(f"{self._plan.app}: the process that imports it {describe(status)}")
+        self._end_jobs(executor, status)
+        self.mend()
+        if not self._members:
+            self._empty.set()
+
+    def _end_jobs(self, executor: ExecutorProcess, status: int) -> None:
+        attempts = list(executor.attempts.values())
+        how = executor.cause_text or describe(status)
+        blameless = executor.killed or executor.loading
+        ending = Halted() if blameless else Died(executor.cause, how, len(attempts))
+        if attempts and not blameless and executor.cause is Cause.CRASH:
+            LOGGER.warning("executor %d %s with %s", executor.pid, how, ", ".join(map(str, attempts)))
+        for attempt in attempts:
+            self._jobs.ended(attempt, ending)
+
+    def _load_failed(self, text: str) -> None:
+        """Try again later and later; an app that has never been imported is the operator's to mend."""
+        if self._closing or self._clock.monotonic() < self._retry_at:
+            return
+        self._failures += 1
+        wait = min(LONGEST_RETRY_SECONDS, 2.0 ** min(self._failures - 1, 10))
+        self._retry_at = self._clock.monotonic() + self._chance.uniform(wait / 2, wait)
+        if not self.loaded.done():
+            self.loaded.set_exception(InvalidSetting(text))
+        elif text != self._failure_told:
+            LOGGER.error("%s", text)
+        self._failure_told = text

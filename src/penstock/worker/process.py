@@ -1,0 +1,208 @@
+"""In the agent: one executor process, and the jobs it holds."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from penstock.worker.attempt import Attempt
+from penstock.worker.channel import Channel
+from penstock.worker.ending import Cause
+from penstock.worker.frames import Interrupt, Leave, Load, Ping, Start, Stop, ToAgent, ToExecutor
+from penstock.worker.marks import Marks, shared_file
+from penstock.worker.mortality import kill_group
+
+DECODER = msgspec.msgpack.Decoder(list[ToAgent])
+NEVER = float("inf")
+
+
+class Phase(StrEnum):
+    """How an executor is. Only those that are loading or ready are given jobs."""
+
+    LOADING = "loading"
+    READY = "ready"
+    STALLED = "stalled"
+    RETIRING = "retiring"
+    LEAVING = "leaving"
+    ENDED = "ended"
+
+
+class Watcher(Protocol):
+    """Who is told what an executor says, and that it has ended."""
+
+    def heard(self, executor: "ExecutorProcess", frames: list[ToAgent]) -> None: ...
+
+    def ended(self, executor: "ExecutorProcess", status: int) -> None: ...
+
+
+class ExecutorProcess:
+    """Starts at once. When it has ended, everything it said before has been heard."""
+
+    def __init__(self, app: str, *, places: int, log_bytes: int, watcher: Watcher, deadline: float) -> None:
+        self.phase = Phase.LOADING
+        self.alone = False
+        self.attempts: dict[int, Attempt] = {}
+        self.given = 0
+        self.replaces: ExecutorProcess | None = None
+        self.deadline = deadline
+        self.asked_at = NEVER
+        self.heard_at = 0.0
+        self.loading = True
+        self.killed = False
+        self.cause = Cause.CRASH
+        self.cause_text: str | None = None
+        self._watcher = watcher
+        self._loop = asyncio.get_running_loop()
+        self._free = list(range(places))
+        self._taken: set[int] = set()
+        self._process = self._start(places)
+        self._channel.open(self._loop)
+        self._channel.send([Load(app, log_bytes)])
+        _wait_for(self._process, self._loop, self._exited)
+
+    def _start(self, places: int) -> "subprocess.Popen[bytes]":
+        file = shared_file(places)
+        ours, theirs = socket.socketpair()
+        self._marks = Marks(file, places)
+        self._channel: Channel[ToAgent, ToExecutor] = Channel(ours, DECODER, self._received, lambda: None)
+        ends = [str(theirs.fileno()), str(file), str(places), str(os.getpid())]
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-m", "penstock.worker.executor", *ends],
+                pass_fds=(theirs.fileno(), file),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.__stderr__ if sys.__stderr__ is not None else subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            theirs.close()
+            os.close(file)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def has_place(self) -> bool:
+        return bool(self._free)
+
+    # -- jobs
+
+    def give(self, attempt: Attempt, inputs: dict[str, str]) -> None:
+        """Hand the attempt over."""
+        claim = attempt.claim
+        attempt.place = place = self._free.pop()
+        attempt.bearer = self
+        self.attempts[place] = attempt
+        self.given += 1
+        self._channel.post(
+            Start(
+                place, claim.job, claim.type, claim.attempt, claim.fence, bytes(claim.params), attempt.folder,
+                claim.tags, inputs,
+            )
+        )  # fmt: skip
+
+    def part(self, place: int) -> Attempt | None:
+        """The job's end was told: forget it. None when it had been taken back."""
+        self._taken.discard(place)
+        self._marks.clear(place)
+        self._free.append(place)
+        return self.attempts.pop(place, None)
+
+    def take_back(self) -> None:
+        """Forbid the start of every job that has not started yet."""
+        for place in self.attempts.keys() - self._taken:
+            if not self._marks.started(place):
+                self._marks.take_back(place)
+                self._taken.add(place)
+
+    def taken_back(self) -> list[Attempt]:
+        """Those that can no longer start here. Ask some time after `take_back`."""
+        return [self.attempts.pop(place) for place in tuple(self._taken) if self._is_unstarted(place)]
+
+    def _is_unstarted(self, place: int) -> bool:
+        return place in self.attempts and not self._marks.started(place)
+
+    def ask(self, attempt: Attempt) -> None:
+        self._channel.post(Stop(attempt.place))
+
+    def insist(self, attempt: Attempt) -> None:
+        self._channel.post(Interrupt(attempt.place))
+
+    def kill(self, attempt: Attempt) -> None:
+        self.end_now()
+
+    # -- the process
+
+    def ping(self, now: float) -> None:
+        """Ask for a sign of life; whatever it says next is one."""
+        self.asked_at = now
+        self._channel.post(Ping())
+
+    def leave(self, deadline: float) -> None:
+        """Let it end; killed if it has not by then."""
+        self.phase, self.deadline = Phase.LEAVING, deadline
+        self._channel.post(Leave())
+
+    def end_now(self, cause: Cause | None = None, text: str | None = None) -> None:
+        """Kill it. With a cause its jobs are to blame; without, those not asked to stop are innocent."""
+        if self.phase is Phase.ENDED:
+            return
+        if cause is None:
+            self.killed = True
+        else:
+            self.cause, self.cause_text = cause, text
+        self.phase = Phase.LEAVING
+        kill_group(self.pid, signal.SIGKILL)
+
+    def _received(self, frames: list[ToAgent]) -> None:
+        self.asked_at = NEVER
+        self._watcher.heard(self, frames)
+
+    def _exited(self, status: int) -> None:
+        self._channel.receive_rest()
+        self._channel.close()
+        self.phase = Phase.ENDED
+        self._watcher.ended(self, status)
+        self._marks.close()
+
+
+Exited = Callable[[int], None]
+
+
+def _wait_for(process: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop, exited: Exited) -> None:
+    """Call `exited` on the loop, once, as soon as the process has ended; what it had started is ended too."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):
+        _wait_in_thread(process, loop, exited)
+        return
+
+    def ended() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        exited(_reap(process))
+
+    loop.add_reader(descriptor, ended)
+
+
+def _wait_in_thread(process: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop, exited: Exited) -> None:
+    def wait() -> None:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        loop.call_soon_threadsafe(exited, _reap(process))
+
+    threading.Thread(target=wait, name=f"wait-{process.pid}", daemon=True).start()
+
+
+def _reap(process: "subprocess.Popen[bytes]") -> int:
+    # While it is not reaped its number cannot belong to somebody else's group.
+    kill_group(process.pid, signal.SIGKILL)
+    return process.wait()

@@ -1,0 +1,123 @@
+"""In the agent: the heartbeat."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from penstock.engine.reach import Reach
+from penstock.model.errors import NotFound, Refused, Unavailable
+from penstock.model.job import Renewal
+from penstock.model.timing import Clock, seconds, within
+from penstock.model.workers import JobType, Worker
+from penstock.worker.attempt import Attempt, StopReason
+from penstock.worker.outage import Backoff, Outage
+from penstock.worker.terms import Terms
+
+LOGGER = logging.getLogger("penstock.worker")
+APART_SECONDS = 0.25
+
+
+class Leased(Protocol):
+    """The attempts whose leases are to be kept."""
+
+    def running(self) -> Iterable[Attempt]: ...
+
+    def unsettled(self) -> Iterable[Attempt]: ...
+
+    def stop(self, attempt: Attempt, reason: StopReason) -> None: ...
+
+
+class Renewing:
+    """Renews every lease each heartbeat, and single ones early when a job has made progress."""
+
+    def __init__(
+        self,
+        reach: Reach,
+        leased: Leased,
+        describe: Callable[[], Worker],
+        types: Sequence[JobType],
+        terms: Terms,
+        clock: Clock,
+        outage: Outage,
+        backoff: Backoff,
+    ) -> None:
+        self._reach = reach
+        self._leased = leased
+        self._describe = describe
+        self._types = types
+        self._terms = terms
+        self._clock = clock
+        self._outage = outage
+        self._backoff = backoff
+        self._urgent: dict[Attempt, None] = {}
+        self._news = asyncio.Event()
+        self._due_at = clock.monotonic() + terms.heartbeat
+
+    def soon(self, attempt: Attempt) -> None:
+        """Renew this one before the next heartbeat: it has something to tell, or a lease that is old already."""
+        self._urgent[attempt] = None
+        self._news.set()
+
+    def now(self) -> None:
+        """Let the next heartbeat be at once."""
+        self._due_at = self._clock.monotonic()
+        self._news.set()
+
+    async def run(self) -> None:
+        while True:
+            await self.step()
+
+    async def step(self) -> None:
+        """Wait for the next reason to renew; renew."""
+        await within(seconds(max(0.0, self._due_at - self._clock.monotonic())), self._news.wait())
+        self._news.clear()
+        try:
+            await self.renew(self._choose())
+        except Unavailable as error:
+            await self._backoff.wait(error)
+        else:
+            self._backoff.over()
+            await self._clock.sleep(seconds(APART_SECONDS))
+
+    def _choose(self) -> list[Attempt]:
+        urgent, self._urgent = self._urgent, {}
+        if self._clock.monotonic() < self._due_at and not self._outage.on:
+            return list(urgent)
+        return [*self._leased.running(), *self._leased.unsettled()]
+
+    async def renew(self, attempts: list[Attempt]) -> None:
+        """Renew these leases and do what the answers say. Each lease counts from before the asking."""
+        asked_at = self._clock.monotonic()
+        told = [(attempt, attempt.progress) for attempt in attempts]
+        try:
+            if self._outage.on:
+                await self._reach.join(self._describe(), self._types)
+            renewals = await self._reach.renew(self._describe(), [attempt.take_progress() for attempt in attempts])
+        except Unavailable:
+            for attempt, progress in told:
+                attempt.progress = attempt.progress or progress
+            self._due_at = asked_at
+            raise
+        except Refused as error:
+            await self._refused(error)
+            return
+        self._due_at = min(self._due_at + self._terms.heartbeat, asked_at + self._terms.heartbeat) \
+            if self._due_at > asked_at else asked_at + self._terms.heartbeat
+        for attempt, renewal in zip(attempts, renewals, strict=True):
+            self._apply(attempt, renewal, asked_at)
+
+    async def _refused(self, error: Refused) -> None:
+        """A server that does not know us any more gets to know us again."""
+        LOGGER.warning("renewing was refused: %s", error)
+        if isinstance(error, NotFound):
+            await self._reach.join(self._describe(), self._types)
+        self._due_at = self._clock.monotonic() + APART_SECONDS
+
+    def _apply(self, attempt: Attempt, renewal: Renewal, asked_at: float) -> None:
+        if renewal.loss is not None:
+            self._leased.stop(attempt, StopReason.LOST)
+            return
+        attempt.lease_ends = asked_at + self._terms.lease
+        if renewal.cancel:
+            self._leased.stop(attempt, StopReason.CANCELLED)

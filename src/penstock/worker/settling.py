@@ -1,0 +1,142 @@
+"""In the agent: outcomes and releases, on their way to the engine."""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+
+from penstock.engine.reach import Reach
+from penstock.model.errors import Refused, Unavailable
+from penstock.model.job import ErrorCode
+from penstock.model.timing import Clock
+from penstock.model.wire import Outcome, Refusal
+from penstock.worker.attempt import Attempt
+from penstock.worker.ending import Discard, Release, Settle, Telling, attempt_error
+from penstock.worker.logs import Logs
+from penstock.worker.outage import Backoff
+from penstock.worker.terms import Terms
+
+LOGGER = logging.getLogger("penstock.worker")
+CALL_OUTCOMES = 1_000
+CALL_BYTES = 4 * 1024 * 1024
+
+Told = tuple[Attempt, Settle | Release]
+
+
+class Settling:
+    """Tells the engine how attempts ended. What piles up while one call runs goes with the next.
+
+    Kept and tried again while the engine is unavailable, until the lease is gone: then somebody else has the job.
+    """
+
+    def __init__(self, reach: Reach, clock: Clock, logs: Logs, terms: Terms, backoff: Backoff) -> None:
+        self._reach = reach
+        self._clock = clock
+        self._logs = logs
+        self._terms = terms
+        self._backoff = backoff
+        self._waiting: list[Told] = []
+        self._telling: list[Told] = []
+        self._news = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def tell(self, attempt: Attempt, telling: Telling) -> None:
+        if isinstance(telling, Discard):
+            LOGGER.warning("%s: %s; its outcome is discarded", attempt, attempt.reason)
+            self._logs.forget(attempt)
+            return
+        self._waiting.append((attempt, telling))
+        self._quiet.clear()
+        self._news.set()
+
+    def unsettled(self) -> Iterator[Attempt]:
+        """Attempts that have ended and whose leases are still needed."""
+        for attempt, _ in (*self._waiting, *self._telling):
+            yield attempt
+
+    async def quiet(self) -> None:
+        """Return when everything has been told, or given up."""
+        await self._quiet.wait()
+
+    async def run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.step()
+
+    async def step(self) -> None:
+        """Tell what waits; after a failure wait a moment and keep what is still ours."""
+        self._telling = self._take()
+        try:
+            await self._tell()
+        except Unavailable as error:
+            await self._backoff.wait(error)
+            self._waiting[:0] = self._still_ours(self._telling)
+        else:
+            self._backoff.over()
+        self._telling = []
+        if self._waiting:
+            self._news.set()
+        else:
+            self._quiet.set()
+
+    def _take(self) -> list[Told]:
+        """As much as fits in one call, oldest first."""
+        size = 0
+        for count, (_, telling) in enumerate(self._waiting):
+            size += _size(telling)
+            if count == CALL_OUTCOMES or (count and size > CALL_BYTES):
+                taken, self._waiting = self._waiting[:count], self._waiting[count:]
+                return taken
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    def _still_ours(self, told: list[Told]) -> list[Told]:
+        now = self._clock.monotonic()
+        ours = [one for one in told if now < self._terms.gone(one[0].lease_ends)]
+        for attempt, _ in told:
+            if now >= self._terms.gone(attempt.lease_ends):
+                self._logs.forget(attempt)
+                LOGGER.warning("%s: its lease ended before the outcome could be recorded; discarded", attempt)
+        return ours
+
+    async def _tell(self) -> None:
+        outcomes = [telling.outcome for _, telling in self._telling if type(telling) is Settle]
+        innocent = [attempt.lease for attempt, telling in self._telling if telling == Release()]
+        suspects = [attempt.lease for attempt, telling in self._telling if telling == Release(suspect=True)]
+        await self._logs.flush([attempt for attempt, _ in self._telling])
+        if outcomes:
+            await self._settle(outcomes)
+        if innocent:
+            self._report(await self._reach.release(innocent))
+        if suspects:
+            self._report(await self._reach.release(suspects, suspects=True))
+
+    async def _settle(self, outcomes: Sequence[Outcome]) -> None:
+        try:
+            self._report(await self._reach.settle(outcomes))
+        except Refused as error:
+            await self._settle_apart(outcomes, error)
+
+    async def _settle_apart(self, outcomes: Sequence[Outcome], error: Refused) -> None:
+        """One outcome the engine cannot take must not hold up the others."""
+        if len(outcomes) > 1:
+            for outcome in outcomes:
+                await self._settle([outcome])
+        elif outcomes[0].error is None and not outcomes[0].cancelled:
+            await self._settle([self._unacceptable(outcomes[0], error)])
+        else:
+            LOGGER.error("job %s: its outcome was refused: %s", outcomes[0].job, error)
+
+    def _unacceptable(self, outcome: Outcome, error: Refused) -> Outcome:
+        [claim] = [attempt.claim for attempt, _ in self._telling if attempt.claim.job == outcome.job][:1]
+        told = attempt_error(claim, ErrorCode.INVALID_RESULT, f"the result was refused: {error.message}")
+        return Outcome(job=outcome.job, fence=outcome.fence, error=told)
+
+    def _report(self, refused: Sequence[Refusal]) -> None:
+        for refusal in refused:
+            LOGGER.warning("job %s: its outcome was refused, the lease is %s", refusal.job, refusal.loss)
+
+
+def _size(telling: Settle | Release) -> int:
+    return len(bytes(telling.outcome.result or b"")) if isinstance(telling, Settle) else 0

@@ -1,0 +1,87 @@
+"""Short ways to do what clients and workers do, for tests that read as stories."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec import Raw
+
+from penstock.engine import Engine
+from penstock.model.job import Claim, Job, JobError, Lease, Submission
+from penstock.model.retry import Retry
+from penstock.model.wire import Outcome, SubmitRequest
+from penstock.model.workers import JobType, Subscription, Worker
+
+NO_WAIT = timedelta(0)
+LONG = timedelta(seconds=30)
+
+ADD = JobType(
+    name="add",
+    queue="sums",
+    retry=Retry.fixed(delay=10, max_attempts=3, jitter=False),
+    timeout_seconds=60,
+    params_schema={
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 1}},
+        "required": ["a"],
+        "additionalProperties": False,
+    },
+)
+OTHER = JobType(name="other", queue="other")
+
+
+def worker(name: str = "w1", *types: str, queues: tuple[str, ...] | None = None) -> Worker:
+    return Worker(
+        id=name,
+        host="here",
+        pid=1,
+        version="test",
+        types=types or ("add", "other"),
+        queues=queues,
+        capacity=10,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+async def join(engine: Engine, name: str = "w1") -> None:
+    await engine.work.join(worker(name), [ADD, OTHER])
+
+
+def request(type: str = "add", params: object = None, **more: object) -> SubmitRequest:
+    body = {"type": type, "params": {"a": 1} if params is None else params, **more}
+    return msgspec.json.decode(msgspec.json.encode(body), type=SubmitRequest)
+
+
+async def submit(engine: Engine, type: str = "add", params: object = None, **more: object) -> Job:
+    (answer,) = await engine.jobs.submit([request(type, params, **more)])
+    if isinstance(answer, Submission):
+        return answer.job
+    raise answer
+
+
+async def claim(
+    engine: Engine, name: str = "w1", *types: str, limit: int = 10, wait: timedelta = NO_WAIT
+) -> list[Claim]:
+    return await engine.work.claim(name, Subscription(frozenset(types or ("add", "other"))), limit, wait)
+
+
+async def claim_one(engine: Engine, name: str = "w1") -> Claim:
+    (claimed,) = await claim(engine, name)
+    return claimed
+
+
+def lease(claimed: Claim) -> Lease:
+    return Lease(claimed.job, claimed.fence)
+
+
+def success(claimed: Claim, result: object = None, **more: object) -> Outcome:
+    return Outcome(job=claimed.job, fence=claimed.fence, result=Raw(msgspec.json.encode(result)), **more)  # type: ignore[arg-type]
+
+
+def failure(claimed: Claim, error: JobError) -> Outcome:
+    return Outcome(job=claimed.job, fence=claimed.fence, error=error)
+
+
+async def body(*chunks: bytes) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
