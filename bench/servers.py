@@ -52,7 +52,7 @@ def own(command: list[str], name: str, places: Places) -> Iterator[Places]:
 
 @contextlib.contextmanager
 def _valkey(places: Places) -> Iterator[dict[str, str]]:
-    """Without persistence: nothing survives a crash of the server, as Redis queues are commonly run."""
+    """Without persistence: nothing survives a crash of the server."""
     server = _find(virtualenv("valkey", places), "valkey-server")
     port, log = _free_port(), places.logs / "valkey.log"
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]

@@ -158,7 +158,7 @@ def _drained(ready: Bench, name: str, jobs: int) -> Outcome:
 
 def _outcome(found: dict[str, float | None], note: str) -> Outcome:
     numbers = {name: number for name, number in found.items() if number is not None}
-    missing = tuple(f"no {name}: nothing ran" for name in found.keys() - numbers.keys())
+    missing = tuple(f"no {name}: no job started in time" for name in found.keys() - numbers.keys())
     return Outcome(numbers, (note,) * bool(note) + missing)
 
 

@@ -68,8 +68,8 @@ def crash() -> None:
     os._exit(1)
 
 
-shout = app.command("shout", ["tr", "a-z", "A-Z"])
-"""A program in any language: params come as JSON on its standard input."""
+shout = app.command("shout", ["sh", "-c", 'tr a-z A-Z > "$PENSTOCK_RESULT"'])
+"""A program in any language: params come as JSON on its standard input, the result goes as JSON into a file."""
 
 
 if __name__ == "__main__":
@@ -78,4 +78,5 @@ if __name__ == "__main__":
     print("flaky:     ", flaky.submit().wait().result)
     print("report:    ", report.submit(rows=5).wait().output("report.csv").decode().split())
     print("word_count:", word_count.using(inputs={"poem": b"so much depends upon"}).submit().wait().result)
+    print("shout:     ", shout.submit(text="hello").wait().result)
     print("bulk:      ", sum(job.wait().result for job in add.submit_many((n, n) for n in range(10))))

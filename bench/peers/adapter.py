@@ -53,7 +53,7 @@ class Adapter(ABC):
 def become(program: str, *arguments: str) -> None:
     """Replace this process by a program of the same virtualenv."""
     path = str(BIN / program)
-    os.execv(path, [path, *arguments])
+    os.execv(path, [path, *arguments])  # noqa: S606
 
 
 def run_copies(count: int, *command: str) -> None:

@@ -34,7 +34,7 @@ class HueySqlite(Adapter):
             huey.storage.add_to_schedule(huey.serialize_task(noop.s(**job)), due_at)
 
     def worker(self) -> None:
-        """One thread: SQLite admits one writer, and a second process measured no faster. Polls each 10 ms, not 100."""
+        """One thread: SQLite admits one writer, and two processes did no better. Polls each 10 ms, not 100."""
         polling = ("--delay", "0.01", "--max-delay", "0.01", "--backoff", "1")
         become("huey_consumer", "peers.huey_sqlite.huey", "--worker-type", "thread", "--workers", "1", *polling, "-q")
 

@@ -1,8 +1,7 @@
 """The application that Penstock runs in the bench, written as a user would write it."""
 
-from penstock import Penstock
-
 from peers.job import mark
+from penstock import Penstock
 
 app = Penstock()
 

@@ -159,6 +159,8 @@ class Handler(Generic[P, R]):
 class FunctionHandler(Handler[P, R], Generic[P, R, Q, X]):
     """A handler that is a function. Calling it calls the function, here and now, with no job made of it."""
 
+    __name__: str
+
     def __init__(self, app: Penstock, declared: JobType, function: Callable[Q, X], signature: Signature) -> None:
         super().__init__(app, declared, function, signature=signature)
         self._call = function

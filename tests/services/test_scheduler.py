@@ -90,7 +90,7 @@ class TestWindow:
         plain = [await submit(engine) for _ in range(4)]
         urgent = await submit(engine, priority=9)
         late = await submit(engine, priority=0)
-        dispatcher, order = Dispatcher(engine), []
+        dispatcher, order = Dispatcher(engine), list[str]()
         while len(order) < 6:
             await dispatcher.step()
             order += [claimed.job for claimed in await claim(engine, limit=1)]
@@ -104,7 +104,7 @@ class TestWindow:
         backlog = [await submit(engine) for _ in range(5)]
         await claim(engine, limit=2)
         newest = await submit(engine)
-        order = []
+        order = list[str]()
         dispatcher = Dispatcher(engine)
         while len(order) < 4:
             await dispatcher.step()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Context, JobEnded, Penstock, Retry, State
+from penstock import Context, JobEnded, JobHandle, Penstock, Retry, State
 from penstock.app import Handler
 from penstock.model.errors import Conflict, Invalid, InvalidParams
 from penstock.model.retry import RetryKind
@@ -72,8 +72,10 @@ def test_a_command_is_argv_and_takes_named_params_only(app: Penstock) -> None:
     [({"name": "with space"}, "name"), ({"priority": 10}, "priority"), ({"retries": 3}, "retries")],
 )
 def test_a_declaration_that_cannot_be_is_refused_at_once(app: Penstock, options: dict[str, object], fault: str) -> None:
+    def nothing() -> None: ...
+
     with pytest.raises(Invalid, match=fault):
-        app.job(**options)(lambda: None)  # type: ignore[call-overload]
+        app.job(**options)(nothing)  # type: ignore[call-overload]
 
 
 def test_a_type_declared_twice_is_refused(app: Penstock) -> None:
@@ -108,9 +110,7 @@ def test_a_result_is_only_read_once_the_job_has_ended(app: Penstock) -> None:
             seen.append(outer_handle().result)
         return "done"
 
-    def outer_handle():  # type: ignore[no-untyped-def]
-        from penstock.client import JobHandle
-
+    def outer_handle() -> JobHandle[str]:
         return JobHandle(jobs.all()[0].id, app, outer.read_result)
 
     seen: list[str] = []

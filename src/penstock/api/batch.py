@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from penstock.api.bodies import decoded
 from penstock.api.exchange import Call, Reply, json_reply
-from penstock.api.keys import IDEMPOTENCY_KEY, header_key, keyed
+from penstock.api.keys import BATCH_KEY, header_key, keyed
 from penstock.api.operation import Answer, operation
 from penstock.api.problems import problem_of
 from penstock.model.errors import PenstockError, TooLarge
@@ -18,13 +18,13 @@ from penstock.model.wire import BatchAnswer, BatchRequest, BatchResponse, Submit
     "POST /v1/jobs/batch",
     {200: Answer("What became of each job, in the order given.", BatchResponse)},
     body=BatchRequest,
-    headers=(IDEMPOTENCY_KEY,),
+    headers=(BATCH_KEY,),
 )
 async def submit_batch(call: Call) -> Reply:
     """Add many jobs. With an Idempotency-Key, job n without a key of its own gets `<key>/n`."""
     batch = await call.json(BatchRequest)
     _check_size(len(batch.jobs), call.engine.settings.limits.batch_jobs)
-    read = _read(batch.jobs, header_key(call))
+    read = _read(batch.jobs, header_key(call, BATCH_KEY))
     wanted = [request for request in read if isinstance(request, SubmitRequest)]
     submitted = iter(await call.engine.jobs.submit(wanted) if wanted else ())
     outcomes = [next(submitted) if isinstance(request, SubmitRequest) else request for request in read]

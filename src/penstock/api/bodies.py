@@ -1,12 +1,10 @@
 """Reading JSON strictly: what one reader would take differently from another is refused at the door."""
 
-import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable
 from itertools import accumulate
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -40,10 +38,9 @@ def checked_json(body: bytes, depth: int) -> None:
 def decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     """The JSON as a struct; Invalid names the field that is missing, unknown or not acceptable."""
     try:
-        value: T = _decoder(kind).decode(body)
+        return _decoder(kind).decode(body)
     except msgspec.ValidationError as fault:
         raise Invalid(str(fault)) from None
-    return value
 
 
 def refuse_length(length: str | None, limit: int, setting: str) -> None:
@@ -81,6 +78,10 @@ _STRICT = json.JSONDecoder(object_pairs_hook=_unique)
 _STRICT_INTEGERS = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_bounded)
 
 
-@functools.cache
-def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(cast(type[Any], kind))
+_DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    if kind not in _DECODERS:
+        _DECODERS[kind] = msgspec.json.Decoder(kind)
+    return _DECODERS[kind]

@@ -31,8 +31,8 @@ async def upload(call: Call) -> Reply:
     digest, content_type = sent_digest(call), sent_content_type(call)
     try:
         return json_reply(201, await call.engine.files.upload(call.file(), content_type, digest))
-    except CorruptObject as mismatch:
-        raise not_as_announced(mismatch) from None
+    except CorruptObject:
+        raise not_as_announced() from None
 
 
 @operation("GET /v1/jobs/{job}/inputs/{name}", {200: FILE}, refusals=(404,))
@@ -63,9 +63,9 @@ def sent_content_type(call: Call) -> str:
     return content_type
 
 
-def not_as_announced(mismatch: CorruptObject) -> Invalid:
-    """The client's bytes are wrong, not ours."""
-    return Invalid(f"header {DIGEST_HEADER}: {mismatch.message}")
+def not_as_announced() -> Invalid:
+    """What a digest that does not fit is called where the client sent both: its mistake, not our corruption."""
+    return Invalid(f"header {DIGEST_HEADER}: the body has another SHA-256; nothing was kept")
 
 
 def _attachment(file: FileLink, body: AsyncIterator[bytes]) -> Reply:

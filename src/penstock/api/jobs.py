@@ -52,7 +52,7 @@ class CancelQuery(Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def submit_job(call: Call) -> Reply:
     """Add a job. Answered only once it is durable."""
-    request = keyed(await call.json(SubmitRequest), header_key(call))
+    request = keyed(await call.json(SubmitRequest), header_key(call, IDEMPOTENCY_KEY))
     (outcome,) = await call.engine.jobs.submit([request])
     if isinstance(outcome, PenstockError):
         raise outcome

@@ -1,6 +1,9 @@
 """The `Idempotency-Key` header: one key for a job, or the root of one for each job of a batch."""
 
+from typing import Annotated, cast
+
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from penstock.api.exchange import Call
@@ -8,16 +11,20 @@ from penstock.api.operation import Header
 from penstock.model.errors import Invalid
 from penstock.model.wire import Key, SubmitRequest
 
-IDEMPOTENCY_KEY = Header("Idempotency-Key", Key, "Repeating a request with the same key gives the same job back.")
+RootKey = Annotated[str, Meta(min_length=1, max_length=240, pattern=r"^[\x21-\x7e]+$")]
+"""A key with room for the number of each job behind it."""
+
+IDEMPOTENCY_KEY = Header("Idempotency-Key", Key, "Repeating the request with the same key gives the same job back.")
+BATCH_KEY = Header("Idempotency-Key", RootKey, "Job n without a key of its own gets `<key>/n`.")
 
 
-def header_key(call: Call) -> str | None:
+def header_key(call: Call, header: Header) -> str | None:
     """The header's key; Invalid when it is empty, too long or not printable ASCII."""
     given = call.header(b"idempotency-key")
     if given is None:
         return None
     try:
-        return msgspec.convert(given, Key)
+        return cast(str, msgspec.convert(given, header.kind))
     except msgspec.ValidationError as fault:
         raise Invalid(f"header Idempotency-Key: {fault}") from None
 

@@ -1,7 +1,7 @@
 """OpenAPI 3.1 from the table of operations: what is documented is what is routed."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 
 import msgspec
@@ -56,7 +56,8 @@ def document(operations: Iterable[Operation]) -> Json:
 
 def _kinds(one: Operation) -> Iterator[type[Struct]]:
     yield Problem
-    yield from (kind for kind in (one.body, *(answer.body for answer in one.answers.values())) if kind is not None)
+    answers = (answer.body for answer in one.answers.values())
+    yield from (kind for kind in (one.body, one.query, *answers) if kind is not None)
 
 
 def _operation(one: Operation, schemas: Schemas) -> Json:
@@ -64,7 +65,7 @@ def _operation(one: Operation, schemas: Schemas) -> Json:
         "operationId": one.name,
         "summary": one.summary,
         "tags": [one.group],
-        "parameters": [*_path_parameters(one.path), *_query_parameters(one.query), *map(_header, one.headers)],
+        "parameters": [*_path_parameters(one.path), *_query_parameters(one.query, schemas), *map(_header, one.headers)],
         "responses": _responses(one, schemas),
     }
     if one.body is not None:
@@ -81,12 +82,11 @@ def _path_parameters(path: str) -> list[Json]:
     ]
 
 
-def _query_parameters(query: type[Struct] | None) -> list[Json]:
+def _query_parameters(query: type[Struct] | None, schemas: Schemas) -> list[Json]:
     if query is None:
         return []
-    # msgspec describes a struct by reference; its own definition is what we want to spread.
-    properties: Mapping[str, Json] = msgspec.json.schema(query)["$defs"][query.__name__]["properties"]
-    return [{"name": name, "in": "query", "schema": _without_null(schema)} for name, schema in properties.items()]
+    fields = schemas.fields_of(query)
+    return [{"name": name, "in": "query", "schema": _without_null(schema)} for name, schema in fields.items()]
 
 
 def _without_null(schema: Json) -> Json:

@@ -1,15 +1,15 @@
 """JSON Schemas of the bodies, as msgspec writes them, with what it cannot know added."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, defstruct, field
-from msgspec.structs import FieldInfo
+from msgspec.structs import FieldInfo, fields
 
 from penstock.api.path import JOB_ID
 from penstock.model.job import Claim
-from penstock.model.wire import ClaimResponse, SubmitRequest
+from penstock.model.wire import ClaimResponse
 
 Json = dict[str, Any]
 
@@ -20,7 +20,7 @@ class Schemas:
     """The schemas of these structs and of all they hold: `components` by name, and a reference for each."""
 
     def __init__(self, kinds: Iterable[type[Struct]]) -> None:
-        wanted = sorted({SubmitRequest, *kinds}, key=lambda kind: kind.__name__)
+        wanted: list[type[Struct]] = sorted(set(kinds), key=lambda kind: kind.__name__)
         stand_ins = _stand_ins()
         references, self.components = msgspec.json.schema_components(
             [stand_ins.get(kind, kind) for kind in wanted], ref_template=_REF
@@ -31,12 +31,22 @@ class Schemas:
     def of(self, kind: type[Struct]) -> Json:
         return self._by_kind[kind]
 
+    def fields_of(self, kind: type[Struct]) -> Mapping[str, Json]:
+        """The schema of each field of a struct, by name."""
+        fields: Mapping[str, Json] = self.components[kind.__name__]["properties"]
+        return fields
+
 
 def _sharpen(components: Json) -> None:
     """What is checked elsewhere than in the structs: raw items, ids, and what excludes each other."""
-    components["BatchRequest"]["properties"]["jobs"]["items"] = {"$ref": _REF.format(name="SubmitRequest")}
+    components["BatchRequest"]["properties"]["jobs"]["items"] = {
+        "description": "The body of POST /v1/jobs; what does not fit is refused by itself, with its index."
+    }
+    for kind, name in (("LogLine", "at"), ("Worker", "started_at")):
+        components[kind]["properties"][name]["format"] = "date-time"
     for shows_lease in ("Lease", "Outcome", "LogEntry"):
         components[shows_lease]["properties"]["job"] = {"type": "string", "pattern": JOB_ID}
+    components["SubmitRequest"]["properties"]["params"] |= {"type": "object"}
     components["SubmitRequest"]["not"] = {
         "required": ["delay_seconds", "scheduled_at"],
         "properties": {"delay_seconds": {"type": "number"}, "scheduled_at": {"type": "string"}},
@@ -45,27 +55,12 @@ def _sharpen(components: Json) -> None:
 
 def _stand_ins() -> dict[type[Struct], type[Struct]]:
     """msgspec cannot describe a default that is Raw: structs that say the same without one."""
-    claims: Any = tuple[_plain(Claim), ...]  # type: ignore[misc]
-    return {
-        SubmitRequest: _plain(SubmitRequest),
-        ClaimResponse: defstruct("ClaimResponse", [("claims", claims)]),
-    }
-
-
-def _plain(kind: type[Struct]) -> type[Struct]:
-    return defstruct(
-        kind.__name__,
-        [_plain_field(one) for one in msgspec.structs.fields(kind)],
-        namespace={"__doc__": kind.__doc__},
-        forbid_unknown_fields=kind.__struct_config__.forbid_unknown_fields,
-        kw_only=True,
+    plain = defstruct(
+        "Claim", [_plain(one) for one in fields(Claim)], namespace={"__doc__": Claim.__doc__}, kw_only=True
     )
+    claims: Any = tuple[plain, ...]  # type: ignore[valid-type]
+    return {ClaimResponse: defstruct("ClaimResponse", [("claims", claims)])}
 
 
-def _plain_field(one: FieldInfo) -> tuple[str, Any, Any]:
-    default = msgspec.json.decode(one.default) if isinstance(one.default, Raw) else one.default
-    if default == {}:
-        return one.name, one.type, field(default_factory=dict)
-    if one.default_factory is not msgspec.NODEFAULT:
-        return one.name, one.type, field(default_factory=one.default_factory)
-    return one.name, one.type, field(default=default)
+def _plain(one: FieldInfo) -> tuple[str, Any, Any]:
+    return one.name, one.type, field(default=None if isinstance(one.default, Raw) else one.default)

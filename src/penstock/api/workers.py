@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable
+from datetime import datetime
+from typing import TypeVar
 
 from penstock.api.exchange import NO_CONTENT, Call, ClientGone, Reply, json_reply
 from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_type, sent_digest
@@ -26,13 +28,15 @@ from penstock.model.wire import (
     SettleResponse,
     WorkerList,
 )
-from penstock.model.workers import Subscription
+from penstock.model.workers import Subscription, Worker
+
+T = TypeVar("T")
 
 
 @operation("POST /v1/workers/{worker}/claim", {200: Answer("The claimed jobs.", ClaimResponse)}, body=ClaimRequest)
 async def claim_jobs(call: Call) -> Reply:
     """Wait for work: answered the moment there is some, or with none after `wait_seconds`."""
-    worker, request = call.path("worker"), await call.json(ClaimRequest)
+    worker, request = call.path("worker"), await _body(call, ClaimRequest)
     wanted = Subscription(frozenset(request.types), frozenset(request.queues) if request.queues is not None else None)
     wait = seconds(min(request.wait_seconds, call.engine.settings.limits.wait_seconds))
     claiming = asyncio.ensure_future(call.engine.work.claim(worker, wanted, request.limit, wait))
@@ -42,7 +46,7 @@ async def claim_jobs(call: Call) -> Reply:
 @operation("POST /v1/workers/{worker}/settle", {200: Answer("What was refused.", SettleResponse)}, body=SettleRequest)
 async def settle_jobs(call: Call) -> Reply:
     """Record how attempts ended. May be repeated."""
-    request = await call.json(SettleRequest)
+    request = await _body(call, SettleRequest)
     _check_leases(request.outcomes)
     return json_reply(200, SettleResponse(tuple(await call.engine.work.settle(request.outcomes))))
 
@@ -50,8 +54,9 @@ async def settle_jobs(call: Call) -> Reply:
 @operation("POST /v1/workers/{worker}/renew", {200: Answer("One answer per lease.", RenewResponse)}, body=RenewRequest)
 async def renew_leases(call: Call) -> Reply:
     """Keep leases alive and report the worker; the answer says which are lost or asked to cancel."""
-    request = await call.json(RenewRequest)
-    _check_worker(call, request.worker.id)
+    request = await _body(call, RenewRequest)
+    _check_same_worker(call, request.worker)
+    _check_aware(request.worker.started_at)
     _check_leases(request.leases)
     return json_reply(200, RenewResponse(tuple(await call.engine.work.renew(request.worker, request.leases))))
 
@@ -59,7 +64,7 @@ async def renew_leases(call: Call) -> Reply:
 @operation("POST /v1/workers/{worker}/release", {200: Answer("What was refused.", SettleResponse)}, body=ReleaseRequest)
 async def release_leases(call: Call) -> Reply:
     """Give jobs back unharmed."""
-    request = await call.json(ReleaseRequest)
+    request = await _body(call, ReleaseRequest)
     _check_leases(request.leases)
     refused = await call.engine.work.release(request.leases, suspects=request.suspects)
     return json_reply(200, SettleResponse(tuple(refused)))
@@ -68,8 +73,9 @@ async def release_leases(call: Call) -> Reply:
 @operation("POST /v1/workers/{worker}/log", {204: Answer("Kept.")}, body=LogRequest)
 async def append_log(call: Call) -> Reply:
     """Keep what jobs wrote; lines of a lost attempt are dropped."""
-    request = await call.json(LogRequest)
+    request = await _body(call, LogRequest)
     _check_leases(request.entries)
+    _check_aware(*(line.at for entry in request.entries for line in entry.lines))
     await call.engine.work.log(request.entries)
     return NO_CONTENT
 
@@ -89,8 +95,8 @@ async def write_output(call: Call) -> Reply:
         raise Invalid(f"header {DIGEST_HEADER}: is required")
     try:
         link = await call.engine.work.write_output(lease, number, call.file(), content_type, digest)
-    except CorruptObject as mismatch:
-        raise not_as_announced(mismatch) from None
+    except CorruptObject:
+        raise not_as_announced() from None
     return json_reply(201, link)
 
 
@@ -98,6 +104,7 @@ async def write_output(call: Call) -> Reply:
 async def join(call: Call) -> Reply:
     """Present a worker and declare the types it can run. May be repeated."""
     request = await call.json(JoinRequest)
+    _check_aware(request.worker.started_at)
     return json_reply(200, await call.engine.work.join(request.worker, request.types))
 
 
@@ -112,6 +119,12 @@ async def leave(call: Call) -> Reply:
     """Say goodbye, after a drain. May be repeated."""
     await call.engine.work.leave(call.path("worker"))
     return NO_CONTENT
+
+
+async def _body(call: Call, kind: type[T]) -> T:
+    """The body of a move. The path must name a worker, even where the move itself needs no more than a fence."""
+    call.path("worker")
+    return await call.json(kind)
 
 
 async def _claims_for_client(call: Call, claiming: "asyncio.Future[list[Claim]]") -> list[Claim]:
@@ -137,15 +150,20 @@ async def _give_back(engine: Engine, claiming: "asyncio.Future[list[Claim]]") ->
         await engine.work.release([Lease(claim.job, claim.fence) for claim in claiming.result()])
 
 
-def _check_worker(call: Call, worker: str) -> None:
-    if call.path("worker") != worker:
-        raise Invalid(f"worker.id: {worker!r} is not the worker of the path, {call.path('worker')!r}")
+def _check_same_worker(call: Call, worker: Worker) -> None:
+    if call.path("worker") != worker.id:
+        raise Invalid(f"worker.id: {worker.id!r} is not the worker of the path, {call.path('worker')!r}")
 
 
 def _check_leases(shown: Iterable[Lease | Outcome | LogEntry]) -> None:
     for one in shown:
         if is_job_id(one.job) is None:
             raise Invalid(f"job: {one.job!r} is not a job id")
+
+
+def _check_aware(*instants: datetime) -> None:
+    if any(at.tzinfo is None for at in instants):
+        raise Invalid("a time needs its offset from UTC, such as 2026-01-31T12:00:00Z")
 
 
 OPERATIONS = (

@@ -13,7 +13,7 @@ from penstock.cli.ending import exit_code
 ROOT = Commands(
     name="penstock",
     help="A distributed, autoscaling, asynchronous job queue and scheduler.",
-    examples=("penstock up shop.jobs:app", "penstock jobs submit thumbnail -p url=cat.png --wait"),
+    examples=("penstock up shop.jobs:app", "penstock jobs submit thumbnail url=cat.png --wait"),
     lazy={
         "up": ("penstock.cli.up:up", "Run everything on this machine: API, scheduler and a worker."),
         "worker": ("penstock.cli.worker:worker", "Run a worker for a server that is up elsewhere."),
@@ -22,8 +22,8 @@ ROOT = Commands(
         "types": ("penstock.cli.types:types", "List the job types that workers have declared."),
         "workers": ("penstock.cli.workers:workers", "List the workers and how they are."),
         "doctor": ("penstock.cli.doctor:doctor", "Check this machine, its settings and the server."),
-        "demo": ("penstock.cli.demo:demo", "See it work: a story of jobs in under a minute."),
-        "bench": ("penstock.cli.bench:bench", "Measure throughput, latency, growth and memory here."),
+        "demo": ("penstock.cli.demo.command:demo", "See it work: a story of jobs in under a minute."),
+        "bench": ("penstock.cli.bench.command:bench", "Measure throughput, latency, growth and memory here."),
         "version": ("penstock.cli.version:version", "Print the version."),
     },
     params=[

@@ -58,7 +58,7 @@ def _names(types: Sequence[JobType], app: str | None) -> str:
 
 
 def _params(declared: JobType) -> str:
-    """`-p` for each of the params that must be given, with a value of its kind."""
+    """`name=value` for each of the params that must be given, with a value of its kind."""
     schema = declared.params_schema or {}
     kinds = {name: schema.get("properties", {}).get(name, {}).get("type") for name in schema.get("required", ())}
-    return "".join(f" -p {name}={EXAMPLES.get(kind, '…')}" for name, kind in kinds.items())
+    return "".join(f" {name}={EXAMPLES.get(kind, '…')}" for name, kind in kinds.items())

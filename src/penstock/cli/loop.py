@@ -1,14 +1,16 @@
-"""The event loop of long-running commands: uvloop's where it is installed, else asyncio's own."""
+"""The event loop of commands: uvloop's where it is installed, else asyncio's own."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end."""
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run to the end; what it returns."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(main)
+        return runner.run(main)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -108,7 +108,7 @@ def _explained(url: str) -> Iterator[None]:
         yield
     except (httpx2.TransportError, httpx2.InvalidURL) as error:
         words = str(error) or type(error).__name__
-        raise ServerUnavailable(f"no answer from {url}: {words}; is `penstock up` running?", url=url) from error
+        raise ServerUnavailable(f"no answer from {url}: {words}; is `penstock up` running?", url=url) from None
 
 
 @contextmanager

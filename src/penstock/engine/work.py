@@ -14,7 +14,6 @@ from penstock.engine.outcome import settle_error
 from penstock.model.errors import CorruptObject, Invalid, NotFound, Unavailable
 from penstock.model.ids import JobId
 from penstock.model.job import (
-    JSON_NULL,
     Claim,
     ErrorCode,
     FileLink,
@@ -125,7 +124,7 @@ class Work:
             return Settlement(
                 job=outcome.job, fence=outcome.fence, state=State.FAILED, error=error, reason=str(error.code)
             )
-        result = bytes(outcome.result) if outcome.result is not None else JSON_NULL
+        result = bytes(outcome.result)
         link = None
         if len(result) > self._engine.settings.limits.inline_bytes:
             link = await self._files.keep_value(f"{job_prefix(outcome.job)}/{outcome.fence}/result", result)

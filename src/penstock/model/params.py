@@ -7,7 +7,7 @@ decodes with `Signature`; a server has only the schema and refuses a wrong call 
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from types import UnionType
@@ -26,11 +26,11 @@ _STRAY = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
 class Signature:
     """What a handler takes: decodes and encodes its params, and describes them."""
 
-    def __init__(self, name: str, parameters: Iterable[inspect.Parameter], *, takes_context: bool) -> None:
+    def __init__(self, name: str, parameters: Sequence[inspect.Parameter], context: str | None) -> None:
         named = [one for one in parameters if one.kind is not one.VAR_KEYWORD]
         self.name = name
-        self.takes_context = takes_context
-        self._bind = inspect.Signature(list(parameters)).bind
+        self._context = context
+        self._bind = inspect.Signature(parameters).bind
         self._defaults = {one.name: one.default for one in named if one.default is not one.empty}
         self._rest = next((one for one in parameters if one.kind is one.VAR_KEYWORD), None)
         self._struct = _struct(name, named, closed=self._rest is None)
@@ -46,11 +46,14 @@ class Signature:
         """
         name = getattr(function, "__name__", repr(function))
         parameters = _resolved(function, name)
-        takes_context = bool(parameters) and _is_context(parameters[0])
-        taken = parameters[1:] if takes_context else parameters
-        for parameter in taken:
+        context = parameters.pop(0).name if parameters and _is_context(parameters[0]) else None
+        for parameter in parameters:
             _require_named(name, parameter)
-        return cls(name, taken, takes_context=takes_context)
+        return cls(name, parameters, context)
+
+    @property
+    def takes_context(self) -> bool:
+        return self._context is not None
 
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the params object; classes and enums it refers to lie under `$defs`."""
@@ -64,6 +67,8 @@ class Signature:
             given = {name: value for name, value in given.items() if value is not UNSET}
         if self._rest is not None:
             given |= _decode_rest(self._rest_decoder, body, self._struct.__struct_encode_fields__)
+        if self._context in given:
+            raise InvalidParams(f"params do not fit: `{self._context}` is the handler's context, not a param")
         return given
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
@@ -180,7 +185,8 @@ def _object(raw: bytes) -> bytes:
 def _decode(decoder: msgspec.json.Decoder[Any], raw: bytes | Raw, within: str = "") -> Any:
     try:
         return decoder.decode(raw)
-    except msgspec.MsgspecError as error:
+    # A TypeError is a set's, whose items cannot be told apart.
+    except (msgspec.MsgspecError, TypeError) as error:
         raise InvalidParams(f"params do not fit: {within}{error}") from None
     except RecursionError:
         raise InvalidParams(f"params do not fit: {within}nested too deeply") from None

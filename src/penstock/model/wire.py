@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from penstock.model.ids import JobId
 from penstock.model.job import (
+    JSON_NULL,
     Claim,
     FileLink,
     Job,
@@ -30,13 +31,14 @@ FileName = Annotated[str, Meta(min_length=1, max_length=255)]
 Key = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 
 EMPTY_OBJECT = Raw(b"{}")
+NULL = Raw(JSON_NULL)
 
 
 class SubmitRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A job to add. What is left out comes from the job type; `delay_seconds` and `scheduled_at` exclude each other."""
 
     type: Name
-    params: Raw = EMPTY_OBJECT
+    params: Raw = field(default_factory=lambda: EMPTY_OBJECT)
     queue: Name | None = None
     priority: Priority | None = None
     delay_seconds: Seconds | None = None
@@ -221,7 +223,7 @@ class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     job: JobId
     fence: int
-    result: Raw | None = None
+    result: Raw = field(default_factory=lambda: NULL)
     outputs: tuple[FileLink, ...] = ()
     error: JobError | None = None
     cancelled: bool = False

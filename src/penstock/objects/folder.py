@@ -109,7 +109,7 @@ class FolderObjects:
         return to_millis(self._clock.now() - ago) * 1_000_000
 
     async def _off_loop(self, work: Callable[..., T], *args: object) -> T:
-        """Run blocking work in a thread. A cancelled caller leaves only when it has ended: no file is closed under it."""
+        """Run blocking work in a thread. A cancelled caller leaves when it has ended: no file is closed under it."""
         with _available(self._root):
             return await _ended(asyncio.ensure_future(asyncio.to_thread(work, *args)))
 

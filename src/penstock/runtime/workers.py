@@ -16,11 +16,18 @@ from penstock.model.errors import InvalidSetting
 from penstock.model.timing import Clock, SystemClock
 from penstock.model.workers import Worker
 from penstock.runtime.stopping import Stopping
+from penstock.worker.agent import Agent
+from penstock.worker.http import HttpReach
+from penstock.worker.mortality import stop_with
+from penstock.worker.run import run
 
 logger = logging.getLogger("penstock.server")
 
 UNUSABLE = 2
 """Exit status of a worker whose app cannot be used: starting it again would not help."""
+
+PARENT = "PENSTOCK_PARENT"
+"""Names the process that a worker started beside a server drains with, however that process ends."""
 
 JOIN_WITHIN = timedelta(seconds=30)
 LOOK_EVERY = timedelta(milliseconds=20)
@@ -101,10 +108,16 @@ def worker_environ(settings: WorkerSettings, url: str) -> dict[str, str]:
     values = msgspec.structs.asdict(settings) | {"url": url}
     texts = {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in values.items()}
     return {f"PENSTOCK_WORKER_{name.upper()}": text for name, text in texts.items()} | {
-        "PENSTOCK_PARENT": str(os.getpid())
+        PARENT: str(os.getpid())
     }
 
 
 async def work(settings: Settings, app: str) -> None:
     """Run one worker against the server of the settings, until a signal; it drains first."""
-    raise NotImplementedError
+    if parent := os.environ.get(PARENT):
+        stop_with(int(parent))
+    reach = HttpReach(settings.worker.url)
+    try:
+        await run(Agent(app, reach, settings, SystemClock()))
+    finally:
+        await reach.close()

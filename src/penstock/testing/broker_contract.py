@@ -1,4 +1,4 @@
-"""What every broker must do: `BrokerContract`, a pytest class that a backend's test subclasses with a fixture and hooks."""
+"""What every broker must do: a pytest class that the test of a backend subclasses, with a fixture and hooks."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""In an executor: whatever a handler prints or logs becomes its job's log; everything else goes to the worker's stderr."""
+"""In an executor: what a handler prints or logs becomes its job's log; everything else goes to the worker's stderr."""
 
 import contextvars
 import io

@@ -1,6 +1,5 @@
 """In the agent: asking for as many jobs as there is room for."""
 
-import asyncio
 import logging
 from typing import Protocol
 
@@ -9,6 +8,7 @@ from penstock.model.errors import Refused, Unavailable
 from penstock.model.job import Claim
 from penstock.model.timing import Clock, seconds
 from penstock.model.workers import Subscription
+from penstock.worker.bell import Bell
 from penstock.worker.outage import Backoff
 from penstock.worker.terms import Terms
 
@@ -37,9 +37,7 @@ class Claiming:
     `least` of it have gathered.
     """
 
-    def __init__(
-        self, worker: str, wanted: Subscription, reach: Reach, room: Room, terms: Terms, clock: Clock
-    ) -> None:
+    def __init__(self, worker: str, wanted: Subscription, reach: Reach, room: Room, terms: Terms, clock: Clock) -> None:
         self._worker = worker
         self._wanted = wanted
         self._reach = reach
@@ -47,6 +45,12 @@ class Claiming:
         self._terms = terms
         self._clock = clock
         self._asked = 0
+        self._answered = Bell()
+
+    async def answered(self) -> None:
+        """Return when no call is under way."""
+        while self._asked:
+            await self._answered.wait()
 
     async def run(self, least: int, backoff: Backoff) -> None:
         while True:
@@ -67,6 +71,7 @@ class Claiming:
             backoff.over()
         finally:
             self._asked -= limit
+            self._answered.ring()
 
     async def _gather(self, least: int) -> int:
         while (limit := self._room.free() - self._asked) < least:

@@ -61,12 +61,24 @@ class Jobs(Protocol):
     def room_changed(self) -> None: ...
 
 
+class Nobody:
+    """Before any job is given there is nothing to tell."""
+
+    def ended(self, attempt: Attempt, ending: Ending) -> None: ...
+
+    def wrote(self, attempt: Attempt, lines: tuple[LogLine, ...]) -> None: ...
+
+    def progressed(self, attempt: Attempt, progress: Progress) -> None: ...
+
+    def room_changed(self) -> None: ...
+
+
 class Executors:
     """Starts executors, replaces those that end, stall or are to be recycled, and picks the one for a job."""
 
-    def __init__(self, plan: Plan, jobs: Jobs, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, plan: Plan, clock: Clock, chance: random.Random) -> None:
         self._plan = plan
-        self._jobs = jobs
+        self._jobs: Jobs = Nobody()
         self._clock = clock
         self._chance = chance
         self._members: list[ExecutorProcess] = []
@@ -80,6 +92,9 @@ class Executors:
         self.loaded: asyncio.Future[Loaded] = asyncio.get_running_loop().create_future()
 
     # -- for jobs
+
+    def report_to(self, jobs: Jobs) -> None:
+        self._jobs = jobs
 
     @property
     def ready(self) -> bool:

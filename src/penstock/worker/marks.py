@@ -1,8 +1,8 @@
 """A page of memory that agent and executor share: which jobs have started, and which were taken back before they did.
 
-The agent can read it while the executor is stuck, even with Python's global lock held by an extension, when no frame can
-come out. Per place there are two bytes, each written by one side only. The executor marks *started* and then looks at
-*taken*; the agent marks *taken*, waits, and then looks at *started*. Whatever the order, they never both go on.
+The agent can read it while the executor is stuck, even with Python's global lock held by an extension, when no frame
+can come out. Per place there are two bytes, each written by one side only. The executor marks *started* and then looks
+at *taken*; the agent marks *taken*, waits, and then looks at *started*. Whatever the order, they never both go on.
 """
 
 import mmap

@@ -24,6 +24,14 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def stop_with(parent: int) -> None:
+    """Have the kernel ask this process to stop when `parent` ends; at once if it has already gone. Linux only."""
+    if _LIBC is not None:
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def kill_group(leader: int, number: signal.Signals) -> None:
     """Signal a process that leads a group, and what it started there. No error if it has gone."""
     try:

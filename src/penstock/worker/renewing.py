@@ -73,37 +73,39 @@ class Renewing:
         await within(seconds(max(0.0, self._due_at - self._clock.monotonic())), self._news.wait())
         self._news.clear()
         try:
-            await self.renew(self._choose())
+            await self._beat()
         except Unavailable as error:
+            self.now()
             await self._backoff.wait(error)
         else:
             self._backoff.over()
             await self._clock.sleep(seconds(APART_SECONDS))
 
-    def _choose(self) -> list[Attempt]:
+    async def _beat(self) -> None:
+        """Renew all if that is due, else only those that have something to tell."""
         urgent, self._urgent = self._urgent, {}
-        if self._clock.monotonic() < self._due_at and not self._outage.on:
-            return list(urgent)
-        return [*self._leased.running(), *self._leased.unsettled()]
+        asked_at = self._clock.monotonic()
+        if asked_at < self._due_at:
+            await self.renew(list(urgent))
+            return
+        if self._outage.on:
+            await self._reach.join(self._describe(), self._types)
+        await self.renew([*self._leased.running(), *self._leased.unsettled()])
+        self._due_at = asked_at + self._terms.heartbeat
 
     async def renew(self, attempts: list[Attempt]) -> None:
         """Renew these leases and do what the answers say. Each lease counts from before the asking."""
         asked_at = self._clock.monotonic()
-        told = [(attempt, attempt.progress) for attempt in attempts]
+        leases = [attempt.take_progress() for attempt in attempts]
         try:
-            if self._outage.on:
-                await self._reach.join(self._describe(), self._types)
-            renewals = await self._reach.renew(self._describe(), [attempt.take_progress() for attempt in attempts])
+            renewals = await self._reach.renew(self._describe(), leases)
         except Unavailable:
-            for attempt, progress in told:
-                attempt.progress = attempt.progress or progress
-            self._due_at = asked_at
+            for attempt, lease in zip(attempts, leases, strict=True):
+                attempt.progress = attempt.progress or lease.progress
             raise
         except Refused as error:
             await self._refused(error)
             return
-        self._due_at = min(self._due_at + self._terms.heartbeat, asked_at + self._terms.heartbeat) \
-            if self._due_at > asked_at else asked_at + self._terms.heartbeat
         for attempt, renewal in zip(attempts, renewals, strict=True):
             self._apply(attempt, renewal, asked_at)
 
@@ -112,7 +114,6 @@ class Renewing:
         LOGGER.warning("renewing was refused: %s", error)
         if isinstance(error, NotFound):
             await self._reach.join(self._describe(), self._types)
-        self._due_at = self._clock.monotonic() + APART_SECONDS
 
     def _apply(self, attempt: Attempt, renewal: Renewal, asked_at: float) -> None:
         if renewal.loss is not None:

@@ -139,4 +139,4 @@ class Settling:
 
 
 def _size(telling: Settle | Release) -> int:
-    return len(bytes(telling.outcome.result or b"")) if isinstance(telling, Settle) else 0
+    return len(bytes(telling.outcome.result)) if isinstance(telling, Settle) else 0

@@ -36,7 +36,7 @@ async def flaky(context: Context, *, good_from: int) -> str:
 @app.job(timeout=0.8, retry=Retry.none())
 async def stuck() -> None:
     """Never come to an end."""
-    await asyncio.sleep(3600)
+    await asyncio.sleep(3600)  # noqa: TID251 - handlers wait as their authors like
 
 
 @app.job(retry=Retry.none())
@@ -45,7 +45,7 @@ async def crunch(context: Context, *, seconds: float) -> str:
     steps = max(1, round(seconds * 10))
     for step in range(steps):
         context.progress(step / steps, f"part {step} of {steps}")
-        await asyncio.sleep(seconds / steps)
+        await asyncio.sleep(seconds / steps)  # noqa: TID251 - handlers wait as their authors like
     return f"{steps} parts"
 
 

@@ -5,7 +5,7 @@ from penstock.cli.commands import Commands
 jobs = Commands(
     name="jobs",
     help="Submit jobs, look at them, and stop them.",
-    examples=("penstock jobs submit thumbnail -p url=cat.png --wait", "penstock jobs list --state failed"),
+    examples=("penstock jobs submit thumbnail url=cat.png --wait", "penstock jobs list --state failed"),
     lazy={
         "submit": ("penstock.cli.jobs.submit:submit", "Submit a job; with --wait, print its result."),
         "list": ("penstock.cli.jobs.page:page", "List jobs, newest first."),

@@ -8,9 +8,12 @@ import click
 import msgspec
 
 
-def read_params(text: str | None, pairs: Sequence[str]) -> dict[str, object]:
-    """The params of a submit. `text` is a JSON object, `@file`, or `-` for stdin; pairs are added to it."""
-    return {**(_object(text) if text is not None else {}), **dict(map(_pair, pairs))}
+def read_params(words: Sequence[str]) -> dict[str, object]:
+    """The params of a submit. A word is `key=value`, a JSON object, `@file` or `-` (stdin) with one; later ones win."""
+    params: dict[str, object] = {}
+    for word in words:
+        params |= dict([_pair(word)]) if _is_pair(word) else _object(word)
+    return params
 
 
 def split_pair(text: str, meaning: str) -> tuple[str, str]:
@@ -21,12 +24,16 @@ def split_pair(text: str, meaning: str) -> tuple[str, str]:
     return name, value
 
 
+def _is_pair(word: str) -> bool:
+    return "=" in word and not word.lstrip().startswith(("{", "@"))
+
+
 def _object(text: str) -> dict[str, object]:
     content = _content(text)
     try:
         return msgspec.json.decode(content, type=dict[str, object])
     except msgspec.MsgspecError as error:
-        wrong = f"params are not a JSON object ({error}); write '{{\"key\": 1}}', @file, - or -p key=value"
+        wrong = f"params are not a JSON object ({error}); write key=value, '{{\"key\": 1}}', @file or -"
         raise click.UsageError(wrong) from None
 
 
@@ -37,7 +44,7 @@ def _content(text: str) -> bytes:
 
 
 def _pair(text: str) -> tuple[str, object]:
-    name, value = split_pair(text, "-p key=value; a value that is JSON is taken as such, any other as text")
+    name, value = split_pair(text, "key=value; a value that is JSON is taken as such, any other as text")
     try:
         return name, msgspec.json.decode(value)
     except msgspec.MsgspecError:

@@ -19,13 +19,13 @@ from penstock.model.timing import SystemClock
 
 @command(
     "submit",
-    "penstock jobs submit thumbnail -p url=cat.png -p width=64 --wait",
+    "penstock jobs submit thumbnail url=cat.png width=64 --wait",
     """penstock jobs submit report '{"month": "2026-11"}' --delay 1h --tag monthly --key report-2026-11""",
     "penstock jobs submit convert --input photo=cat.png",
 )
 @click.argument("type_name", metavar="TYPE")
-@click.argument("params", required=False)
-@click.option("-p", "pairs", multiple=True, metavar="KEY=VALUE", help="One of the params; JSON, or else text.")
+@click.argument("words", metavar="[PARAMS]...", nargs=-1)
+@click.option("-p", "pairs", multiple=True, metavar="KEY=VALUE", help="One of the params; the same as KEY=VALUE alone.")
 @click.option("--queue", help="Queue to put it in.  [default: the type's own]")
 @click.option("--priority", type=click.IntRange(0, 9), help="9 goes first.  [default: the type's own]")
 @click.option("--delay", type=span, metavar="SPAN", help="Run it after this long, such as 90s or 1h30m.")
@@ -44,7 +44,7 @@ from penstock.model.timing import SystemClock
 def submit(
     *,
     type_name: str,
-    params: str | None,
+    words: tuple[str, ...],
     pairs: tuple[str, ...],
     inputs: tuple[str, ...],
     expires: float | None,
@@ -55,16 +55,17 @@ def submit(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Submit a job of TYPE. PARAMS are a JSON object, @file, or - for stdin.
+    """Submit a job of TYPE. Prints the job's id; with --wait its result.
 
-    Prints the job's id; with --wait its result.
+    PARAMS are written as key=value, where a value that is JSON is taken as such and any other as text; or as a JSON
+    object, as @file with one, or as - for stdin.
     """
     chosen = {name: value for name, value in given.items() if value not in (None, ())}
     if "delay" in chosen and "scheduled_at" in chosen:
         raise click.UsageError("--delay and --at exclude each other: give one of them")
     with connected(url, config) as client:
         job = client.submit(
-            type_name, read_params(params, pairs), **chosen, inputs=_inputs(inputs), expires_at=_expiry(expires)
+            type_name, read_params([*words, *pairs]), **chosen, inputs=_inputs(inputs), expires_at=_expiry(expires)
         )
         if wait or wait_for is not None:
             ended = client.wait(job.id, timeout=wait_for)

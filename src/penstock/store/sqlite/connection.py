@@ -5,7 +5,7 @@ from pathlib import Path
 
 import apsw
 
-from penstock.model.errors import StoreUnavailable
+from penstock.model.errors import Invalid, StoreUnavailable
 
 BUSY_MILLIS = 5_000
 WRITER_CACHE_KIB = 65_536
@@ -52,6 +52,13 @@ def open_reader(path: Path) -> apsw.Connection:
 def unavailable(path: Path, error: Exception) -> StoreUnavailable:
     """What a caller is told about an outage: which file, and what SQLite said."""
     return StoreUnavailable(f"the store {path} cannot be used now: {error}; check its disk, then try again")
+
+
+def refused(error: Exception) -> Exception:
+    """What the one caller at fault is told: Invalid for what breaks an invariant of the tables, else the error itself."""
+    if isinstance(error, apsw.ConstraintError | apsw.MismatchError | apsw.TooBigError):
+        return Invalid(f"the store cannot keep this: {error}")
+    return error
 
 
 def _connect(path: Path, flags: int, cache_kib: int) -> apsw.Connection:

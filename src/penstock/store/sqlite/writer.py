@@ -16,7 +16,7 @@ import apsw
 
 from penstock.model.errors import StoreUnavailable
 from penstock.model.timing import Clock, to_millis
-from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
+from penstock.store.sqlite.connection import OUTAGES, open_writer, refused, unavailable
 from penstock.store.sqlite.transaction import Transaction
 
 BATCH_CALLS = 512
@@ -59,7 +59,7 @@ class Writer:
     def __init__(self, path: Path, connection: apsw.Connection, clock: Clock) -> None:
         self.commits = 0
         self._path = path
-        self._connection: apsw.Connection | None = connection
+        self._connection: apsw.Connection | None = self._watched(connection)
         self._clock = clock
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._closed = False
@@ -146,9 +146,13 @@ class Writer:
 
     def _connected(self) -> apsw.Connection:
         if self._connection is None:
-            self._connection = open_writer(self._path)
-        self._connection.set_wal_hook(self._note_wal)
+            self._connection = self._watched(open_writer(self._path))
         return self._connection
+
+    def _watched(self, connection: apsw.Connection) -> apsw.Connection:
+        """The hook takes the place of SQLite's own checkpoints, which would make a caller wait for them."""
+        connection.set_wal_hook(self._note_wal)
+        return connection
 
     def _drop_connection(self) -> None:
         """After an outage start afresh: the file alone says what was committed."""
@@ -190,7 +194,7 @@ def _one_by_one(connection: apsw.Connection, now: int, calls: list[Call]) -> Non
         except OUTAGES:
             raise
         except Exception as error:  # noqa: BLE001 - it is the caller's, and is raised there
-            call.error = error
+            call.error = refused(error)
             connection.execute("ROLLBACK TO one")
         connection.execute("RELEASE one")
 

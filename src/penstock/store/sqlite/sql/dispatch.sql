@@ -1,7 +1,7 @@
--- unticketed: highest priority first, then oldest (seq ends the index).
+-- unticketed: highest priority first, then oldest (seq ends the index). NOT INDEXED: the outer part goes by seq alone.
 -- The ticket guard is repeated: a job whose ticket is out gets no second one before the first has lapsed.
 -- Expired jobs are passed over; their reaper is about to end them.
-UPDATE jobs
+UPDATE jobs NOT INDEXED
 SET ticket_until = :ticket_until
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY unticketed

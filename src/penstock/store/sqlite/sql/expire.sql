@@ -1,5 +1,5 @@
 -- The table's own b-tree. State and time are repeated: what has been claimed meanwhile runs on.
-UPDATE jobs
+UPDATE jobs NOT INDEXED
 SET state = 'expired', reason = 'not started before expires_at', completed_at = :now, ticket_until = NULL
 WHERE seq IN carray(:seqs)
   AND state IN ('scheduled', 'queued') AND expires_at <= :now

@@ -1,5 +1,6 @@
--- due: the earliest first. State and time are repeated so that only a job still waiting for its time is moved.
-UPDATE jobs
+-- due: the earliest first. NOT INDEXED: the outer part goes by seq alone.
+-- State and time are repeated so that only a job still waiting for its time is moved.
+UPDATE jobs NOT INDEXED
 SET state = 'queued', ticket_until = NULL
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY due

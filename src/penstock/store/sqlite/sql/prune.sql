@@ -1,5 +1,6 @@
--- finished: the first to end goes first. Running and waiting jobs have no completed_at and are not in it.
-DELETE FROM jobs
+-- finished: the first to end goes first. NOT INDEXED: the outer part goes by seq alone.
+-- Running and waiting jobs have no completed_at and are not in it.
+DELETE FROM jobs NOT INDEXED
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY finished
     WHERE state = :state AND completed_at <= :until

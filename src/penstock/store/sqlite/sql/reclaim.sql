@@ -1,6 +1,7 @@
--- leases: those that ran out first. State and lease are repeated: a lease renewed meanwhile is not taken away.
+-- leases: those that ran out first. NOT INDEXED: the outer part goes by seq alone.
+-- State and lease are repeated: a lease renewed meanwhile is not taken away.
 -- fence + 1 locks the lost owner out; a mark decides before poison does.
-UPDATE jobs
+UPDATE jobs NOT INDEXED
 SET state = CASE
         WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
         WHEN losses + 1 >= :poison_losses THEN 'failed'

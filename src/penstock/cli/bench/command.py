@@ -1,0 +1,102 @@
+"""`penstock bench`"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from penstock import __version__
+from penstock.cli import ink, options
+from penstock.cli.bench.calibration import Calibration, calibrate
+from penstock.cli.bench.figure import Amounts, Figure
+from penstock.cli.bench.parts import PARTS
+from penstock.cli.bench.rig import Workshop
+from penstock.cli.children import interruptible
+from penstock.cli.commands import command
+from penstock.cli.machine import print_json
+from penstock.cli.table import print_table
+
+CLEAR_LINE = "\r\033[K"
+
+
+@command("bench", "penstock bench", "penstock bench --parts drain,latency --jobs 100000 --json")
+@click.option("--parts", metavar="PART,…", help=f"Only these of: {', '.join(PARTS)}.")
+@click.option("--jobs", type=click.IntRange(100), metavar="N", help="Jobs of the drain part.  [default: 40000]")
+@click.option("--scale", type=click.FloatRange(0.001, 100), default=1.0, show_default=True, help="Size of all parts.")
+@click.option("--data", metavar="DIR", help="Folder for the servers' data: its disk is measured.  [default: temporary]")
+@options.executors
+@options.capacity
+@options.as_json
+def bench(
+    *,
+    parts: str | None,
+    jobs: int | None,
+    scale: float,
+    data: str | None,
+    executors: int | None,
+    capacity: int | None,
+    as_json: bool,
+) -> None:
+    """Measure what this machine reaches on the embedded default, through the real path.
+
+    Each part starts its own server and worker, as `penstock up` does, on a free port and an empty folder. The load
+    generator shares the cores with them: it uses bare sockets, so that it takes little of what it measures.
+    """
+    chosen = _chosen(parts)
+    amounts = Amounts().scaled(scale, jobs)
+    with interruptible(), tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=data) as folder:
+        machine = calibrate(Path(folder))
+        workshop = Workshop(Path(folder), _flags(executors, capacity))
+        figures = [figure for name in chosen for figure in _measured(name, workshop, amounts)]
+    if as_json:
+        print_json({"version": __version__, "command": _command(), "machine": machine, "figures": figures})
+    else:
+        _print(machine, figures)
+
+
+def _chosen(parts: str | None) -> list[str]:
+    names = [name.strip() for name in parts.split(",")] if parts else list(PARTS)
+    if unknown := [name for name in names if name not in PARTS]:
+        raise click.UsageError(f"no such part: {', '.join(unknown)}; there are: {', '.join(PARTS)}")
+    return names
+
+
+def _flags(executors: int | None, capacity: int | None) -> list[str]:
+    given = {"--executors": executors, "--capacity": capacity}
+    return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+
+
+def _measured(name: str, workshop: Workshop, amounts: Amounts) -> list[Figure]:
+    """Run a part, with a line about it while and after it runs."""
+    live = sys.stderr.isatty()
+    if live:
+        click.echo(f"  {name} …", nl=False, err=True)
+    began = time.monotonic()
+    figures = PARTS[name](workshop, amounts)
+    headline = f"{figures[0].name}: {shown(figures[0])}" if figures else "nothing to measure on this system"
+    took = ink.dim(f"({time.monotonic() - began:.0f} s)")
+    ink.say(f"{CLEAR_LINE if live else ''}  {name:<8}  {headline}  {took}", err=True)
+    return figures
+
+
+def _print(machine: Calibration, figures: Sequence[Figure]) -> None:
+    ink.say()
+    rows = [(figure.part, figure.name, shown(figure), figure.note) for figure in figures]
+    print_table(("PART", "WHAT", "FIGURE", ""), rows, right=("FIGURE",))
+    ink.say()
+    ink.say(ink.dim(f"penstock {__version__}, Python {machine.python}, {machine.cores} cores, {machine.system}"))
+    ink.say(ink.dim(f"fdatasync {machine.fdatasync_ms * 1000:.0f} µs, cpu loop {machine.cpu_loop_ms:.0f} ms"))
+    ink.say(ink.dim(f"command: {_command()}"))
+
+
+def _command() -> str:
+    return " ".join(["penstock", *sys.argv[1:]])
+
+
+def shown(figure: Figure) -> str:
+    """A figure as people read it: as many digits as it is worth."""
+    digits = 0 if figure.value >= 100 else 1 if figure.value >= 10 else 2
+    return f"{figure.value:,.{digits}f} {figure.unit}"

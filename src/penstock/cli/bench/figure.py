@@ -1,0 +1,47 @@
+"""A measured number, and how much work measuring it takes."""
+
+from msgspec import Struct
+
+
+class Figure(Struct, frozen=True):
+    """One number with its unit. `note` says what is odd about it, or what it is compared with."""
+
+    part: str
+    name: str
+    value: float
+    unit: str
+    note: str = ""
+
+
+class Amounts(Struct, frozen=True, kw_only=True):
+    """How much work each part does. `scaled` keeps the shape and changes the size."""
+
+    drain_jobs: int = 40_000
+    submit_seconds: float = 3.0
+    bulk_jobs: int = 40_000
+    latency_jobs: int = 250
+    due_jobs: int = 100
+    few_jobs: int = 10_000
+    scheduled_jobs: int = 100_000
+    queued_jobs: int = 200_000
+    idle_seconds: float = 4.0
+    starts: int = 5
+
+    def scaled(self, scale: float, drain_jobs: int | None) -> "Amounts":
+        """The same in another size; never so little that nothing can be told."""
+        return Amounts(
+            drain_jobs=drain_jobs or _scaled(self.drain_jobs, scale),
+            submit_seconds=max(0.5, self.submit_seconds * min(1.0, scale)),
+            bulk_jobs=_scaled(self.bulk_jobs, scale),
+            latency_jobs=_scaled(self.latency_jobs, min(1.0, scale), 50),
+            due_jobs=_scaled(self.due_jobs, min(1.0, scale), 20),
+            few_jobs=_scaled(self.few_jobs, min(1.0, scale), 500),
+            scheduled_jobs=_scaled(self.scheduled_jobs, scale),
+            queued_jobs=_scaled(self.queued_jobs, scale),
+            idle_seconds=max(1.0, self.idle_seconds * min(1.0, scale)),
+            starts=max(3, round(self.starts * min(1.0, scale))),
+        )
+
+
+def _scaled(count: int, scale: float, least: int = 1_000) -> int:
+    return max(least, round(count * scale))

@@ -1,0 +1,98 @@
+"""What a part measures: a real server and worker, as `penstock up` starts them, and a client, in a fresh folder."""
+
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from penstock.cli.bench.startlog import Start, StartLog
+from penstock.cli.children import ChildFailed, Children
+from penstock.client import Client, JobSpec
+from penstock.model.job import DEFAULT_PRIORITY
+
+APP = "penstock.cli.bench.app:app"
+TYPE = "noop"
+PAD = "x" * 64
+"""Brings the params to about a hundred bytes."""
+
+BATCH = 1_000
+START_SECONDS = 30.0
+DRAIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """A running system. `pid` is the server's; its worker and the worker's executors are its descendants."""
+
+    url: str
+    pid: int
+    client: Client
+    starts: StartLog
+
+    def load(self, jobs: int, delay: timedelta | None = None) -> float:
+        """Submit no-op jobs in bulk; the seconds it took."""
+        began = time.monotonic()
+        for first in range(0, jobs, BATCH):
+            self.client.submit_many(specs(first, min(BATCH, jobs - first), delay))
+        return time.monotonic() - began
+
+    def drained(self, jobs: int, *, behind: int = 0) -> list[Start]:
+        """Submit jobs while their queue is paused, let them go, and give back the starts of the first `jobs`.
+
+        `behind` more are loaded after them, to be in the way.
+        """
+        self.starts.clear()
+        self.client.pause(TYPE)
+        self.load(jobs + behind)
+        self.client.resume(TYPE)
+        self._wait_for(jobs)
+        return self.starts.starts()[:jobs]
+
+    def settle_down(self, jobs: int) -> None:
+        """Wait until so many have started since the last measurement began, so that nothing disturbs the next."""
+        self._wait_for(jobs)
+
+    def _wait_for(self, jobs: int) -> None:
+        if not self.starts.wait_for(jobs, DRAIN_SECONDS):
+            raise ChildFailed(f"only {self.starts.count():,} of {jobs:,} jobs started in {DRAIN_SECONDS:.0f} s")
+
+
+class Workshop:
+    """Makes rigs. `flags` go to each server's `penstock up`."""
+
+    def __init__(self, folder: Path, flags: Sequence[str]) -> None:
+        self.folder = folder
+        self.flags = tuple(flags)
+
+    @contextmanager
+    def rig(self) -> Iterator[Rig]:
+        """A fresh system, warmed up by one job; gone afterwards."""
+        with ExitStack() as stack:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
+            starts = StartLog(place / "starts")
+            children = Children(place, starts.environ)
+            process, url = stack.enter_context(children.server(APP, "--data", "data", *self.flags))
+            client = stack.enter_context(Client(url))
+            rig = Rig(url, process.pid, client, starts)
+            _warm_up(rig)
+            yield rig
+
+
+def specs(first: int, jobs: int, delay: timedelta | None = None) -> Iterator[JobSpec]:
+    """No-op jobs to submit, about a hundred bytes each."""
+    for number in range(first, first + jobs):
+        yield {
+            "type": TYPE,
+            "params": {"number": number, "expected_at": 0.0, "pad": PAD},
+            "delay": delay,
+            "priority": DEFAULT_PRIORITY,
+        }
+
+
+def _warm_up(rig: Rig) -> None:
+    rig.load(1)
+    if not rig.starts.wait_for(1, START_SECONDS):
+        raise ChildFailed(f"the first job did not start in {START_SECONDS:.0f} s")

@@ -1,0 +1,31 @@
+"""`penstock demo`"""
+
+import click
+
+from penstock.cli import ink
+from penstock.cli.children import interruptible
+from penstock.cli.commands import command
+from penstock.cli.demo.stage import staged
+from penstock.cli.demo.story import CHAPTERS
+from penstock.cli.demo.telling import Told, print_opening, print_summary
+from penstock.model.timing import SystemClock
+
+
+@command("demo", "penstock demo", "penstock demo --jobs 20000")
+@click.option("--jobs", type=click.IntRange(1), default=5_000, show_default=True, help="Jobs in the bulk chapter.")
+def demo(*, jobs: int) -> None:
+    """See it work: a real server and two workers on a free port, a story of jobs in well under a minute.
+
+    Submits, waits, retries, times out, cancels, kills a worker and downloads a file; leaves nothing behind.
+    Exits 1 if anything does not happen as told.
+    """
+    clock = SystemClock()
+    began = clock.monotonic()
+    ink.say()
+    ink.say(f"  {ink.bold('Penstock')}: a server and two workers start on this machine, on a free port …")
+    with interruptible(), staged(clock) as stage:
+        print_opening(stage)
+        told: list[Told] = []
+        for number, chapter in enumerate(CHAPTERS, 1):
+            told.append(chapter(stage, number, jobs))
+        print_summary(told, clock.monotonic() - began)

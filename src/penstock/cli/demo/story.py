@@ -1,0 +1,170 @@
+"""The chapters. Each does something to real jobs, checks that it went as told, and says so."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import msgspec
+
+from penstock.cli.demo.stage import Stage
+from penstock.cli.demo.telling import Told, end_live, print_chapter, print_line, print_live
+from penstock.cli.demo.waiting import expect, until
+from penstock.cli.ink import bad, dim, good, state, warned
+from penstock.cli.jobs.face import took
+from penstock.cli.spans import lasted
+from penstock.model.job import ErrorCode, JobError
+from penstock.model.lifecycle import State
+from penstock.model.wire import JobItem
+
+WAIT = timedelta(seconds=20)
+CRUNCH_SECONDS = 1.5
+
+
+def submit_and_wait(stage: Stage, number: int, _jobs: int) -> Told:
+    """One job, from submit to result."""
+    print_chapter(number, "Submit a job and wait for its result")
+    began = stage.clock.monotonic()
+    job = stage.client.submit("greet", {"name": "World"})
+    item = stage.client.wait(job.id, WAIT)
+    span = timedelta(seconds=stage.clock.monotonic() - began)
+    expect(f"greet succeeds, but it {item.state}", item.state is State.SUCCEEDED)
+    print_line(
+        f"greet(name='World')  →  {good(bytes(item.result).decode())}   {dim(f'there and back in {lasted(span)}')}"
+    )
+    return told("submit and wait", item)
+
+
+def bulk(stage: Stage, number: int, jobs: int) -> Told:
+    """Thousands of jobs in a few calls."""
+    print_chapter(number, f"Submit {jobs:,} jobs at once")
+    began = stage.clock.monotonic()
+    answers = stage.client.submit_many({"type": "square", "params": {"number": index}} for index in range(jobs))
+    submitted = stage.clock.monotonic() - began
+    expect("every job is accepted", all(answer.id is not None for answer in answers))
+    print_line(f"accepted, each one on disk, in {submitted:.2f} s {dim(f'({jobs / submitted:,.0f} per second)')}")
+
+    def all_done() -> bool:
+        done = _succeeded(stage, "square")
+        print_live(done, jobs, "jobs done")
+        return done >= jobs
+
+    until(f"all {jobs:,} jobs have succeeded", all_done, stage.clock)
+    end_live()
+    span = stage.clock.monotonic() - began
+    print_line(
+        f"all {good('succeeded')} {span:.2f} s after the first was sent {dim(f'({jobs / span:,.0f} per second)')}"
+    )
+    return Told("bulk", State.SUCCEEDED, f"{jobs:,} × 1", f"{span:.2f} s", f"{jobs / span:,.0f} jobs per second")
+
+
+def retry(stage: Stage, number: int, _jobs: int) -> Told:
+    """An error that passes."""
+    print_chapter(number, "A job that errors twice and is tried again")
+    job = stage.client.submit("flaky", {"good_from": 3})
+    for attempt in (1, 2):
+        _tell_error(stage, job.id, attempt)
+    item = stage.client.wait(job.id, WAIT)
+    expect(f"it succeeds at attempt 3, but it {item.state} at {item.attempt}", _succeeded_at(item, 3))
+    print_line(f"attempt {item.attempt}  {good('succeeded')}")
+    return told("retry", item, "2 attempts errored")
+
+
+def timeout(stage: Stage, number: int, _jobs: int) -> Told:
+    """A job that never ends is ended."""
+    print_chapter(number, "A job that hangs, with a timeout of 0.8 s")
+    item = stage.client.wait(stage.client.submit("stuck").id, WAIT)
+    code = item.error.code if item.error else None
+    expect(f"it fails with a timeout, but it {item.state} ({code})", code is ErrorCode.TIMEOUT)
+    print_line(f"{bad(item.state)}: {item.error.message if item.error else ''}")
+    return told("timeout", item)
+
+
+def cancel(stage: Stage, number: int, _jobs: int) -> Told:
+    """A running job is asked to stop."""
+    print_chapter(number, "Cancel a job while it runs")
+    job = stage.client.submit("crunch", {"seconds": 600})
+    item = _running(stage, job.id)
+    print_line(f"{state(item.state)}, with ten minutes to go: {item.progress.message if item.progress else ''}")
+    stage.client.cancel(job.id)
+    item = stage.client.wait(job.id, WAIT)
+    expect(f"it is cancelled, but it {item.state}", item.state is State.CANCELLED)
+    print_line(f"{state(item.state)} {lasted(took(item))} after it started")
+    return told("cancel", item)
+
+
+def killed_worker(stage: Stage, number: int, _jobs: int) -> Told:
+    """A worker dies without a word; its job does not."""
+    print_chapter(number, "Kill a worker (-9) in the middle of a job")
+    job = stage.client.submit("crunch", {"seconds": CRUNCH_SECONDS})
+    item = _running(stage, job.id)
+    victim = stage.process_of(item.worker or "")
+    victim.kill()
+    print_line(
+        f"process {victim.pid} {bad('killed')} at {item.progress.fraction if item.progress else 0:.0%} of the job"
+    )
+    killed_at = stage.clock.monotonic()
+    until("the job runs elsewhere", lambda: stage.client.get(job.id).fence > item.fence + 1, stage.clock)
+    away = stage.clock.monotonic() - killed_at
+    print_line(f"its lease ran out; {away:.1f} s later the job runs in the other worker, under a new fence")
+    ended = stage.client.wait(job.id, WAIT)
+    expect(f"it succeeds elsewhere, but it {ended.state}", ended.state is State.SUCCEEDED)
+    expect("another worker finished it", ended.worker != item.worker)
+    print_line(good(ended.state))
+    return told("killed worker", ended, f"moved after {away:.1f} s, fence {item.fence} → {ended.fence}")
+
+
+def output_file(stage: Stage, number: int, _jobs: int) -> Told:
+    """A file that a job wrote."""
+    print_chapter(number, "Download a file that a job wrote")
+    item = stage.client.wait(stage.client.submit("poster", {"text": "Jobs flow. Penstock."}).id, WAIT)
+    expect(f"it succeeds, but it {item.state}", item.state is State.SUCCEEDED)
+    path = stage.client.download(item.id, "poster.txt", stage.folder)
+    content = path.read_text()
+    expect("the file is whole", len(content) == msgspec.json.decode(bytes(item.result), type=int))
+    for line in content.splitlines():
+        print_line(line)
+    return told("output file", item, f"{path.name}, {item.outputs[0].size} bytes, digest compared")
+
+
+CHAPTERS: tuple[Callable[[Stage, int, int], Told], ...] = (
+    submit_and_wait,
+    bulk,
+    retry,
+    timeout,
+    cancel,
+    killed_worker,
+    output_file,
+)
+
+
+def told(step: str, item: JobItem, note: str = "") -> Told:
+    """A chapter's line in the table at the end."""
+    return Told(step, item.state, str(item.attempt), lasted(took(item)), note)
+
+
+def _succeeded(stage: Stage, queue: str) -> int:
+    return sum(known.jobs.get(State.SUCCEEDED, 0) for known in stage.client.queues() if known.name == queue)
+
+
+def _tell_error(stage: Stage, job: str, attempt: int) -> None:
+    """Wait until this attempt has errored, and say with what."""
+
+    def last_error() -> JobError | None:
+        return stage.client.get(job).error
+
+    until(
+        f"attempt {attempt} errors",
+        lambda: (found := last_error()) is not None and found.attempt >= attempt,
+        stage.clock,
+    )
+    error = last_error()
+    print_line(f"attempt {attempt}  {warned('errored')}    {error.message if error else ''}")
+
+
+def _succeeded_at(item: JobItem, attempt: int) -> bool:
+    return item.state is State.SUCCEEDED and item.attempt == attempt
+
+
+def _running(stage: Stage, job: str) -> JobItem:
+    """The job, once it runs and has told how far it is."""
+    until("the job runs", lambda: stage.client.get(job).progress is not None, stage.clock)
+    return stage.client.get(job)

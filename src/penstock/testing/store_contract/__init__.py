@@ -1,0 +1,15 @@
+"""What every job store must do. Subclass `StoreContract`, give it a `clock` and a `store` fixture, run it with pytest."""
+
+from penstock.testing.store_contract.dispatching import Dispatching
+from penstock.testing.store_contract.ending import Ending
+from penstock.testing.store_contract.leasing import Leasing
+from penstock.testing.store_contract.reading import Reading
+from penstock.testing.store_contract.registering import Registering
+from penstock.testing.store_contract.settling import Settling
+from penstock.testing.store_contract.submitting import Submitting
+
+__all__ = ["StoreContract"]
+
+
+class StoreContract(Submitting, Dispatching, Leasing, Settling, Ending, Reading, Registering):
+    """The promises of `penstock.store.seam`, each as a test."""

@@ -1,0 +1,110 @@
+"""Promote, dispatch, lapse: due jobs get a ticket, one at a time, the urgent and the old first."""
+
+import asyncio
+from datetime import timedelta
+
+from penstock.model.job import Ticket
+from penstock.model.lifecycle import Move, State
+from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
+
+
+class Dispatching(OnStage):
+    async def test_due_jobs_are_promoted_earliest_first(self, stage: Stage) -> None:
+        late, soon, later = [(await stage.submit(delay=SECOND * delay)).id for delay in (20, 10, 60)]
+        stage.clock.advance(SECOND * 30)
+        events = await stage.store.promote(10)
+        assert [event.job for event in events] == [soon, late]
+        assert {(event.move, event.before, event.after) for event in events} == {
+            (Move.DISPATCH, State.SCHEDULED, State.QUEUED)
+        }
+        assert (await stage.job(later)).state is State.SCHEDULED
+
+    async def test_promote_keeps_to_its_limit(self, stage: Stage) -> None:
+        jobs = [(await stage.submit(delay=SECOND * delay)).id for delay in range(1, 6)]
+        stage.clock.advance(MINUTE)
+        assert [event.job for event in await stage.store.promote(2)] == jobs[:2]
+        assert [event.job for event in await stage.store.promote(9)] == jobs[2:]
+        assert await stage.store.promote(9) == []
+
+    async def test_a_promoted_job_waits_for_a_ticket(self, stage: Stage) -> None:
+        job = await stage.submit(delay=SECOND, ticketed=True)
+        stage.clock.advance(SECOND)
+        assert await stage.store.dispatch({"mail": 9}, TICKET) == []
+        await stage.store.promote(9)
+        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [job.id]
+
+    async def test_dispatch_goes_by_priority_and_then_by_age(self, stage: Stage) -> None:
+        low, first, second, high = [(await stage.submit(priority=priority)).id for priority in (1, 5, 5, 9)]
+        tickets = await stage.store.dispatch({"mail": 3}, TICKET)
+        assert [ticket.job for ticket in tickets] == [high, first, second]
+        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 3}, TICKET)] == [low]
+
+    async def test_a_ticket_names_its_job(self, stage: Stage) -> None:
+        job = await stage.submit(type="mail", queue="slow", priority=7)
+        assert await stage.store.dispatch({"slow": 1}, TICKET) == [Ticket(stage.store.shard, job.id, "slow", "mail", 7)]
+
+    async def test_each_queue_has_its_own_room(self, stage: Stage) -> None:
+        for _ in range(3):
+            for queue in ("a", "b", "c"):
+                await stage.submit(queue=queue)
+        tickets = await stage.store.dispatch({"a": 2, "b": 5, "c": 0, "none": 4}, TICKET)
+        assert sorted(ticket.queue for ticket in tickets) == ["a", "a", "b", "b", "b"]
+
+    async def test_concurrent_dispatchers_share_the_jobs(self, stage: Stage) -> None:
+        await stage.store.submit([stage.new() for _ in range(30)], TICKET)
+        batches = await asyncio.gather(*(stage.store.dispatch({"mail": 8}, TICKET) for _ in range(6)))
+        jobs = [ticket.job for batch in batches for ticket in batch]
+        assert len(jobs) == len(set(jobs)) == 30
+
+    async def test_expired_jobs_are_passed_over(self, stage: Stage) -> None:
+        await stage.submit(expires_at=stage.clock.now() + SECOND, priority=9)
+        alive = await stage.submit()
+        stage.clock.advance(SECOND)
+        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 1}, TICKET)] == [alive.id]
+
+    async def test_only_tickets_past_their_deadline_lapse(self, stage: Stage) -> None:
+        await stage.submit()
+        await stage.store.dispatch({"mail": 1}, TICKET)
+        stage.clock.advance(SECOND)
+        await stage.submit()
+        await stage.store.dispatch({"mail": 1}, TICKET)
+        stage.clock.advance(TICKET - SECOND * 2)
+        assert await stage.store.lapse() == 0
+        stage.clock.advance(SECOND)
+        assert await stage.store.lapse() == 1
+        assert len(await stage.store.dispatch({"mail": 9}, TICKET)) == 1
+
+    async def test_a_broker_that_lost_its_memory_lapses_everything(self, stage: Stage) -> None:
+        running = await stage.running()
+        await stage.store.submit([stage.new(queue=queue, ticketed=True) for queue in "aab"], TICKET)
+        assert await stage.store.lapse(everything=True) == 3
+        assert len(await stage.store.dispatch({"a": 9, "b": 9, "mail": 9}, TICKET)) == 3
+        assert (await stage.job(running.job)).state is State.RUNNING
+
+    async def test_a_lapsed_job_keeps_its_place_in_the_line(self, stage: Stage) -> None:
+        first = await stage.submit(ticketed=True)
+        second = await stage.submit()
+        await stage.store.lapse(everything=True)
+        tickets = await stage.store.dispatch({"mail": 9}, TICKET)
+        assert [ticket.job for ticket in tickets] == [first.id, second.id]
+
+    async def test_the_outlook_names_queues_that_wait_for_a_ticket(self, stage: Stage) -> None:
+        empty = await stage.store.outlook()
+        assert (empty.backlog, empty.next_due_at) == (frozenset(), None)
+        await stage.submit(queue="a")
+        await stage.submit(queue="b", ticketed=True)
+        await stage.submit(queue="c", expires_at=stage.clock.now() - SECOND)
+        await stage.running(queue="d")
+        assert (await stage.store.outlook()).backlog == {"a"}
+        await stage.store.dispatch({"a": 1}, TICKET)
+        assert (await stage.store.outlook()).backlog == frozenset()
+
+    async def test_the_outlook_tells_when_the_next_job_falls_due(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        await stage.submit(delay=MINUTE)
+        await stage.submit(delay=timedelta(seconds=30))
+        await stage.submit()
+        assert (await stage.store.outlook()).next_due_at == now + SECOND * 30
+        stage.clock.advance(SECOND * 30)
+        await stage.store.promote(9)
+        assert (await stage.store.outlook()).next_due_at == now + MINUTE

@@ -1,0 +1,207 @@
+"""Claim, renew, release, reclaim: a lease may be lost, a fence may not."""
+
+import asyncio
+from datetime import timedelta
+
+from penstock.model.job import ErrorCode, FileLink, Lease, Loss, ObjectLink, Progress, Renewal
+from penstock.model.lifecycle import POISON_LOSSES, Move, State
+from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, OnStage, Stage
+
+LINK = ObjectLink("objects/1", 9, "sha256:00", "text/plain")
+
+
+class Leasing(OnStage):
+    async def test_a_claim_starts_an_attempt(self, stage: Stage) -> None:
+        job = await stage.submit()
+        stage.clock.advance(SECOND)
+        (claim,) = await stage.claim(job.id, worker="w7")
+        assert (claim.job, claim.fence, claim.attempt, claim.lease_seconds) == (job.id, 1, 1, LEASE.total_seconds())
+        found = await stage.job(job.id)
+        assert (found.state, found.fence, found.attempt) == (State.RUNNING, 1, 1)
+        assert (found.worker, found.started_at) == ("w7", stage.clock.now())
+
+    async def test_a_claim_carries_what_the_worker_needs(self, stage: Stage) -> None:
+        job = await stage.submit(
+            queue="slow",
+            params=b'{"a":1}',
+            timeout=timedelta(seconds=2.5),
+            tags=("red",),
+            inputs=(FileLink("a", LINK),),
+        )
+        (claim,) = await stage.claim(job.id)
+        assert (claim.type, claim.queue, bytes(claim.params)) == ("mail", "slow", b'{"a":1}')
+        assert (claim.timeout_seconds, claim.tags, claim.inputs, claim.alone) == (2.5, ("red",), job.inputs, False)
+
+    async def test_large_params_are_claimed_as_their_link(self, stage: Stage) -> None:
+        job = await stage.submit(params=None, params_object=LINK)
+        (claim,) = await stage.claim(job.id)
+        assert (claim.params_object, bytes(claim.params)) == (LINK, b"null")
+
+    async def test_claims_come_in_the_order_of_their_tickets(self, stage: Stage) -> None:
+        jobs = [answer.job.id for answer in await stage.store.submit([stage.new() for _ in range(300)], TICKET)]
+        jobs.reverse()
+        assert [claim.job for claim in await stage.claim(*jobs)] == jobs
+
+    async def test_a_doubled_ticket_yields_one_claim(self, stage: Stage) -> None:
+        job = await stage.submit()
+        assert len(await stage.claim(job.id, job.id)) == 1
+        assert await stage.claim(job.id) == []
+
+    async def test_concurrent_claims_have_one_winner(self, stage: Stage) -> None:
+        job = await stage.submit()
+        answers = await asyncio.gather(*(stage.claim(job.id, worker=f"w{number}") for number in range(9)))
+        assert sum(map(len, answers)) == 1
+
+    async def test_only_queued_jobs_are_claimed(self, stage: Stage) -> None:
+        later = await stage.submit(delay=MINUTE)
+        cancelled = await stage.submit()
+        await stage.store.cancel([cancelled.id])
+        ended = await stage.ended()
+        queued = await stage.submit()
+        claims = await stage.claim(later.id, cancelled.id, ended, stage.unknown(), queued.id)
+        assert [claim.job for claim in claims] == [queued.id]
+
+    async def test_an_expired_job_is_not_claimed(self, stage: Stage) -> None:
+        job = await stage.submit(expires_at=stage.clock.now() + SECOND)
+        stage.clock.advance(SECOND)
+        assert await stage.claim(job.id) == []
+
+    async def test_a_job_whose_ticket_lapsed_can_still_be_claimed(self, stage: Stage) -> None:
+        job = await stage.submit(ticketed=True)
+        await stage.store.lapse(everything=True)
+        assert len(await stage.claim(job.id)) == 1
+
+    async def test_a_claimed_job_is_not_dispatched(self, stage: Stage) -> None:
+        await stage.running()
+        assert await stage.store.dispatch({"mail": 9}, TICKET) == []
+
+    async def test_a_renewed_lease_is_not_reclaimed(self, stage: Stage) -> None:
+        lease = await stage.running()
+        stage.clock.advance(LEASE - SECOND)
+        assert await stage.store.renew("w1", [lease], LEASE) == [Renewal(lease.job, lease.fence)]
+        stage.clock.advance(LEASE - SECOND)
+        assert await stage.store.reclaim(9) == []
+        stage.clock.advance(SECOND)
+        assert len(await stage.store.reclaim(9)) == 1
+
+    async def test_renew_keeps_the_newest_progress(self, stage: Stage) -> None:
+        lease = await stage.running()
+        half = Progress(0.5, "half")
+        await stage.store.renew("w1", [Lease(lease.job, lease.fence, half)], LEASE)
+        await stage.store.renew("w1", [lease], LEASE)
+        assert (await stage.job(lease.job)).progress == half
+
+    async def test_renew_answers_in_order_and_says_why_it_refused(self, stage: Stage) -> None:
+        marked = await stage.running()
+        await stage.store.cancel([marked.job])
+        settled = await stage.running()
+        await stage.settle(settled)
+        held, gone = await stage.running(), Lease(stage.unknown(), 1)
+        stale = Lease(held.job, held.fence - 1)
+        answers = await stage.store.renew("w1", [gone, stale, held, settled, marked], LEASE)
+        assert [answer.job for answer in answers] == [gone.job, held.job, held.job, settled.job, marked.job]
+        assert [answer.loss for answer in answers] == [Loss.GONE, Loss.LOST, None, Loss.MINE_ALREADY, None]
+        assert [answer.cancel for answer in answers] == [False, False, False, False, True]
+
+    async def test_an_old_fence_renews_nothing(self, stage: Stage) -> None:
+        old = await stage.running()
+        await stage.store.release([old])
+        await stage.running_again(old.job)
+        stage.clock.advance(LEASE - SECOND)
+        (answer,) = await stage.store.renew("w1", [Lease(old.job, old.fence, Progress(0.9))], LEASE)
+        assert answer.loss is Loss.LOST
+        assert (await stage.job(old.job)).progress is None
+        stage.clock.advance(SECOND)
+        assert len(await stage.store.reclaim(9)) == 1
+
+    async def test_a_released_job_is_queued_unharmed(self, stage: Stage) -> None:
+        lease = await stage.running()
+        await stage.store.renew("w1", [Lease(lease.job, lease.fence, Progress(0.5))], LEASE)
+        (settled,) = await stage.store.release([lease])
+        assert settled.event is not None
+        event = settled.event
+        assert (event.move, event.before, event.after) == (Move.RELEASE, State.RUNNING, State.QUEUED)
+        job = await stage.job(lease.job)
+        assert (job.state, job.attempt, job.fence, job.losses) == (State.QUEUED, 0, 1, 0)
+        assert (job.worker, job.started_at, job.progress) == (None, None, None)
+        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [lease.job]
+
+    async def test_an_old_fence_releases_nothing(self, stage: Stage) -> None:
+        old = await stage.running()
+        await stage.store.release([old])
+        (again,) = await stage.store.release([old])
+        assert (again.event, again.loss) == (None, Loss.MINE_ALREADY)
+        new = await stage.running_again(old.job)
+        (late,) = await stage.store.release([old])
+        assert (late.event, late.loss) == (None, Loss.LOST)
+        assert (await stage.job(new.job)).state is State.RUNNING
+
+    async def test_a_marked_job_is_cancelled_when_released(self, stage: Stage) -> None:
+        lease = await stage.running()
+        await stage.store.cancel([lease.job])
+        await stage.store.release([lease])
+        job = await stage.job(lease.job)
+        assert (job.state, job.completed_at) == (State.CANCELLED, stage.clock.now())
+        assert await stage.claim(lease.job) == []
+
+    async def test_suspects_are_claimed_alone_from_then_on(self, stage: Stage) -> None:
+        suspect, other = await stage.running(), await stage.running()
+        await stage.store.release([suspect], suspects=True)
+        await stage.store.release([other])
+        claims = await stage.claim(suspect.job, other.job)
+        assert [claim.alone for claim in claims] == [True, False]
+        await stage.store.release([Lease(suspect.job, claims[0].fence)])
+        (claim,) = await stage.claim(suspect.job)
+        assert claim.alone
+
+    async def test_a_lease_that_ran_out_is_reclaimed(self, stage: Stage) -> None:
+        lease = await stage.running()
+        stage.clock.advance(LEASE)
+        (event,) = await stage.store.reclaim(9)
+        assert (event.job, event.move, event.before, event.after) == (
+            lease.job, Move.RECLAIM, State.RUNNING, State.QUEUED,
+        )  # fmt: skip
+        job = await stage.job(lease.job)
+        assert (job.state, job.attempt, job.losses, job.fence) == (State.QUEUED, 0, 1, lease.fence + 1)
+        assert job.worker is None
+        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [lease.job]
+
+    async def test_reclaim_leaves_leases_that_hold_and_keeps_to_its_limit(self, stage: Stage) -> None:
+        early = [await stage.running() for _ in range(3)]
+        stage.clock.advance(SECOND)
+        await stage.running()
+        stage.clock.advance(LEASE - SECOND)
+        assert len(await stage.store.reclaim(2)) == 2
+        assert {event.job for event in await stage.store.reclaim(9)} < {lease.job for lease in early}
+        assert await stage.store.reclaim(9) == []
+
+    async def test_whoever_lost_a_lease_can_write_nothing_more(self, stage: Stage) -> None:
+        lost = await stage.running()
+        stage.clock.advance(LEASE)
+        await stage.store.reclaim(9)
+        await stage.running_again(lost.job)
+        before = await stage.job(lost.job)
+        (renewal,) = await stage.store.renew("w1", [lost], LEASE)
+        (released,) = await stage.store.release([lost])
+        settled = await stage.settle(lost, result=b"1")
+        assert (renewal.loss, released.loss, settled.loss) == (Loss.LOST, Loss.LOST, Loss.LOST)
+        assert await stage.job(lost.job) == before
+
+    async def test_a_job_that_loses_its_workers_is_poison(self, stage: Stage) -> None:
+        job = await stage.submit()
+        for _ in range(POISON_LOSSES):
+            await stage.running_again(job.id)
+            stage.clock.advance(LEASE)
+            await stage.store.reclaim(9)
+        found = await stage.job(job.id)
+        assert (found.state, found.losses, found.completed_at) == (State.FAILED, POISON_LOSSES, stage.clock.now())
+        assert found.reason is not None
+        assert found.error is not None
+        assert found.error.code is ErrorCode.WORKER_LOST
+
+    async def test_a_marked_job_is_cancelled_when_reclaimed(self, stage: Stage) -> None:
+        lease = await stage.running()
+        await stage.store.cancel([lease.job])
+        stage.clock.advance(LEASE)
+        (event,) = await stage.store.reclaim(9)
+        assert (event.after, (await stage.job(lease.job)).state) == (State.CANCELLED, State.CANCELLED)

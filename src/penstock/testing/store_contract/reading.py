@@ -1,0 +1,166 @@
+"""Get, page, counts, oldest_due, logs: what is read agrees with what was written."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import Invalid
+from penstock.model.job import Job, JobFilter, Lease, LogLine, Retention
+from penstock.model.lifecycle import State
+from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
+
+
+class Reading(OnStage):
+    async def test_get_answers_in_order(self, stage: Stage) -> None:
+        first, second = await stage.submit(), await stage.submit()
+        unknown = stage.unknown()
+        assert await stage.store.get([second.id, unknown, first.id, second.id]) == [second, None, first, second]
+        assert await stage.store.get([]) == []
+
+    async def test_a_page_is_newest_first(self, stage: Stage) -> None:
+        jobs = [await stage.submit() for _ in range(5)]
+        page = await stage.store.page(JobFilter(), None, 3)
+        assert (list(page.jobs), page.cursor is None) == (jobs[:1:-1], False)
+        rest = await stage.store.page(JobFilter(), page.cursor, 3)
+        assert (list(rest.jobs), rest.cursor) == (jobs[1::-1], None)
+
+    async def test_a_page_that_is_just_full_is_the_last(self, stage: Stage) -> None:
+        await stage.store.submit([stage.new() for _ in range(3)], TICKET)
+        assert (await stage.store.page(JobFilter(), None, 3)).cursor is None
+
+    async def test_filters_restrict_and_combine(self, stage: Stage) -> None:
+        await populate(stage)
+        everything = await stage.all_jobs()
+        for where in every_filter():
+            expected = [job for job in everything if matches(job, where)]
+            assert await stage.all_jobs(where, page=2) == expected, where
+
+    async def test_a_cursor_is_stable_while_jobs_come_and_go(self, stage: Stage) -> None:
+        for number in range(30):
+            await (stage.ended() if number % 3 else stage.submit())
+        stage.clock.advance(MINUTE)
+        stay = [job.id for job in await stage.all_jobs() if not job.ended]
+        seen: list[str] = []
+        cursor = None
+        for _ in range(99):
+            page = await stage.store.page(JobFilter(), cursor, 4)
+            seen += [job.id for job in page.jobs]
+            cursor = page.cursor
+            if cursor is None:
+                break
+            await stage.submit()
+            await stage.store.prune(Retention(MINUTE, MINUTE), 2)
+        assert len(seen) == len(set(seen))
+        assert [job for job in seen if job in stay] == stay
+
+    @pytest.mark.parametrize("cursor", ["", "?", "-1", "nonsense", "1.5", "9" * 40])
+    async def test_what_is_not_a_cursor_is_refused(self, stage: Stage, cursor: str) -> None:
+        await stage.submit()
+        with pytest.raises(Invalid):
+            await stage.store.page(JobFilter(), cursor, 9)
+
+    async def test_counts_agree_with_the_jobs(self, stage: Stage) -> None:
+        assert await stage.counted() == set()
+        await populate(stage)
+        assert await stage.counted() == await stage.counted_by_hand()
+        await stage.store.lapse(everything=True)
+        stage.clock.advance(MINUTE * 3)
+        await stage.store.promote(3)
+        await stage.store.reclaim(2)
+        await stage.store.expire(1)
+        assert await stage.counted() == await stage.counted_by_hand()
+
+    async def test_oldest_due_names_the_longest_wait_of_each_queue(self, stage: Stage) -> None:
+        assert await stage.store.oldest_due() == {}
+        start = stage.clock.now()
+        await stage.submit(queue="a", ticketed=True)
+        stage.clock.advance(SECOND)
+        await stage.submit(queue="b", priority=2)
+        stage.clock.advance(SECOND)
+        await stage.submit(queue="a")
+        await stage.submit(queue="b", priority=9)
+        await stage.submit(queue="c", delay=MINUTE)
+        await stage.running(queue="d")
+        assert await stage.store.oldest_due() == {"a": start, "b": start + SECOND}
+
+    async def test_a_log_is_read_by_position(self, stage: Stage) -> None:
+        lease = await stage.running()
+        lines = [LogLine(stage.clock.now(), "stdout", f"line {number}", 1) for number in range(5)]
+        assert await stage.store.append_log(lease, lines[:2], 999)
+        assert await stage.store.append_log(lease, lines[2:], 999)
+        first, position = await stage.store.read_log(lease.job, 0, 3)
+        rest, end = await stage.store.read_log(lease.job, position, 9)
+        assert first + rest == lines
+        assert await stage.store.read_log(lease.job, end, 9) == ([], end)
+
+    async def test_a_log_stops_growing_at_its_cap(self, stage: Stage) -> None:
+        lease = await stage.running()
+        lines = [LogLine(stage.clock.now(), "stdout", "x" * 10) for _ in range(9)]
+        assert await stage.store.append_log(lease, lines, 35)
+        assert await stage.store.append_log(lease, lines, 35)
+        kept, _ = await stage.store.read_log(lease.job, 0, 99)
+        assert len(kept) == 4
+
+    async def test_a_lost_fence_writes_no_log(self, stage: Stage) -> None:
+        lease = await stage.running()
+        line = LogLine(stage.clock.now(), "stdout", "late")
+        assert not await stage.store.append_log(Lease(lease.job, lease.fence + 1), [line], 99)
+        assert not await stage.store.append_log(Lease(stage.unknown(), 1), [line], 99)
+        await stage.settle(lease)
+        assert not await stage.store.append_log(lease, [line], 99)
+        assert await stage.store.read_log(lease.job, 0, 9) == ([], 0)
+
+    async def test_reads_see_every_move_that_returned(self, stage: Stage) -> None:
+        async def submit_and_read() -> None:
+            job = await stage.submit()
+            assert await stage.job(job.id) == job
+
+        await asyncio.gather(*(submit_and_read() for _ in range(50)))
+
+
+async def populate(stage: Stage) -> None:
+    """Some jobs of several types, queues and tags, in every state."""
+    chance = random.Random(11)
+    for number in range(60):
+        fields: dict[str, Any] = {
+            "type": chance.choice(["mail", "scan"]),
+            "queue": chance.choice(["a", "b"]),
+            "tags": tuple(chance.sample(["red", "blue", "gold"], chance.randrange(3))),
+        }
+        match number % 8:
+            case 0:
+                await stage.submit(**fields, delay=MINUTE)
+            case 1:
+                await stage.submit(**fields, ticketed=True)
+            case 2:
+                await stage.submit(**fields)
+            case 3:
+                await stage.running(**fields)
+            case 4 | 5:
+                await stage.ended(**fields)
+            case 6:
+                await stage.ended(chance.choice([State.FAILED, State.CANCELLED]), **fields)
+            case _:
+                await stage.submit(**fields, expires_at=stage.clock.now())
+                await stage.store.expire(1)
+
+
+def every_filter() -> list[JobFilter]:
+    return [
+        JobFilter(type_name, state, queue, tag)
+        for type_name in (None, "mail", "scan", "none")
+        for state in (None, *State)
+        for queue in (None, "a", "none")
+        for tag in (None, "red", "none")
+    ]
+
+
+def matches(job: Job, where: JobFilter) -> bool:
+    return (
+        where.type in (None, job.type)
+        and where.state in (None, job.state)
+        and where.queue in (None, job.queue)
+        and (where.tag is None or where.tag in job.tags)
+    )

@@ -1,0 +1,109 @@
+"""What all promises are tested on: an empty store, a clock set by hand, and short ways to a job in any state."""
+
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.model.ids import JobId, new_job_id
+from penstock.model.job import Claim, Count, Job, JobFilter, Lease, NewJob, Settled, Settlement, Ticket
+from penstock.model.lifecycle import State
+from penstock.model.timing import to_millis
+from penstock.store.seam import Shard
+from penstock.testing.clock import SimulatedClock
+
+LEASE = timedelta(seconds=15)
+TICKET = timedelta(seconds=30)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+class Stage:
+    """A store and its clock, with the moves a test needs but is not about."""
+
+    def __init__(self, store: Shard, clock: SimulatedClock) -> None:
+        self.store = store
+        self.clock = clock
+        self._chance = random.Random(7)
+
+    def new(self, **fields: Any) -> NewJob:
+        """A job of type `mail`, due now, unless told otherwise."""
+        fields.setdefault("type", "mail")
+        fields.setdefault("queue", fields["type"])
+        fields.setdefault("id", new_job_id(to_millis(self.clock.now()), self.store.shard, self._chance))
+        return NewJob(**fields)
+
+    def unknown(self) -> JobId:
+        """The id of a job that is not there."""
+        return self.new().id
+
+    async def submit(self, **fields: Any) -> Job:
+        (submission,) = await self.store.submit([self.new(**fields)], TICKET)
+        return submission.job
+
+    async def claim(self, *jobs: JobId, worker: str = "w1") -> list[Claim]:
+        tickets = [Ticket(self.store.shard, job, "mail", "mail") for job in jobs]
+        return await self.store.claim(tickets, worker, LEASE)
+
+    async def running(self, **fields: Any) -> Lease:
+        """A new job, claimed."""
+        (claim,) = await self.claim((await self.submit(**fields)).id)
+        return Lease(claim.job, claim.fence)
+
+    async def running_again(self, job: JobId) -> Lease:
+        (claim,) = await self.claim(job)
+        return Lease(claim.job, claim.fence)
+
+    async def settle(self, lease: Lease, state: State = State.SUCCEEDED, **fields: Any) -> Settled:
+        (settled,) = await self.store.settle([Settlement(job=lease.job, fence=lease.fence, state=state, **fields)])
+        return settled
+
+    async def ended(self, state: State = State.SUCCEEDED, **fields: Any) -> JobId:
+        """A new job, claimed and settled."""
+        lease = await self.running(**fields)
+        await self.settle(lease, state)
+        return lease.job
+
+    async def job(self, job: JobId) -> Job:
+        (found,) = await self.store.get([job])
+        assert found is not None, f"job {job} is gone"
+        return found
+
+    async def all_jobs(self, where: JobFilter | None = None, *, page: int = 1000) -> list[Job]:
+        """Every job, newest first, page after page."""
+        first = await self.store.page(where or JobFilter(), None, page)
+        jobs, cursor = list(first.jobs), first.cursor
+        while cursor is not None:
+            more = await self.store.page(where or JobFilter(), cursor, page)
+            jobs += more.jobs
+            cursor = more.cursor
+        return jobs
+
+    async def counted(self) -> set[Count]:
+        """What `counts` says, without zeros."""
+        return {count for count in await self.store.counts() if count.jobs}
+
+    async def counted_by_hand(self) -> set[Count]:
+        """What `counts` should say: the jobs themselves, counted."""
+        found = Counter((job.queue, job.type, job.state) for job in await self.all_jobs())
+        return {Count(*key, jobs) for key, jobs in found.items()}
+
+
+class OnStage(ABC):
+    """The fixtures of the contract: a backend's own `clock` and `store`, and the `stage` made of them."""
+
+    @pytest.fixture
+    def clock(self) -> SimulatedClock:
+        return SimulatedClock()
+
+    @pytest.fixture
+    @abstractmethod
+    def store(self, clock: SimulatedClock) -> Any:
+        """An empty shard that goes by the clock, closed afterwards."""
+
+    @pytest.fixture
+    def stage(self, store: Shard, clock: SimulatedClock) -> Stage:
+        return Stage(store, clock)

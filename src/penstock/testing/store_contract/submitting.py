@@ -1,0 +1,113 @@
+"""Submit: one answer each, one job per key, everything kept."""
+
+import asyncio
+from datetime import timedelta
+
+from penstock.model.job import FileLink, JobFilter, ObjectLink
+from penstock.model.lifecycle import Move, State
+from penstock.model.retry import Retry
+from penstock.testing.store_contract.stage import MINUTE, TICKET, OnStage, Stage
+
+LINK = ObjectLink("objects/1", 9, "sha256:00", "text/plain")
+
+
+class Submitting(OnStage):
+    async def test_a_due_job_is_queued_and_another_scheduled(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        news = [stage.new(), stage.new(delay=MINUTE), stage.new(due_at=now + MINUTE), stage.new(due_at=now - MINUTE)]
+        jobs = [answer.job for answer in await stage.store.submit(news, TICKET)]
+        assert [job.state for job in jobs] == [State.QUEUED, State.SCHEDULED, State.SCHEDULED, State.QUEUED]
+        assert [job.due_at - now for job in jobs] == [timedelta(), MINUTE, MINUTE, -MINUTE]
+
+    async def test_answers_come_in_order_and_are_what_is_read_later(self, stage: Stage) -> None:
+        news = [stage.new(priority=number % 10) for number in range(300)]
+        answers = await stage.store.submit(news, TICKET)
+        assert [answer.job.id for answer in answers] == [new.id for new in news]
+        assert await stage.store.get([new.id for new in news]) == [answer.job for answer in answers]
+
+    async def test_the_event_tells_of_the_submit(self, stage: Stage) -> None:
+        (answer,) = await stage.store.submit([stage.new(type="mail", queue="slow", delay=MINUTE)], TICKET)
+        event = answer.event
+        assert event is not None
+        assert (event.move, event.before, event.after) == (Move.SUBMIT, None, State.SCHEDULED)
+        assert (event.job, event.type, event.queue, event.at) == (answer.job.id, "mail", "slow", stage.clock.now())
+        assert (event.fence, event.attempt) == (0, 0)
+
+    async def test_everything_asked_for_is_kept(self, stage: Stage) -> None:
+        new = stage.new(
+            queue="slow",
+            priority=9,
+            params=None,
+            params_object=LINK,
+            retry=Retry.fixed(2, max_attempts=9, never=("ValueError",)),
+            timeout=timedelta(seconds=1.5),
+            expires_at=stage.clock.now() + MINUTE,
+            tags=("red", "blue"),
+            inputs=(FileLink("a.txt", LINK),),
+            retry_of=stage.unknown(),
+        )
+        (answer,) = await stage.store.submit([new], TICKET)
+        job = await stage.job(new.id)
+        assert job == answer.job
+        for field in ("queue", "priority", "params", "params_object", "retry", "timeout", "expires_at", "tags"):
+            assert getattr(job, field) == getattr(new, field), field
+        assert (job.inputs, job.retry_of, job.created_at) == (new.inputs, new.retry_of, stage.clock.now())
+
+    async def test_a_key_that_exists_gives_its_job_back_unchanged(self, stage: Stage) -> None:
+        first = await stage.submit(key="k", fingerprint=b"1", priority=3)
+        (again,) = await stage.store.submit([stage.new(key="k", fingerprint=b"1", priority=8)], TICKET)
+        assert (again.job, again.event, again.conflict) == (first, None, False)
+        assert len(await stage.all_jobs()) == 1
+
+    async def test_a_key_with_another_fingerprint_is_a_conflict(self, stage: Stage) -> None:
+        first = await stage.submit(key="k", fingerprint=b"1")
+        (again,) = await stage.store.submit([stage.new(key="k", fingerprint=b"2")], TICKET)
+        assert (again.job, again.event, again.conflict) == (first, None, True)
+        assert len(await stage.all_jobs()) == 1
+
+    async def test_of_equal_keys_in_one_batch_the_first_wins(self, stage: Stage) -> None:
+        news = [
+            stage.new(key="k", fingerprint=b"1"),
+            stage.new(),
+            stage.new(key="k", fingerprint=b"1"),
+            stage.new(key="k", fingerprint=b"2"),
+        ]
+        answers = await stage.store.submit(news, TICKET)
+        assert [answer.job.id for answer in answers] == [news[0].id, news[1].id, news[0].id, news[0].id]
+        assert [answer.event is not None for answer in answers] == [True, True, False, False]
+        assert [answer.conflict for answer in answers] == [False, False, False, True]
+
+    async def test_concurrent_submits_of_one_key_give_one_job(self, stage: Stage) -> None:
+        calls = [stage.store.submit([stage.new(key="k")], TICKET) for _ in range(20)]
+        answers = [answer for (answer,) in await asyncio.gather(*calls)]
+        assert len({answer.job.id for answer in answers}) == 1
+        assert sum(answer.event is not None for answer in answers) == 1
+
+    async def test_the_key_of_an_ended_job_still_gives_that_job(self, stage: Stage) -> None:
+        ended = await stage.ended(key="k")
+        assert (await stage.submit(key="k")).id == ended
+
+    async def test_a_repeated_submit_of_the_same_job_inserts_it_once(self, stage: Stage) -> None:
+        new = stage.new()
+        first, again = await stage.store.submit([new, new], TICKET)
+        (later,) = await stage.store.submit([new], TICKET)
+        assert first.event is not None
+        assert (again, later) == (type(first)(first.job), type(first)(first.job))
+
+    async def test_a_job_that_was_there_does_not_hide_new_ones(self, stage: Stage) -> None:
+        await stage.submit(key="k", tags=("red",))
+        news = [stage.new(key="k", tags=("red",)), stage.new(tags=("red",)), stage.new(key="l")]
+        answers = await stage.store.submit(news, TICKET)
+        assert [answer.event is not None for answer in answers] == [False, True, True]
+        assert len(await stage.all_jobs(JobFilter(tag="red"))) == 2
+        assert await stage.counted() == await stage.counted_by_hand()
+
+    async def test_a_ticketed_job_gets_no_second_ticket_before_its_deadline(self, stage: Stage) -> None:
+        job = await stage.submit(ticketed=True)
+        assert await stage.store.dispatch({"mail": 9}, TICKET) == []
+        stage.clock.advance(TICKET)
+        assert await stage.store.lapse() == 1
+        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [job.id]
+
+    async def test_nothing_submitted_is_nothing_answered(self, stage: Stage) -> None:
+        assert await stage.store.submit([], TICKET) == []

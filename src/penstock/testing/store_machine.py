@@ -1,0 +1,202 @@
+"""A job store beside a model of it: the same moves on both; answers and everything kept compared after each step."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import timedelta
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from penstock.model.ids import JobId, new_job_id
+from penstock.model.job import Count, Job, JobFilter, Lease, NewJob, Settlement, Ticket
+from penstock.model.lifecycle import State
+from penstock.model.timing import to_millis
+from penstock.store.seam import Shard
+from penstock.testing.clock import SimulatedClock
+from penstock.testing.store_model import KEEP, LEASE, TICKET, Model, ModelJob
+
+T = TypeVar("T")
+NewStore = Callable[[SimulatedClock], AbstractAsyncContextManager[Shard]]
+
+EVERYTHING = 10_000
+QUEUES = ["a", "b"]
+
+spans = st.integers(0, 40).map(lambda seconds: timedelta(seconds=seconds))
+picks = st.lists(st.integers(0, 99), min_size=1, max_size=4)
+requests = st.fixed_dictionaries(
+    {
+        "queue": st.sampled_from(QUEUES),
+        "type": st.sampled_from(["mail", "scan"]),
+        "priority": st.integers(3, 6),
+        "delay": st.none() | spans,
+        "key": st.none() | st.sampled_from(["k1", "k2", "k3"]),
+        "fingerprint": st.sampled_from([b"", b"f"]),
+        "ticketed": st.booleans(),
+        "expires_in": st.none() | spans,
+    }
+)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Give `new_store` in a subclass; `machine` does."""
+
+    new_store: ClassVar[NewStore]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.new_event_loop()
+        self._chance = random.Random(3)
+        self._clock = SimulatedClock()
+        self._opened = AsyncExitStack()
+        self._store = self._run(self._open())
+        self._model = Model(self._clock)
+        self._jobs: list[JobId] = [self._new_id()]
+        self._leases: list[Lease] = [Lease(self._jobs[0], 1)]
+
+    def teardown(self) -> None:
+        self._run(self._opened.aclose())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    @rule(asked=st.lists(requests, min_size=1, max_size=4))
+    def submit(self, asked: list[dict[str, Any]]) -> None:
+        news = [self._new(**fields) for fields in asked]
+        expected = [self._model.submit(new) for new in news]
+        answers = self._run(self._store.submit(news, TICKET))
+        assert [(one.job.id, one.event is not None, one.conflict) for one in answers] == expected
+        self._jobs += [job for job, inserted, _ in expected if inserted]
+
+    @rule(span=spans)
+    def advance(self, span: timedelta) -> None:
+        self._clock.advance(span)
+
+    @rule()
+    def promote(self) -> None:
+        expected = self._model.promote()
+        assert {event.job for event in self._run(self._store.promote(EVERYTHING))} == expected
+
+    @rule(room=st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 4)))
+    def dispatch(self, room: dict[str, int]) -> None:
+        expected = self._model.dispatch(room)
+        assert [ticket.job for ticket in self._run(self._store.dispatch(room, TICKET))] == expected
+
+    @rule(everything=st.booleans())
+    def lapse(self, everything: bool) -> None:
+        expected = self._model.lapse(everything=everything)
+        assert self._run(self._store.lapse(everything=everything)) == expected
+
+    @rule(chosen=picks, worker=st.sampled_from(["w1", "w2"]))
+    def claim(self, chosen: list[int], worker: str) -> None:
+        jobs = [_pick(self._jobs, number) for number in chosen]
+        expected = self._model.claim(jobs, worker)
+        tickets = [Ticket(self._store.shard, job, "a", "mail") for job in jobs]
+        claims = self._run(self._store.claim(tickets, worker, LEASE))
+        assert [(one.job, one.fence, one.attempt, one.alone) for one in claims] == expected
+        self._leases += [Lease(one.job, one.fence) for one in claims]
+
+    @rule(chosen=picks)
+    def renew(self, chosen: list[int]) -> None:
+        leases = [_pick(self._leases, number) for number in chosen]
+        expected = [self._model.renew(lease) for lease in leases]
+        answers = self._run(self._store.renew("w1", leases, LEASE))
+        assert [(one.loss, one.cancel) for one in answers] == expected
+
+    @rule(
+        chosen=picks,
+        state=st.sampled_from([State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SCHEDULED]),
+        retry_in=spans,
+        lost=st.booleans(),
+    )
+    def settle(self, chosen: list[int], state: State, retry_in: timedelta, lost: bool) -> None:
+        wait = retry_in if state is State.SCHEDULED else None
+        leases = [_pick(self._leases, number) for number in chosen]
+        expected = [self._model.settle(lease, state, wait, lost=lost) for lease in leases]
+        batch = [Settlement(job=one.job, fence=one.fence, state=state, retry_in=wait, loss=lost) for one in leases]
+        assert [one.loss for one in self._run(self._store.settle(batch))] == expected
+
+    @rule(chosen=picks, suspects=st.booleans())
+    def release(self, chosen: list[int], suspects: bool) -> None:
+        leases = [_pick(self._leases, number) for number in chosen]
+        expected = [self._model.release(lease, suspects=suspects) for lease in leases]
+        assert [one.loss for one in self._run(self._store.release(leases, suspects=suspects))] == expected
+
+    @rule()
+    def reclaim(self) -> None:
+        expected = self._model.reclaim()
+        assert {event.job for event in self._run(self._store.reclaim(EVERYTHING))} == expected
+
+    @rule(chosen=picks, force=st.booleans())
+    def cancel(self, chosen: list[int], force: bool) -> None:
+        jobs = [_pick(self._jobs, number) for number in chosen]
+        expected = [self._model.cancel(job, force=force) for job in jobs]
+        answers = self._run(self._store.cancel(jobs, force=force))
+        assert [one.event is not None for one in answers] == expected
+
+    @rule()
+    def expire(self) -> None:
+        expected = self._model.expire()
+        assert {event.job for event in self._run(self._store.expire(EVERYTHING))} == expected
+
+    @rule()
+    def prune(self) -> None:
+        expected = self._model.prune()
+        assert self._run(self._store.prune(KEEP, EVERYTHING)).jobs == expected
+
+    @invariant()
+    def jobs_agree(self) -> None:
+        page = self._run(self._store.page(JobFilter(), None, EVERYTHING))
+        assert [_kept(job) for job in page.jobs] == [_modelled(job) for job in reversed(self._model.jobs.values())]
+        by_hand = Counter((job.queue, job.type, job.state) for job in page.jobs)
+        assert {one for one in self._run(self._store.counts()) if one.jobs} == {
+            Count(*key, jobs) for key, jobs in by_hand.items()
+        }
+
+    @invariant()
+    def the_outlook_agrees(self) -> None:
+        now, jobs = self._clock.now(), self._model.jobs.values()
+        outlook = self._run(self._store.outlook())
+        assert outlook.backlog == {job.queue for job in jobs if job.waits(now) and job.ticket_until is None}
+        due = [job.due_at for job in jobs if job.state is State.SCHEDULED]
+        assert outlook.next_due_at == min(due, default=None)
+
+    async def _open(self) -> Shard:
+        return await self._opened.enter_async_context(type(self).new_store(self._clock))
+
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(call)
+
+    def _new_id(self) -> JobId:
+        return new_job_id(to_millis(self._clock.now()), self._store.shard, self._chance)
+
+    def _new(self, expires_in: timedelta | None, **fields: Any) -> NewJob:
+        expires_at = None if expires_in is None else self._clock.now() + expires_in
+        return NewJob(id=self._new_id(), expires_at=expires_at, **fields)
+
+
+def machine(new_store: NewStore) -> type[StoreMachine]:
+    """A state machine over new stores of one backend; run its `TestCase`."""
+    return type("BackendMachine", (StoreMachine,), {"new_store": staticmethod(new_store)})
+
+
+def _pick(values: list[T], number: int) -> T:
+    return values[number % len(values)]
+
+
+def _kept(job: Job) -> tuple[object, ...]:
+    marked = job.state is State.RUNNING and job.cancel_requested_at is not None
+    return (
+        job.id, job.state, job.priority, job.due_at, job.expires_at, job.attempt, job.fence, job.losses, job.worker,
+        job.completed_at, marked,
+    )  # fmt: skip
+
+
+def _modelled(job: ModelJob) -> tuple[object, ...]:
+    marked = job.state is State.RUNNING and job.marked
+    return (
+        job.id, job.state, job.priority, job.due_at, job.expires_at, job.attempt, job.fence, job.losses, job.worker,
+        job.completed_at, marked,
+    )  # fmt: skip

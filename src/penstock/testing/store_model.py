@@ -1,0 +1,193 @@
+"""A job store as a dictionary: the specification of every move, in its shortest form."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.model.ids import JobId
+from penstock.model.job import Lease, Loss, NewJob, Retention
+from penstock.model.lifecycle import POISON_LOSSES, WAITING, State
+from penstock.testing.clock import SimulatedClock
+
+LEASE = timedelta(seconds=15)
+TICKET = timedelta(seconds=30)
+KEEP = Retention(succeeded=timedelta(seconds=60), failed=timedelta(seconds=120))
+
+
+class ModelJob(Struct, frozen=True):
+    """What the moves decide about a job."""
+
+    id: JobId
+    queue: str
+    priority: int
+    state: State
+    due_at: datetime
+    expires_at: datetime | None
+    key: str | None = None
+    fingerprint: bytes = b""
+    attempt: int = 0
+    fence: int = 0
+    losses: int = 0
+    worker: str | None = None
+    marked: bool = False
+    alone: bool = False
+    ticket_until: datetime | None = None
+    lease_until: datetime | None = None
+    completed_at: datetime | None = None
+
+    def waits(self, now: datetime) -> bool:
+        """Queued and not expired."""
+        return self.state is State.QUEUED and (self.expires_at is None or self.expires_at > now)
+
+
+class Model:
+    """A job store as a dictionary, oldest job first. Each move gives back what the store should answer."""
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        self.clock = clock
+        self.jobs: dict[JobId, ModelJob] = {}
+
+    def change(self, job: JobId, **fields: Any) -> None:
+        self.jobs[job] = replace(self.jobs[job], **fields)
+
+    def end(self, job: JobId, state: State, **fields: Any) -> None:
+        self.change(job, state=state, completed_at=self.clock.now(), lease_until=None, ticket_until=None, **fields)
+
+    def wait(self, job: JobId, state: State, **fields: Any) -> None:
+        self.change(job, state=state, worker=None, lease_until=None, **fields)
+
+    def submit(self, new: NewJob) -> tuple[JobId, bool, bool]:
+        """The job, whether it was inserted, whether it is a conflict."""
+        for job in self.jobs.values():
+            if new.key is not None and job.key == new.key:
+                return job.id, False, job.fingerprint != new.fingerprint
+        now = self.clock.now()
+        due_at = now + (new.delay or timedelta())
+        state = State.QUEUED if due_at <= now else State.SCHEDULED
+        job = ModelJob(new.id, new.queue, new.priority, state, due_at, new.expires_at, new.key, new.fingerprint)
+        self.jobs[new.id] = job
+        if new.ticketed and state is State.QUEUED:
+            self.change(new.id, ticket_until=now + TICKET)
+        return new.id, True, False
+
+    def promote(self) -> set[JobId]:
+        due = {j.id for j in self.jobs.values() if j.state is State.SCHEDULED and j.due_at <= self.clock.now()}
+        for job in due:
+            self.change(job, state=State.QUEUED)
+        return due
+
+    def dispatch(self, room: dict[str, int]) -> list[JobId]:
+        now, chosen = self.clock.now(), []
+        for queue, free in room.items():
+            ready = [j for j in self.jobs.values() if j.queue == queue and j.waits(now) and j.ticket_until is None]
+            chosen += [job.id for job in sorted(ready, key=lambda job: -job.priority)[:free]]
+        for job in chosen:
+            self.change(job, ticket_until=now + TICKET)
+        return chosen
+
+    def lapse(self, *, everything: bool) -> int:
+        now = self.clock.now()
+        out = [j.id for j in self.jobs.values() if j.ticket_until and (everything or j.ticket_until <= now)]
+        for job in out:
+            self.change(job, ticket_until=None)
+        return len(out)
+
+    def claim(self, jobs: Sequence[JobId], worker: str) -> list[tuple[JobId, int, int, bool]]:
+        now, claimed = self.clock.now(), []
+        for job in jobs:
+            old = self.jobs.get(job)
+            if old is not None and old.waits(now):
+                attempt, fence = old.attempt + 1, old.fence + 1
+                self.change(job, state=State.RUNNING, attempt=attempt, fence=fence, worker=worker)
+                self.change(job, ticket_until=None, lease_until=now + LEASE)
+                claimed.append((job, fence, attempt, old.alone))
+        return claimed
+
+    def loss(self, lease: Lease) -> Loss | None:
+        """Why a move under this lease is refused; None when it is not."""
+        job = self.jobs.get(lease.job)
+        if job is None:
+            return Loss.GONE
+        if job.fence != lease.fence:
+            return Loss.LOST
+        return None if job.state is State.RUNNING else Loss.MINE_ALREADY
+
+    def renew(self, lease: Lease) -> tuple[Loss | None, bool]:
+        loss = self.loss(lease)
+        if loss is not None:
+            return loss, False
+        self.change(lease.job, lease_until=self.clock.now() + LEASE)
+        return None, self.jobs[lease.job].marked
+
+    def settle(self, lease: Lease, state: State, retry_in: timedelta | None, *, lost: bool) -> Loss | None:
+        loss = self.loss(lease)
+        if loss is not None:
+            return loss
+        job = self.jobs[lease.job]
+        due_at = job.due_at if retry_in is None else self.clock.now() + retry_in
+        self.change(lease.job, losses=job.losses + lost, due_at=due_at)
+        if state is not State.SCHEDULED:
+            self.end(lease.job, state)
+        elif job.marked:
+            self.end(lease.job, State.CANCELLED)
+        else:
+            self.wait(lease.job, State.SCHEDULED)
+        return None
+
+    def release(self, lease: Lease, *, suspects: bool) -> Loss | None:
+        loss = self.loss(lease)
+        if loss is not None:
+            return loss
+        job = self.jobs[lease.job]
+        self.change(lease.job, attempt=job.attempt - 1, alone=job.alone or suspects)
+        if job.marked:
+            self.end(lease.job, State.CANCELLED)
+        else:
+            self.wait(lease.job, State.QUEUED)
+        return None
+
+    def reclaim(self) -> set[JobId]:
+        lost = [j for j in self.jobs.values() if j.lease_until is not None and j.lease_until <= self.clock.now()]
+        for job in lost:
+            self.change(job.id, attempt=job.attempt - 1, losses=job.losses + 1, fence=job.fence + 1)
+            if job.marked:
+                self.end(job.id, State.CANCELLED)
+            elif job.losses + 1 >= POISON_LOSSES:
+                self.end(job.id, State.FAILED)
+            else:
+                self.wait(job.id, State.QUEUED)
+        return {job.id for job in lost}
+
+    def cancel(self, job: JobId, *, force: bool) -> bool:
+        """Whether anything changed."""
+        old = self.jobs.get(job)
+        if old is None or old.state.terminal:
+            return False
+        if old.state in WAITING:
+            self.end(job, State.CANCELLED, marked=True)
+        elif force:
+            self.end(job, State.CANCELLED, marked=True, fence=old.fence + 1)
+        else:
+            self.change(job, marked=True)
+            return not old.marked
+        return True
+
+    def expire(self) -> set[JobId]:
+        now = self.clock.now()
+        over = {j.id for j in self.jobs.values() if j.state in WAITING and j.expires_at and j.expires_at <= now}
+        for job in over:
+            self.end(job, State.EXPIRED)
+        return over
+
+    def prune(self) -> int:
+        now, before = self.clock.now(), len(self.jobs)
+        kept = {State.SUCCEEDED: KEEP.succeeded}
+        self.jobs = {
+            job.id: job
+            for job in self.jobs.values()
+            if job.completed_at is None or job.completed_at > now - kept.get(job.state, KEEP.failed)
+        }
+        return before - len(self.jobs)

@@ -1,0 +1,217 @@
+"""The worker's own process: claims, renews and settles. It never imports or runs user code; its executors do."""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import tempfile
+
+from penstock import __version__
+from penstock.config.settings import Settings
+from penstock.engine.reach import Reach
+from penstock.model.errors import InvalidSetting, PenstockError, Unavailable
+from penstock.model.timing import Clock, seconds, within
+from penstock.model.wire import JoinResponse
+from penstock.model.workers import HandlerKind, Subscription, Worker, WorkerState
+from penstock.worker.attempts import Attempts, Rules
+from penstock.worker.claiming import Claiming
+from penstock.worker.draining import Draining
+from penstock.worker.executors import LOAD_SECONDS, Executors, Plan
+from penstock.worker.files import remove
+from penstock.worker.frames import Loaded
+from penstock.worker.identity import new_worker_id, usable_cores
+from penstock.worker.logs import Logs
+from penstock.worker.memory import MIB, limit_bytes
+from penstock.worker.outage import Backoff, Outage
+from penstock.worker.renewing import Renewing
+from penstock.worker.settling import Settling
+from penstock.worker.terms import Terms
+from penstock.worker.watching import Watching
+
+LOGGER = logging.getLogger("penstock.worker")
+JOBS_PER_EXECUTOR = 16
+CLAIM_LINGER = seconds(0.2)
+"""How long a claim that is under way when a drain begins may still bring jobs, which are then given back."""
+LAST_WORDS = seconds(5.0)
+
+
+class Agent:
+    """One worker: `start` it, then `run` it until a `drain` has ended it. `drain` may be called at any time."""
+
+    def __init__(
+        self,
+        app: str,
+        reach: Reach,
+        settings: Settings,
+        clock: Clock,
+        *,
+        worker: str | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._app = app
+        self._reach = reach
+        self._settings = settings
+        self._clock = clock
+        self._chance = chance or random.Random()
+        self._outage = Outage(clock)
+        self._draining = Draining()
+        self.id = worker or new_worker_id(self._chance)
+        self.executors_wanted = settings.worker.executors or usable_cores()
+        self.capacity = settings.worker.capacity or JOBS_PER_EXECUTOR * self.executors_wanted
+        self._started_at = clock.now()
+        self._ready = False
+
+    # -- its life
+
+    async def start(self) -> None:
+        """Start the executors, learn the app's types from them, and join. InvalidSetting if it cannot be imported."""
+        self._scratch = tempfile.mkdtemp(prefix="penstock-")
+        self._executors = Executors(self._plan(), self._clock, self._chance)
+        try:
+            self._executors.mend()
+            self._loaded = await self._load()
+            self._terms = self._terms_of(await self._join())
+        except BaseException:
+            await self._end_executors()
+            raise
+        self._assemble(self._loaded)
+        self._ready = True
+        LOGGER.info("worker %s is ready for %s", self.id, ", ".join(self._types) or "nothing")
+
+    async def run(self) -> None:
+        """Work until drained; afterwards no job is held and no process is left."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._attempts.open(tasks, self._renewing)
+                loops = [*self._start_claiming(tasks), *self._start_loops(tasks)]
+                await self._draining.begun()
+                await self._drain()
+                for loop in loops:
+                    loop.cancel()
+        finally:
+            await self._end_executors()
+        await self._say_goodbye()
+
+    def drain(self) -> None:
+        """Stop claiming, let running jobs finish, release the rest. A second call releases at once."""
+        self._draining.begin()
+
+    def _start_claiming(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        return [
+            tasks.create_task(self._claiming.run(least, self._new_backoff()), name=f"claim {least}")
+            for least in {1, max(2, self.capacity // 2)}
+        ]
+
+    def _start_loops(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        return [
+            tasks.create_task(self._settling.run(), name="settle"),
+            tasks.create_task(self._renewing.run(), name="renew"),
+            tasks.create_task(self._logs.run(), name="log"),
+            tasks.create_task(self._watching.run(), name="watch"),
+        ]
+
+    async def _drain(self) -> None:
+        self._attempts.close()
+        self._renewing.now()
+        lingering = asyncio.ensure_future(within(CLAIM_LINGER, self._claiming.answered()))
+        patience = seconds(self._settings.worker.drain_seconds)
+        await self._draining.carry_out(self._attempts, self._settling, self._terms, patience)
+        await lingering
+        await within(LAST_WORDS, self._settling.quiet())
+
+    async def _end_executors(self) -> None:
+        await self._executors.close()
+        remove(self._scratch)
+
+    async def _say_goodbye(self) -> None:
+        try:
+            await within(LAST_WORDS, self._reach.leave(self.id))
+        except PenstockError as error:
+            LOGGER.warning("could not say goodbye to the server: %s", error)
+        LOGGER.info("worker %s has ended", self.id)
+
+    # -- starting
+
+    def _plan(self) -> Plan:
+        worker = self._settings.worker
+        return Plan(
+            app=self._app,
+            wanted=self.executors_wanted,
+            places=2 * self.capacity,
+            log_bytes=self._settings.limits.log_bytes,
+            memory_bytes=limit_bytes(worker.memory_mib, self.executors_wanted),
+            recycle_jobs=worker.recycle_jobs,
+            recycle_bytes=worker.recycle_mib * MIB,
+        )
+
+    async def _load(self) -> Loaded:
+        LOGGER.info("worker %s starts %d executors for %s", self.id, self.executors_wanted, self._app)
+        loaded = await within(seconds(LOAD_SECONDS), self._executors.loaded)
+        if loaded is None:
+            raise InvalidSetting(f"{self._app} was not imported within {LOAD_SECONDS:g} s")
+        return loaded
+
+    async def _join(self) -> JoinResponse:
+        backoff = self._new_backoff()
+        while True:
+            try:
+                answer = await self._reach.join(self._describe(), self._loaded.types)
+            except Unavailable as error:
+                await backoff.wait(error)
+            else:
+                backoff.over()
+                return answer
+
+    def _terms_of(self, joined: JoinResponse) -> Terms:
+        return Terms.of(joined.lease_seconds, joined.heartbeat_seconds, self._settings.worker.grace_seconds)
+
+    def _assemble(self, loaded: Loaded) -> None:
+        kinds = {one.name: one.kind for one in loaded.types}
+        rules = Rules(
+            capacity=self.capacity,
+            grace=self._settings.worker.grace_seconds,
+            log_bytes=self._settings.limits.log_bytes,
+            scratch=self._scratch,
+            kinds=kinds,
+            programs=loaded.programs,
+        )
+        reach, clock, terms = self._reach, self._clock, self._terms
+        self._logs = Logs(reach, clock, self._new_backoff())
+        self._settling = Settling(reach, clock, self._logs, terms, self._new_backoff())
+        self._attempts = Attempts(
+            rules, terms, reach, clock, self._executors, self._settling, self._logs, self._new_backoff
+        )
+        self._renewing = Renewing(
+            reach, self._attempts, self._describe, loaded.types, terms, clock, self._outage, self._new_backoff()
+        )
+        self._claiming = Claiming(self.id, self._subscription(), reach, self._attempts, terms, clock)
+        self._watching = Watching(self._attempts, self._executors, clock)
+        self._executors.report_to(self._attempts)
+        if HandlerKind.ISOLATED in kinds.values():
+            self._executors.keep_spare()
+
+    def _subscription(self) -> Subscription:
+        queues = self._settings.worker.queues
+        return Subscription(frozenset(self._types), frozenset(queues) if queues else None)
+
+    @property
+    def _types(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self._loaded.types)
+
+    def _describe(self) -> Worker:
+        return Worker(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            types=self._types,
+            queues=self._settings.worker.queues or None,
+            capacity=self.capacity,
+            running=len(self._attempts.running()) if self._ready else 0,
+            state=WorkerState.DRAINING if self._draining.on else WorkerState.READY,
+            started_at=self._started_at,
+        )
+
+    def _new_backoff(self) -> Backoff:
+        return Backoff(self._outage, self._clock, self._chance)

@@ -1,0 +1,259 @@
+"""In the agent: the attempts at work, from the claim that brings one to the word about its end."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from penstock.engine.reach import Reach
+from penstock.model.job import Claim, ErrorCode, FileLink, LogLine, Progress
+from penstock.model.timing import Clock
+from penstock.model.workers import HandlerKind
+from penstock.worker.attempt import Attempt, StopReason
+from penstock.worker.bell import Bell
+from penstock.worker.command import CommandRun
+from penstock.worker.ending import Ending, Failed, Halted, Release, Returned, attempt_error, conclude
+from penstock.worker.executors import Executors
+from penstock.worker.files import FileTrouble, fetch_inputs, remove, store_outputs
+from penstock.worker.frames import Program
+from penstock.worker.logs import Logs
+from penstock.worker.outage import Backoff
+from penstock.worker.settling import Settling
+from penstock.worker.terms import Terms
+
+LOGGER = logging.getLogger("penstock.worker")
+OLD_SHARE = 0.1
+"""A lease of which this share passed before its claim was answered is renewed at once."""
+
+
+class Rules(Struct, frozen=True):
+    """What this worker was told about running jobs. Seconds."""
+
+    capacity: int
+    grace: float
+    log_bytes: int
+    scratch: str
+    kinds: Mapping[str, HandlerKind]
+    programs: Mapping[str, Program]
+
+
+class Urgency(Protocol):
+    def soon(self, attempt: Attempt) -> None: ...
+
+
+class Attempts:
+    """Every attempt that has not ended. Those without files or programs cost no task of their own."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        terms: Terms,
+        reach: Reach,
+        clock: Clock,
+        executors: Executors,
+        settling: Settling,
+        logs: Logs,
+        new_backoff: Callable[[], Backoff],
+    ) -> None:
+        self._rules = rules
+        self._terms = terms
+        self._reach = reach
+        self._clock = clock
+        self._executors = executors
+        self._settling = settling
+        self._logs = logs
+        self._new_backoff = new_backoff
+        self._active: set[Attempt] = set()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._urgency: Urgency | None = None
+        self._bell = Bell()
+        self._closed = False
+
+    def open(self, tasks: asyncio.TaskGroup, urgency: Urgency) -> None:
+        self._tasks, self._urgency = tasks, urgency
+
+    def close(self) -> None:
+        """Take no more: what is still claimed is given back."""
+        self._closed = True
+
+    # -- room
+
+    def free(self) -> int:
+        if self._closed or not self._executors.ready:
+            return 0
+        return self._rules.capacity - len(self._active)
+
+    async def changed(self) -> None:
+        await self._bell.wait()
+
+    def room_changed(self) -> None:
+        self._bell.ring()
+
+    # -- leases
+
+    def running(self) -> tuple[Attempt, ...]:
+        return tuple(self._active)
+
+    async def idle(self) -> None:
+        """Return when no attempt is at work."""
+        while self._active:
+            await self._bell.wait()
+
+    def unsettled(self) -> Iterable[Attempt]:
+        return self._settling.unsettled()
+
+    def stop(self, attempt: Attempt, reason: StopReason, grace: float | None = None) -> None:
+        """Ask an attempt to stop, and see to it that it does."""
+        if attempt in self._active:
+            if reason is not attempt.reason:
+                LOGGER.info("%s: %s, asked to stop", attempt, reason)
+            span = self._rules.grace if grace is None else grace
+            attempt.stop(reason, self._clock.monotonic(), span)
+
+    def look(self) -> None:
+        """One round of the watch: what has timed out, cannot be renewed, or did not stop when asked."""
+        now = self._clock.monotonic()
+        for attempt in tuple(self._active):
+            if attempt.reason is None:
+                self._look_at_deadlines(attempt, now)
+            if attempt.reason is not None:
+                self._look_at_grace(attempt, now)
+
+    def _look_at_deadlines(self, attempt: Attempt, now: float) -> None:
+        if now >= self._terms.gone(attempt.lease_ends):
+            self.stop(attempt, StopReason.LOST, 0.0)
+        elif now >= self._terms.stop_at(attempt.lease_ends):
+            self.stop(attempt, StopReason.UNRENEWED)
+        elif now >= attempt.timeout_at:
+            self.stop(attempt, StopReason.TIMED_OUT)
+
+    def _look_at_grace(self, attempt: Attempt, now: float) -> None:
+        if attempt.bearer is None:
+            return
+        if now >= min(attempt.kill_at, self._terms.gone(attempt.lease_ends)):
+            LOGGER.warning("%s: did not stop when asked, killed", attempt)
+            attempt.bearer.kill(attempt)
+        elif not attempt.insisted and now >= (attempt.stopped_at + attempt.kill_at) / 2:
+            attempt.insisted = True
+            attempt.bearer.insist(attempt)
+
+    # -- taking on
+
+    def take(self, claims: list[Claim], asked_at: float) -> None:
+        """Start what was claimed; nothing may run under a lease that is gone already."""
+        now = self._clock.monotonic()
+        old = now - asked_at > OLD_SHARE * self._terms.lease
+        for claim in claims:
+            attempt = Attempt(claim, asked_at, now, f"{self._rules.scratch}/{claim.job}.{claim.fence}")
+            if self._closed or now >= self._terms.stop_at(attempt.lease_ends):
+                self._settling.tell(attempt, Release())
+                continue
+            self._active.add(attempt)
+            self._begin(attempt)
+            if old and self._urgency is not None:
+                self._urgency.soon(attempt)
+        self._bell.ring()
+
+    def _begin(self, attempt: Attempt) -> None:
+        kind = self._rules.kinds.get(attempt.claim.type)
+        if kind is HandlerKind.COMMAND:
+            self._spawn(attempt, self._run_command(attempt))
+        elif attempt.claim.inputs:
+            self._spawn(attempt, self._fetch_and_give(attempt))
+        elif kind is not None:
+            self._give(attempt, {})
+        else:
+            self.ended(attempt, Halted())
+
+    def _give(self, attempt: Attempt, inputs: dict[str, str]) -> None:
+        alone = attempt.claim.alone or self._rules.kinds[attempt.claim.type] is HandlerKind.ISOLATED
+        executor = self._executors.alone() if alone else self._executors.pick()
+        if executor is None:
+            self.ended(attempt, Halted())
+        else:
+            executor.give(attempt, inputs)
+
+    # -- what needs a task
+
+    def _spawn(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
+        assert self._tasks is not None
+        attempt.bearer = TaskBearer(self._tasks.create_task(self._guard(attempt, work)))
+
+    async def _guard(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
+        """However the task ends, its attempt does, unless it was handed on."""
+        try:
+            await work
+        except FileTrouble as trouble:
+            self.ended(attempt, Failed(trouble.error))
+        except asyncio.CancelledError:
+            if attempt.reason is None:
+                raise
+            self.ended(attempt, Halted())
+        except Exception as error:
+            LOGGER.exception("%s: could not be run", attempt)
+            self.ended(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, str(error))))
+
+    async def _fetch_and_give(self, attempt: Attempt) -> None:
+        self._give(attempt, await fetch_inputs(self._reach, attempt))
+
+    async def _run_command(self, attempt: Attempt) -> None:
+        if attempt.claim.inputs:
+            await fetch_inputs(self._reach, attempt)
+        program = self._rules.programs[attempt.claim.type]
+        run = CommandRun(program, attempt, self._clock, self._rules.log_bytes, self.wrote)
+        attempt.bearer = run
+        self.ended(attempt, await run.run())
+
+    async def _store_and_close(self, attempt: Attempt, returned: Returned) -> None:
+        links = await store_outputs(self._reach, attempt, returned.outputs or {}, self._new_backoff())
+        self._close(attempt, returned, links)
+
+    # -- what jobs do
+
+    def wrote(self, attempt: Attempt, lines: tuple[LogLine, ...]) -> None:
+        if lines:
+            self._logs.wrote(attempt, lines)
+
+    def progressed(self, attempt: Attempt, progress: Progress) -> None:
+        attempt.progress = progress
+        if self._urgency is not None:
+            self._urgency.soon(attempt)
+
+    def ended(self, attempt: Attempt, ending: Ending) -> None:
+        attempt.bearer = None
+        if self._clock.monotonic() >= self._terms.gone(attempt.lease_ends):
+            attempt.reason = StopReason.LOST
+        if isinstance(ending, Returned) and ending.outputs is not None and attempt.reason is not StopReason.LOST:
+            self._spawn(attempt, self._store_and_close(attempt, ending))
+        else:
+            self._close(attempt, ending)
+
+    def _close(self, attempt: Attempt, ending: Ending, outputs: tuple[FileLink, ...] = ()) -> None:
+        self._active.discard(attempt)
+        self._settling.tell(attempt, conclude(attempt.claim, ending, attempt.reason, outputs))
+        if attempt.claim.inputs or outputs or not isinstance(ending, Returned) or ending.outputs is not None:
+            self._clear(attempt.folder)
+        self._bell.ring()
+
+    def _clear(self, folder: str) -> None:
+        if os.path.lexists(folder) and self._tasks is not None:
+            self._tasks.create_task(asyncio.to_thread(remove, folder))
+
+
+class TaskBearer:
+    """An attempt whose files are under way: there is no user code to be gentle with."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+
+    def ask(self, attempt: Attempt) -> None:
+        self._task.cancel()
+
+    def insist(self, attempt: Attempt) -> None:
+        self._task.cancel()
+
+    def kill(self, attempt: Attempt) -> None:
+        self._task.cancel()

@@ -1,0 +1,105 @@
+"""In the agent: an attempt's scratch folder, its inputs before and its outputs after."""
+
+import asyncio
+import hashlib
+import mimetypes
+import shutil
+import stat
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from penstock.engine.reach import Reach
+from penstock.model.errors import CorruptObject, Refused, Unavailable
+from penstock.model.job import Claim, ErrorCode, FileLink, JobError
+from penstock.worker.attempt import Attempt
+from penstock.worker.ending import attempt_error
+from penstock.worker.outage import Backoff
+
+CHUNK_BYTES = 256 * 1024
+DEFAULT_TYPE = "application/octet-stream"
+
+
+class FileTrouble(Exception):
+    """An input or output that cannot be had; `error` is the attempt's."""
+
+    def __init__(self, error: JobError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+async def fetch_inputs(reach: Reach, attempt: Attempt) -> dict[str, str]:
+    """Download every input into the scratch folder; their paths by name. FileTrouble when one cannot be had intact."""
+    folder = Path(attempt.folder, "inputs")
+    await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
+    paths = {}
+    for number, file in enumerate(attempt.claim.inputs):
+        path = folder / (file.name if _plain(file.name) else f"input-{number}")
+        await _fetch(reach, attempt.claim, file, path)
+        paths[file.name] = str(path)
+    return paths
+
+
+async def _fetch(reach: Reach, claim: Claim, file: FileLink, path: Path) -> None:
+    try:
+        with path.open("xb") as target:
+            async for chunk in reach.read_input(claim.job, file):
+                await asyncio.to_thread(target.write, chunk)
+    except CorruptObject as error:
+        raise FileTrouble(attempt_error(claim, ErrorCode.CORRUPT_INPUT, f"input {file.name!r}: {error}")) from None
+    except (Unavailable, Refused) as error:
+        raise FileTrouble(attempt_error(claim, ErrorCode.INPUT_UNAVAILABLE, f"input {file.name!r}: {error}")) from None
+
+
+def _plain(name: str) -> bool:
+    return name not in {"", ".", ".."} and not any(character in name for character in "/\\\0") and len(name) < 200
+
+
+async def store_outputs(
+    reach: Reach, attempt: Attempt, content_types: Mapping[str, str], backoff: Backoff
+) -> tuple[FileLink, ...]:
+    """Upload every file of the outputs folder, by the order of names. FileTrouble for what cannot be an output."""
+    links = []
+    paths = await asyncio.to_thread(lambda: sorted(Path(attempt.folder, "outputs").iterdir()))
+    for number, path in enumerate(paths):
+        content_type = content_types.get(path.name) or mimetypes.guess_type(path.name)[0] or DEFAULT_TYPE
+        links.append(await _store(reach, attempt, number, path, content_type, backoff))
+    return tuple(links)
+
+
+async def _store(
+    reach: Reach, attempt: Attempt, number: int, path: Path, content_type: str, backoff: Backoff
+) -> FileLink:
+    """Try until it is stored; an attempt that loses its lease meanwhile is stopped by the watch."""
+    digest = await asyncio.to_thread(_digest, attempt.claim, path)
+    while True:
+        try:
+            link = await reach.write_output(attempt.lease, number, _chunks(path), content_type, digest)
+        except Unavailable as error:
+            await backoff.wait(error)
+        except Refused as error:
+            raise _no_output(attempt.claim, path, str(error)) from None
+        else:
+            backoff.over()
+            return FileLink(path.name, link)
+
+
+def _digest(claim: Claim, path: Path) -> str:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise _no_output(claim, path, "it is not a plain file")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _no_output(claim: Claim, path: Path, why: str) -> FileTrouble:
+    return FileTrouble(attempt_error(claim, ErrorCode.INVALID_OUTPUT, f"output {path.name!r}: {why}"))
+
+
+async def _chunks(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield chunk
+
+
+def remove(folder: str) -> None:
+    """Remove a scratch folder, if it was ever made."""
+    shutil.rmtree(folder, ignore_errors=True)

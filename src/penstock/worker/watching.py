@@ -1,0 +1,36 @@
+"""In the agent: a look around, often enough that nothing is noticed late."""
+
+from penstock.model.timing import Clock, seconds, within
+from penstock.worker.attempts import Attempts
+from penstock.worker.executors import Executors
+
+BUSY = seconds(0.1)
+IDLE = seconds(1.0)
+MEMORY_SECONDS = 0.25
+
+
+class Watching:
+    """Looks at attempts and executors: ten times a second while there is work, else when something changes."""
+
+    def __init__(self, attempts: Attempts, executors: Executors, clock: Clock) -> None:
+        self._attempts = attempts
+        self._executors = executors
+        self._clock = clock
+        self._memory_at = clock.monotonic()
+
+    async def run(self) -> None:
+        while True:
+            self.step()
+            if self._attempts.running() or self._executors.unsteady:
+                await self._clock.sleep(BUSY)
+            else:
+                await within(IDLE, self._attempts.changed())
+
+    def step(self) -> None:
+        """One look."""
+        self._attempts.look()
+        self._executors.look()
+        now = self._clock.monotonic()
+        if now >= self._memory_at:
+            self._memory_at = now + MEMORY_SECONDS
+            self._executors.look_at_memory()

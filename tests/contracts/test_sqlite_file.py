@@ -1,0 +1,229 @@
+"""What the SQLite store promises about its file: durable, owned by one process, honest when it cannot write."""
+
+import asyncio
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from penstock.model.errors import Invalid, StoreUnavailable
+from penstock.model.ids import JobId, ShardId
+from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.connection import open_reader
+from penstock.testing.clock import SimulatedClock
+from penstock.testing.store_contract.stage import TICKET, Stage
+
+LARGE = b'"' + b"x" * 4000 + b'"'
+
+SUBMITTER = """
+import asyncio, pathlib, random, sys
+from penstock.model.ids import new_job_id
+from penstock.model.job import NewJob
+from penstock.model.timing import SystemClock, seconds, to_millis
+from penstock.store.sqlite import SqliteStore
+
+async def submit(store, chance):
+    while True:
+        new = [NewJob(id=new_job_id(1, store.shard, chance), type="mail", queue="mail") for _ in range(3)]
+        for answer in await store.submit(new, seconds(30)):
+            print(answer.job.id, flush=True)
+
+async def main():
+    store = await SqliteStore.open(pathlib.Path(sys.argv[1]))
+    chance = random.Random(5)
+    await asyncio.gather(*(submit(store, chance) for _ in range(8)))
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "jobs.db"
+
+
+@pytest.fixture
+async def store(path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(path, clock=SimulatedClock())
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def stage(store: SqliteStore) -> Stage:
+    return Stage(store, SimulatedClock())
+
+
+@contextmanager
+def submitter(path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Another process that submits jobs and prints the ids of those acknowledged, until it is killed."""
+    command = [sys.executable, "-c", SUBMITTER, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """No file of this process can grow beyond `size`."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_concurrent_calls_share_commits(store: SqliteStore, stage: Stage) -> None:
+    before = store.writer.commits
+    await asyncio.gather(*(stage.submit() for _ in range(64)))
+    assert 1 <= store.writer.commits - before <= 16
+
+
+async def test_a_call_that_breaks_an_invariant_fails_alone(store: SqliteStore, stage: Stage) -> None:
+    good = [store.submit([stage.new()], TICKET) for _ in range(5)]
+    bad = store.submit([stage.new(), stage.new(priority=99)], TICKET)
+    *kept, error = await asyncio.gather(*good, bad, return_exceptions=True)
+    assert isinstance(error, Invalid)
+    assert not any(isinstance(one, BaseException) for one in kept)
+    assert len(await stage.all_jobs()) == 5
+    assert await stage.counted() == await stage.counted_by_hand()
+
+
+async def test_a_caller_that_goes_away_disturbs_no_other(store: SqliteStore, stage: Stage) -> None:
+    calls = [asyncio.ensure_future(stage.submit()) for _ in range(9)]
+    await asyncio.wait(calls[:1], timeout=0)
+    calls[3].cancel()
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(one, BaseException) for one in done].count(True) == 1
+
+
+async def test_what_was_acknowledged_survives_kill_9(path: Path) -> None:
+    with submitter(path) as child:
+        assert child.stdout is not None
+        acknowledged = [child.stdout.readline() for _ in range(500)]
+        child.send_signal(signal.SIGKILL)
+        acknowledged += child.stdout.readlines()
+    jobs = [JobId(line.strip()) for line in acknowledged if line.endswith("\n")]
+    store = await SqliteStore.open(path)
+    found = await store.get(jobs)
+    counted = sum(count.jobs for count in await store.counts())
+    await store.close()
+    assert None not in found
+    assert counted >= len(jobs) >= 500
+
+
+async def test_a_file_is_owned_by_one_process(path: Path) -> None:
+    with submitter(path) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with pytest.raises(StoreUnavailable, match=f"process {child.pid}.*--data"):
+            await SqliteStore.open(path)
+
+
+async def test_a_file_is_opened_once_in_a_process(store: SqliteStore, path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=f"process {os.getpid()}"):
+        await SqliteStore.open(path)
+
+
+async def test_a_closed_file_can_be_opened_again_and_holds_everything(path: Path) -> None:
+    clock = SimulatedClock()
+    store = await SqliteStore.open(path, clock=clock)
+    stage = Stage(store, clock)
+    await stage.submit(tags=("red",), key="k")
+    await stage.running()
+    jobs, counted = await stage.all_jobs(), await store.counts()
+    await store.close()
+    again = await SqliteStore.open(path, clock=clock)
+    assert (await Stage(again, clock).all_jobs(), await again.counts()) == (jobs, counted)
+    await again.close()
+
+
+async def test_the_file_is_readable_by_its_owner_only(store: SqliteStore, stage: Stage, path: Path) -> None:
+    await stage.submit()
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+
+
+async def test_a_database_newer_than_the_code_is_refused(path: Path) -> None:
+    await (await SqliteStore.open(path)).close()
+    with apsw.Connection(str(path)) as connection:
+        connection.pragma("user_version", 999)
+    connection.close()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="schema 999.*newer Penstock"):
+            await SqliteStore.open(path)
+
+
+async def test_the_file_of_another_shard_is_refused(path: Path) -> None:
+    await (await SqliteStore.open(path, shard=ShardId(3))).close()
+    with pytest.raises(StoreUnavailable, match="holds shard 3, not 0"):
+        await SqliteStore.open(path)
+
+
+async def test_what_is_not_a_database_is_refused(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"hello " * 999)
+    with pytest.raises(StoreUnavailable, match=r"jobs\.db"):
+        await SqliteStore.open(path)
+
+
+async def test_a_full_disk_acknowledges_nothing_and_is_recovered_from(
+    store: SqliteStore, stage: Stage, path: Path
+) -> None:
+    kept = [await stage.submit() for _ in range(9)]
+    wal = path.with_name(path.name + "-wal")
+    with files_up_to(wal.stat().st_size + 100_000):
+        calls = [store.submit([stage.new(params=LARGE) for _ in range(20)], TICKET) for _ in range(9)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, BaseException)]
+        assert refused
+        assert all(isinstance(error, StoreUnavailable) for error in refused)
+        acknowledged = [one.job for answer in answers if not isinstance(answer, BaseException) for one in answer]
+        assert {job.id for job in await stage.all_jobs()} == {job.id for job in kept + acknowledged}
+    await store.probe()
+    after = await stage.submit(params=LARGE)
+    assert len(await stage.all_jobs()) == len(kept + acknowledged) + 1
+    assert await stage.job(after.id) == after
+    assert await stage.counted() == await stage.counted_by_hand()
+
+
+async def test_a_full_database_refuses_the_whole_batch(store: SqliteStore, stage: Stage) -> None:
+    kept = await stage.submit()
+    await store.writer.run(lambda tx: tx.connection.pragma("max_page_count", 1))
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.submit([stage.new(params=LARGE) for _ in range(99)], TICKET)
+    assert await stage.all_jobs() == [kept]
+    assert len(await store.submit([stage.new()], TICKET)) == 1
+
+
+async def test_a_read_only_database_is_unavailable_for_writing(store: SqliteStore, stage: Stage) -> None:
+    kept = await stage.submit()
+    await store.writer.run(lambda tx: tx.connection.pragma("query_only", True))
+    with pytest.raises(StoreUnavailable):
+        await store.probe()
+    assert await stage.all_jobs() == [kept]
+
+
+async def test_the_write_ahead_log_does_not_grow_without_bound(store: SqliteStore, stage: Stage, path: Path) -> None:
+    for _ in range(30):
+        await store.submit([stage.new(params=LARGE) for _ in range(250)], TICKET)
+    assert path.with_name(path.name + "-wal").stat().st_size < 4 * 4096 * 4096
+    assert path.stat().st_size > 10_000_000
+
+
+async def test_a_reader_cannot_write(store: SqliteStore, path: Path) -> None:
+    reader = open_reader(path)
+    with pytest.raises(apsw.ReadOnlyError):
+        reader.execute("DELETE FROM jobs")
+    reader.close()

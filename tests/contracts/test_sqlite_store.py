@@ -1,0 +1,34 @@
+"""The SQLite store keeps the contract, move by move and in any order of moves."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import settings
+
+from penstock.store.seam import Shard
+from penstock.store.sqlite import SqliteStore
+from penstock.testing.clock import SimulatedClock
+from penstock.testing.store_contract import StoreContract
+from penstock.testing.store_machine import machine
+
+
+@asynccontextmanager
+async def new_store(clock: SimulatedClock) -> AsyncIterator[Shard]:
+    with TemporaryDirectory() as folder:
+        store = await SqliteStore.open(Path(folder) / "jobs.db", clock=clock)
+        yield store
+        await store.close()
+
+
+class TestSqliteStore(StoreContract):
+    @pytest.fixture
+    async def store(self, clock: SimulatedClock) -> AsyncIterator[Shard]:
+        async with new_store(clock) as store:
+            yield store
+
+
+TestSqliteMachine = machine(new_store).TestCase
+TestSqliteMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -1,0 +1,41 @@
+"""The document says what is routed, and all of it."""
+
+import re
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from penstock.api.app import OPERATIONS
+from penstock.api.problems import STATUSES
+from penstock.model.errors import BY_CODE
+from tests.http.desk import Client
+
+
+async def test_every_route_is_documented_and_the_reverse(client: Client, app: Starlette) -> None:
+    document = (await client.get("/openapi.json")).json()
+    assert document["openapi"] == "3.1.0"
+    assert set(document["paths"]) == {route.path for route in app.routes if isinstance(route, Route)}
+    documented = {(method.upper(), path) for path, there in document["paths"].items() for method in there}
+    assert documented == {(operation.method, operation.path) for operation in OPERATIONS}
+
+
+async def test_every_operation_has_a_name_of_its_own_a_summary_and_its_path_parameters(client: Client) -> None:
+    document = (await client.get("/openapi.json")).json()
+    described = [(path, one) for path, there in document["paths"].items() for one in there.values()]
+    names = [one["operationId"] for _, one in described]
+    assert len(set(names)) == len(names)
+    for path, one in described:
+        assert one["summary"].endswith(".")
+        parts = {parameter["name"] for parameter in one["parameters"] if parameter["in"] == "path"}
+        assert parts == set(re.findall(r"{(\w+)}", path))
+
+
+async def test_every_reference_leads_somewhere(client: Client) -> None:
+    answer = await client.get("/openapi.json")
+    schemas = answer.json()["components"]["schemas"]
+    referred = set(re.findall(r'"#/components/schemas/(\w+)"', answer.text))
+    assert referred <= set(schemas)
+
+
+def test_every_problem_has_a_code_of_the_tree() -> None:
+    assert {kind.code for kind, _ in STATUSES} <= set(BY_CODE)

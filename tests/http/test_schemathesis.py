@@ -1,0 +1,53 @@
+"""A fuzzer that reads the OpenAPI document finds nothing to complain about in a running server."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SEED = "20261"
+EXAMPLES = "30"
+
+SERVER = """
+[server]
+port = 0
+allow_unknown_types = true
+
+[limits]
+wait_seconds = 0.01
+body_bytes = 1048576
+"""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A real server, without workers, in which no request waits."""
+    config = tmp_path / "penstock.toml"
+    config.write_text(SERVER)
+    command = [sys.executable, "-m", "penstock", "up", "--json", "--no-workers"]
+    command += ["--config", str(config), "--data", str(tmp_path / "data")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=_environment(), cwd=tmp_path) as server:
+        assert server.stdout is not None
+        try:
+            yield json.loads(server.stdout.readline())["url"]
+        finally:
+            server.terminate()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_fuzzer_finds_nothing(url: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
+    command += ["--checks", "all", "--max-examples", EXAMPLES, "--seed", SEED, "--phases", "examples,coverage,fuzzing"]
+    command += ["--generation-database", "none", "--no-color", "--workers", "1"]
+    ran = subprocess.run(command, capture_output=True, text=True, env=_environment(), cwd=tmp_path, check=False)
+    assert ran.returncode == 0, ran.stdout[-20_000:] + ran.stderr[-2000:]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT / "src")}

@@ -1,0 +1,160 @@
+"""The engine as a worker sees it, in memory and obedient: for what a real one cannot be made to do on the spot."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
+
+from msgspec import Raw
+
+from penstock.model.errors import CorruptObject, ServerUnavailable
+from penstock.model.ids import JobId
+from penstock.model.job import Claim, FileLink, Lease, LogLine, Loss, ObjectLink, Progress, Renewal
+from penstock.model.timing import within
+from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
+from penstock.model.workers import JobType, Subscription, Worker
+
+WITHIN = 15.0
+
+
+class FakeReach:
+    """Remembers everything it was told. `down` makes every call fail; the sets say what a renew answers."""
+
+    def __init__(self, lease: float = 15.0, heartbeat: float = 0.1) -> None:
+        self.lease = lease
+        self.heartbeat = heartbeat
+        self.down = False
+        self.waiting: list[Claim] = []
+        self.claimed: list[Claim] = []
+        self.limits: list[int] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self.released: dict[str, bool] = {}
+        self.lines: dict[str, list[LogLine]] = {}
+        self.progress: dict[str, list[Progress]] = {}
+        self.cancelling: set[str] = set()
+        self.lost: set[str] = set()
+        self.inputs: dict[str, bytes] = {}
+        self.outputs: dict[tuple[str, int], tuple[bytes, str]] = {}
+        self.workers: list[Worker] = []
+        self.types: Sequence[JobType] = ()
+        self.left = False
+        self._number = 0
+        self._news = asyncio.Event()
+
+    # -- what a test does
+
+    def submit(self, type_name: str, *, alone: bool = False, inputs: Sequence[FileLink] = (), timeout: float | None = None,
+               attempt: int = 1, **params: object) -> str:  # fmt: skip
+        self._number += 1
+        claim = Claim(
+            job=JobId(f"job-{self._number}"), type=type_name, queue=type_name, attempt=attempt, fence=attempt,
+            params=Raw(json.dumps(params).encode()), timeout_seconds=timeout, lease_seconds=self.lease,
+            inputs=tuple(inputs), alone=alone,
+        )  # fmt: skip
+        self.waiting.append(claim)
+        self._tell()
+        return claim.job
+
+    def add_input(self, name: str, body: bytes) -> FileLink:
+        self.inputs[name] = body
+        return FileLink(name, ObjectLink(name, len(body), hashlib.sha256(body).hexdigest()))
+
+    async def until(self, what: str, true: Callable[[], object], seconds: float = WITHIN) -> None:
+        """Return once something is true, looked at after every call."""
+        async with asyncio.timeout(seconds):
+            while not true():
+                self._news.clear()
+                await self._news.wait()
+
+    async def outcome(self, job: str, seconds: float = WITHIN) -> Outcome:
+        await self.until(f"{job} ends", lambda: job in self.outcomes, seconds)
+        return self.outcomes[job]
+
+    async def result(self, job: str) -> object:
+        outcome = await self.outcome(job)
+        assert outcome.error is None, outcome.error
+        assert outcome.result is not None
+        return json.loads(bytes(outcome.result))
+
+    def text(self, job: str) -> list[tuple[str, str]]:
+        return [(line.stream, line.text) for line in self.lines.get(job, [])]
+
+    def _tell(self) -> None:
+        self._news.set()
+
+    def _require_up(self) -> None:
+        if self.down:
+            raise ServerUnavailable("it is down")
+
+    # -- Reach
+
+    async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
+        self._require_up()
+        self.types = types
+        return JoinResponse(self.lease, self.heartbeat)
+
+    async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
+        self._require_up()
+        self.limits.append(limit)
+        await within(wait, self._some_waiting())
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        self.claimed += taken
+        self._tell()
+        return taken
+
+    async def _some_waiting(self) -> None:
+        await self.until("there is work", lambda: self.waiting, 3600)
+
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
+        self._require_up()
+        self.workers.append(worker)
+        for lease in leases:
+            if lease.progress is not None:
+                self.progress.setdefault(lease.job, []).append(lease.progress)
+        self._tell()
+        return [
+            Renewal(one.job, one.fence, Loss.LOST if one.job in self.lost else None, one.job in self.cancelling)
+            for one in leases
+        ]
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
+        self._require_up()
+        self.outcomes |= {one.job: one for one in outcomes}
+        self._tell()
+        return []
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
+        self._require_up()
+        self.released |= {one.job: suspects for one in leases}
+        self._tell()
+        return []
+
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        self._require_up()
+        for entry in entries:
+            assert entry.job not in self.outcomes, "a log that comes after the end"
+            self.lines.setdefault(entry.job, []).extend(entry.lines)
+        self._tell()
+
+    async def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
+        self._require_up()
+        body = self.inputs[file.name]
+        yield body
+        if hashlib.sha256(body).hexdigest() != file.object.digest:
+            raise CorruptObject("it does not match its digest")
+
+    async def write_output(
+        self, lease: Lease, number: int, body: AsyncIterator[bytes], content_type: str, digest: str
+    ) -> ObjectLink:
+        self._require_up()
+        whole = b"".join([chunk async for chunk in body])
+        assert hashlib.sha256(whole).hexdigest() == digest
+        self.outputs[lease.job, number] = (whole, content_type)
+        return ObjectLink(f"{lease.job}/{lease.fence}/{number}", len(whole), digest, content_type)
+
+    async def leave(self, worker: str) -> None:
+        self._require_up()
+        self.left = True
+
+    async def close(self) -> None: ...

@@ -1,0 +1,226 @@
+"""Handlers for the worker's tests. A file named after what happened tells the test, or lets the handler go on."""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from penstock import Cancelled, Context, Penstock
+
+app = Penstock()
+FOLDER = Path(os.environ.get("WORKER_APP_FOLDER", "."))
+DEADLINE = 30.0
+
+
+def tell(name: str, text: str = "") -> None:
+    (FOLDER / f".{name}").write_text(text)
+    (FOLDER / f".{name}").rename(FOLDER / name)
+
+
+def wait_for(name: str) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not (FOLDER / name).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@app.job
+async def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@app.job
+def multiply(a: int, b: int = 1) -> int:
+    return a * b
+
+
+@app.job(isolated=True)
+def pid_of_isolated() -> int:
+    return os.getpid()
+
+
+@app.job
+async def pid() -> int:
+    return os.getpid()
+
+
+@app.job
+async def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+@app.job
+def leave_python() -> None:
+    sys.exit(3)
+
+
+@app.job
+async def unencodable() -> object:
+    return object()
+
+
+@app.job
+async def sleep(name: str = "") -> str:
+    """Waits to be cancelled, and cleans up."""
+    tell(f"sleeping{name}")
+    try:
+        await asyncio.sleep(DEADLINE)
+    except asyncio.CancelledError:
+        tell(f"cleaned{name}")
+        raise
+    return "slept"
+
+
+@app.job
+async def wait_async(name: str) -> str:
+    tell(f"waiting-{name}", str(os.getpid()))
+    while not (FOLDER / "go").exists():
+        await asyncio.sleep(0.01)
+    return name
+
+
+@app.job
+def check(ctx: Context) -> None:
+    tell("checking")
+    while True:
+        ctx.check()
+        time.sleep(0.01)
+
+
+@app.job
+def ignore_checks() -> None:
+    tell("ignoring")
+    try:
+        while True:
+            time.sleep(0.01)
+    except Cancelled:
+        tell("interrupted")
+        raise
+
+
+@app.job
+def swallow() -> None:
+    tell("swallowing")
+    while True:
+        try:
+            time.sleep(DEADLINE)
+        except BaseException:  # noqa: BLE001, S112
+            continue
+
+
+@app.job
+async def block(seconds: float = DEADLINE) -> str:
+    """Blocks the event loop."""
+    tell("blocking", str(os.getpid()))
+    time.sleep(seconds)
+    return "awake"
+
+
+@app.job
+async def exit_at_once() -> None:
+    os._exit(7)
+
+
+@app.job
+async def exit_when_told() -> None:
+    tell("armed", str(os.getpid()))
+    while not (FOLDER / "exit").exists():
+        await asyncio.sleep(0.01)
+    os._exit(7)
+
+
+@app.job
+async def segfault() -> None:
+    ctypes.string_at(0)
+
+
+@app.job
+def eat() -> None:
+    eaten = []
+    while True:
+        eaten.append(bytearray(8 * 1024 * 1024))
+        time.sleep(0.005)
+
+
+@app.job
+def speak(ctx: Context) -> None:
+    print("printed")
+    print("complained", file=sys.stderr)
+    logging.getLogger("library").warning("warned")
+    ctx.log.info("logged")
+    print("no newline", end="")
+
+
+@app.job
+async def speak_async(word: str) -> None:
+    print(f"{word} one")
+    await asyncio.sleep(0)
+    await asyncio.to_thread(print, f"{word} two")
+
+
+@app.job
+def babble() -> None:
+    for number in range(1000):
+        print(f"line {number}")
+
+
+@app.job
+def report(ctx: Context) -> None:
+    for number in range(1000):
+        ctx.progress(number / 1000, f"step {number}")
+    wait_for("go")
+    ctx.progress(1.0, "done")
+
+
+@app.job
+def copy(ctx: Context) -> list[str]:
+    for name, path in ctx.inputs.items():
+        ctx.outputs.write(f"copy-of-{name}", path.read_bytes(), "text/x-copy" if name == "a.txt" else None)
+    tell("scratch", str(next(iter(ctx.inputs.values())).parent.parent))
+    return sorted(ctx.inputs)
+
+
+@app.job
+def write_and_fail(ctx: Context) -> None:
+    path = ctx.outputs.write("half.txt", "half")
+    tell("scratch", str(path.parent.parent))
+    raise ValueError("after all")
+
+
+@app.job
+def bad_output(ctx: Context) -> None:
+    ctx.outputs.path("folder").mkdir()
+
+
+@app.job
+def children() -> int:
+    return threading.active_count()
+
+
+@app.job
+def stop_agent() -> str:
+    """Stops the agent's process for as long as it takes to lose every lease, then lets it go on."""
+    os.kill(os.getppid(), signal.SIGSTOP)
+    time.sleep(2.5)
+    os.kill(os.getppid(), signal.SIGCONT)
+    return "a zombie's result"
+
+
+SHELL = "/bin/sh"
+app.command(
+    "shout",
+    [SHELL, "-c", 'tr a-z A-Z; echo out; echo err >&2; echo "{\\"got\\": \\"$WORD$SECRET\\"}" > "$PENSTOCK_RESULT"'],
+    env={"WORD": "declared"},
+)
+app.command("break", [SHELL, "-c", "echo the reason >&2; exit 4"])
+app.command("missing", ["/nonexistent/program"])
+app.command(
+    "convert",
+    [SHELL, "-c", 'for f in "$PENSTOCK_INPUTS"/*; do cp "$f" "$PENSTOCK_OUTPUTS/$(basename "$f").html"; done'],
+)
+app.command("stubborn", [SHELL, "-c", f"trap '' TERM; echo $$ > {FOLDER}/stubborn; while :; do sleep 0.05; done"])
+app.command("not-json", [SHELL, "-c", 'echo "{" > "$PENSTOCK_RESULT"'])

@@ -1,0 +1,154 @@
+"""Real processes for tests: servers and workers started as a user starts them, and ways to wait that have deadlines."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+from typing import TypeVar
+
+import psutil
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).resolve().parents[2]
+APP = "tests.system.handlers:app"
+WITHIN = 60.0
+"""Seconds any one wait may take. Only a broken system ever gets there."""
+
+
+class Process:
+    """One `penstock` command as a process of its own session; its stderr is kept and can be waited on."""
+
+    def __init__(self, *arguments: str, folder: Path, **environ: str) -> None:
+        self.lines: list[str] = []
+        self._fresh: Queue[str] = Queue()
+        self.popen = subprocess.Popen(
+            [sys.executable, "-m", "penstock", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "HANDLERS_FOLDER": str(folder), "PYTHONUNBUFFERED": "1", **environ},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._collector = threading.Thread(target=self._collect, daemon=True)
+        self._collector.start()
+
+    def _collect(self) -> None:
+        assert self.popen.stderr is not None
+        for line in self.popen.stderr:
+            self.lines.append(line)
+            self._fresh.put(line)
+
+    def first_line(self) -> str:
+        """What the command prints first."""
+        assert self.popen.stdout is not None
+        line = self.popen.stdout.readline()
+        assert line, f"it printed nothing and said: {''.join(self.lines)}"
+        return line
+
+    def says(self, *words: str) -> str:
+        """Wait for a line of its log that holds one of the words; lines are looked at once."""
+        deadline = time.monotonic() + WITHIN
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                line = self._fresh.get(timeout=left)
+            except Empty:
+                break
+            if any(word in line for word in words):
+                return line
+        raise AssertionError(f"it never said {words}, only: {''.join(self.lines)}")
+
+    def tree(self) -> list[psutil.Process]:
+        """This process and all below it."""
+        top = psutil.Process(self.popen.pid)
+        return [top, *top.children(recursive=True)]
+
+    def signal_all(self, number: signal.Signals) -> None:
+        for process in self.tree():
+            process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9 of this one process; what it started must notice by itself."""
+        self.popen.kill()
+        self.popen.wait(WITHIN)
+
+    def stop(self) -> int:
+        """Ask to stop and wait; its exit status."""
+        if self.popen.poll() is None:
+            self.popen.send_signal(signal.SIGTERM)
+        return self.popen.wait(WITHIN)
+
+    def end(self) -> None:
+        """Whatever state it is in, nothing of it is left. May be repeated."""
+        try:
+            remains = self.tree()
+        except psutil.NoSuchProcess:
+            remains = []
+        for process in remains:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self.popen.wait(WITHIN)
+        self._collector.join(WITHIN)
+        for pipe in (self.popen.stdout, self.popen.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+class Server(Process):
+    """`penstock up`, ready to be asked."""
+
+    def __init__(self, data: Path, *flags: str, port: int = 0, app: str | None = APP, **environ: str) -> None:
+        named = [app] if app else []
+        super().__init__(
+            "up", *named, "--json", "--port", str(port), "--data", str(data), *flags, folder=data.parent, **environ
+        )
+        self.url: str = json.loads(self.first_line())["url"]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+
+class WorkerProcess(Process):
+    """`penstock worker`, joined."""
+
+    def __init__(self, url: str, folder: Path, *flags: str, **environ: str) -> None:
+        super().__init__("worker", APP, "--url", url, *flags, folder=folder, **environ)
+        self.says("ready")
+
+
+@contextmanager
+def ending(*processes: Process) -> Iterator[None]:
+    """End the processes when the body is through, however it went."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.end()
+
+
+def eventually(what: str, check: Callable[[], T], within: float = WITHIN) -> T:
+    """The first true answer of `check`, asked again and again until a deadline."""
+    pause = threading.Event()
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if answer := check():
+            return answer
+        pause.wait(0.02)
+    raise AssertionError(f"{what}: not within {within} s")
+
+
+def ledger(folder: Path) -> Sequence[dict[str, object]]:
+    """What handlers wrote outside the system, in order."""
+    file = folder / "ledger.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []

@@ -1,0 +1,59 @@
+"""G4 and G5: a worker that slept through its lease is not listened to when it wakes."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from penstock.client import Client
+from tests.system.harness import Server, WorkerProcess, ending, eventually, ledger
+
+SHORT_LEASE = {"PENSTOCK_TIMING_LEASE_SECONDS": "2", "PENSTOCK_TIMING_HEARTBEAT_SECONDS": "0.5"}
+
+
+@pytest.mark.slow
+def test_a_paused_worker_loses_its_job_and_its_settle_is_refused(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--no-workers", "--allow-unknown-types", app=None, **SHORT_LEASE)
+    with ending(server), Client(server.url) as client:
+        sleeper = WorkerProcess(server.url, tmp_path)
+        with ending(sleeper):
+            job = client.submit("hold").id
+            (first,) = eventually("the first worker starts it", lambda: starts(tmp_path, 1))
+            sleeper.signal_all(signal.SIGSTOP)
+            heir = WorkerProcess(server.url, tmp_path)
+            with ending(heir):
+                _, second = eventually("another worker starts it", lambda: starts(tmp_path, 2))
+                assert second["fence"] > first["fence"]
+                (tmp_path / "go").touch()
+                ended = client.wait(job, timeout=30)
+                sleeper.signal_all(signal.SIGCONT)
+                sleeper.says("lost", "refused")
+                assert client.get(job) == ended
+                assert (ended.state, ended.fence) == ("succeeded", second["fence"])
+                assert bytes(ended.result) == str(second["fence"]).encode()
+                assert client.output(job, "fence.txt") == str(second["fence"]).encode()
+                heir.stop()
+                # The one that slept is well again and takes new work.
+                assert client.wait(client.submit("mark", {"n": 1}).id, timeout=30).state == "succeeded"
+
+
+def starts(folder: Path, count: int) -> list[dict[str, object]] | None:
+    found = [line for line in ledger(folder) if line["what"] == "start"]
+    return found if len(found) >= count else None
+
+
+@pytest.mark.slow
+def test_a_killed_worker_s_job_finishes_elsewhere(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--no-workers", "--allow-unknown-types", app=None, **SHORT_LEASE)
+    with ending(server), Client(server.url) as client:
+        doomed = WorkerProcess(server.url, tmp_path)
+        with ending(doomed):
+            job = client.submit("hold").id
+            eventually("it starts", lambda: starts(tmp_path, 1))
+            below = doomed.tree()[1:]
+            doomed.kill()
+            eventually("its executors are gone too", lambda: not any(process.is_running() for process in below))
+            heir = WorkerProcess(server.url, tmp_path)
+            with ending(heir):
+                (tmp_path / "go").touch()
+                assert client.wait(job, timeout=30).state == "succeeded"

@@ -1,0 +1,110 @@
+"""What people read and type: tables, times, spans, params, log lines, figures."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+import click
+import pytest
+
+from penstock.cli.bench.command import shown
+from penstock.cli.bench.figure import Amounts, Figure
+from penstock.cli.bench.startlog import Start, lateness_ms, rate
+from penstock.cli.jobs.face import size
+from penstock.cli.jobs.params import read_params
+from penstock.cli.log import ReadableFormatter, short_ids
+from penstock.cli.spans import ago, instant, lasted, span
+from penstock.cli.table import lines
+
+NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+class StoppedClock:
+    def now(self) -> datetime:
+        return NOW
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, span: timedelta) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("0.5", 0.5), ("250ms", 0.25), ("90s", 90), ("1h30m", 5400), ("2d", 172_800)]
+)
+def test_a_span_is_seconds_or_has_units(text: str, seconds: float) -> None:
+    assert span(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1y", "h", "1h 30", "ms5"])
+def test_what_is_no_span_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        span(text)
+
+
+def test_an_instant_keeps_its_zone() -> None:
+    assert instant("2026-11-15T14:00:00+02:00") == NOW
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [(0, "now"), (5, "5s ago"), (180, "3m ago"), (7200, "2h ago"), (200_000, "2d ago"), (-90, "in 2m")],
+)
+def test_times_are_told_by_their_distance(before: float, words: str) -> None:
+    assert ago(NOW - timedelta(seconds=before), StoppedClock()) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0042, "4 ms"), (1.254, "1.25 s"), (42, "42 s"), (125, "2m 5s"), (7260, "2h 1m")]
+)
+def test_durations_are_as_precise_as_they_are_worth(seconds: float, words: str) -> None:
+    assert lasted(timedelta(seconds=seconds)) == words
+
+
+@pytest.mark.parametrize(("count", "words"), [(812, "812 B"), (4_400_000, "4.2 MiB"), (1 << 50, "1024.0 TiB")])
+def test_sizes_have_units(count: int, words: str) -> None:
+    assert size(count) == words
+
+
+def test_columns_are_aligned_whatever_their_colours() -> None:
+    coloured = click.style("ab", fg="red")
+    table = [click.unstyle(line) for line in lines(("NAME", "N"), [(coloured, "1"), ("abcdef", "100")], right=("N",))]
+    assert table == ["NAME      N", "ab        1", "abcdef  100"]
+
+
+def test_params_are_an_object_or_pairs_and_later_words_win() -> None:
+    words = ('{"a": 1, "b": 1}', "b=2", "c=text", 'd={"e": null}', 'f="2"', "g=a=b")
+    expected = {"a": 1, "b": 2, "c": "text", "d": {"e": None}, "f": "2", "g": "a=b"}
+    assert read_params(words) == expected
+
+
+def test_job_ids_are_short_in_the_log() -> None:
+    assert short_ids("job 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55 ended") == "job …2f3b9c55 ended"
+
+
+def test_a_log_line_has_time_part_and_message() -> None:
+    record = logging.LogRecord("penstock.worker", logging.WARNING, "", 0, "lease lost", (), None)
+    line = ReadableFormatter(colours=False).format(record)
+    assert line[8:] == " worker    warning: lease lost"
+
+
+def test_a_rate_counts_the_gaps_between_starts() -> None:
+    assert rate([Start(10.0, 0), Start(10.5, 0), Start(11.0, 0)]) == 2
+    assert rate([Start(10.0, 0)]) == 0
+
+
+def test_lateness_is_counted_from_the_expected_start() -> None:
+    starts = [Start(1.0 + late / 1000, 1.0) for late in range(1, 101)]
+    assert lateness_ms(starts, 0.5) == pytest.approx(51)
+    assert lateness_ms(starts, 0.99) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(("value", "text"), [(12345.6, "12,346 /s"), (42.42, "42.4 /s"), (0.987, "0.99 /s")])
+def test_figures_have_as_many_digits_as_they_are_worth(value: float, text: str) -> None:
+    assert shown(Figure("drain", "jobs", value, "/s")) == text
+
+
+def test_a_smaller_scale_is_less_work_and_never_none() -> None:
+    small = Amounts().scaled(0.01, None)
+    assert small.queued_jobs == 2_000
+    assert small.drain_jobs == 1_000
+    assert Amounts().scaled(1, 77).drain_jobs == 77

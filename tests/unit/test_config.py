@@ -1,0 +1,130 @@
+"""Settings: three places, one winner, and every fault told at once."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.config import Settings, load
+from penstock.config.load import FIELDS, accepted, variable
+from penstock.model.errors import InvalidSetting
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def written(text: str, name: str = "penstock.toml") -> Path:
+    path = Path(name)
+    path.write_text(text)
+    return path
+
+
+def faults_of(file: Path | None = None, environ: dict[str, str] | None = None, **flags: object) -> list[str]:
+    with pytest.raises(InvalidSetting) as raised:
+        load(file, environ or {}, flags)
+    listed = raised.value.details["faults"]
+    assert isinstance(listed, list)
+    assert all(fault in raised.value.message for fault in listed)
+    return listed
+
+
+def test_without_any_setting_the_defaults_hold() -> None:
+    assert load(None, {}, {}) == Settings()
+
+
+def test_the_file_in_the_current_folder_is_read() -> None:
+    written("[server]\nport = 8000")
+    assert load(None, {}, {}).server.port == 8000
+
+
+def test_the_file_named_by_the_environment_is_read_instead() -> None:
+    written("[server]\nport = 8000")
+    written("[server]\nport = 8001", "other.toml")
+    assert load(None, {"PENSTOCK_CONFIG": "other.toml"}, {}).server.port == 8001
+
+
+def test_the_environment_wins_over_the_file_and_flags_win_over_both() -> None:
+    written('[server]\nport = 8000\nhost = "127.0.0.2"\ndata = "file"')
+    environ = {"PENSTOCK_SERVER_PORT": "8001", "PENSTOCK_SERVER_HOST": "127.0.0.3"}
+    server = load(None, environ, {"server.port": 8002, "server.host": None}).server
+    assert (server.port, server.host, server.data) == (8002, "127.0.0.3", "file")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("server.port", "0", 0),
+        ("server.allow_unknown_types", "true", True),
+        ("timing.lease_seconds", "20.5", 20.5),
+        ("worker.queues", "mail, video", ("mail", "video")),
+        ("worker.queues", "", ()),
+    ],
+)
+def test_the_environment_is_read_as_the_settings_own_type(name: str, text: str, expected: object) -> None:
+    section, field = name.split(".")
+    settings = load(None, {variable(name): text}, {})
+    assert getattr(getattr(settings, section), field) == expected
+
+
+def test_penstock_url_is_short_for_the_server_and_the_full_name_wins() -> None:
+    short = {"PENSTOCK_URL": "http://short:1"}
+    assert load(None, short, {}).worker.url == "http://short:1"
+    assert load(None, {**short, "PENSTOCK_WORKER_URL": "http://full:1"}, {}).worker.url == "http://full:1"
+
+
+def test_every_fault_of_every_place_is_told_at_once() -> None:
+    written('[server]\nprot = 1\nport = "x"\n[servr]\nport = 1\n[timing]\nlease_seconds = 0.1\n')
+    environ = {"PENSTOCK_SERVER_PORT": "99999", "PENSTOCK_WORKER_EXECUTORS": "-1"}
+    assert len(faults_of(environ=environ, **{"worker.capacity": -1})) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[servr]", "penstock.toml: [servr]: unknown section; did you mean server?"),
+        ("[server]\nprot = 1", "penstock.toml: server.prot: unknown setting; did you mean port?"),
+        ("server = 1", "penstock.toml: server: is a section; write [server] and its settings below"),
+        (
+            "[server]\nport = 70000",
+            "penstock.toml: server.port: 70000 cannot be used; accepted: a whole number from 0 to 65535",
+        ),
+    ],
+)
+def test_a_fault_says_where_which_what_and_what_is_accepted(text: str, expected: str) -> None:
+    written(text)
+    assert faults_of() == [expected]
+
+
+def test_an_unknown_variable_of_a_known_section_is_a_fault() -> None:
+    wrong = "PENSTOCK_SERVER_PROT: unknown variable; did you mean PENSTOCK_SERVER_PORT?"
+    assert faults_of(environ={"PENSTOCK_SERVER_PROT": "1"}) == [wrong]
+
+
+def test_variables_that_are_nobodys_setting_are_left_alone() -> None:
+    assert load(None, {"PENSTOCK_DEBUG": "1", "PENSTOCK_IMAGE": "x", "HOME": "/"}, {}) == Settings()
+
+
+def test_a_file_that_was_named_has_to_be_there() -> None:
+    assert faults_of(Path("none.toml")) == ["none.toml: there is no such file"]
+
+
+def test_a_file_that_is_not_toml_is_a_fault_with_its_place() -> None:
+    (fault,) = faults_of(written("[server\n"))
+    assert fault.startswith("penstock.toml: is not TOML:")
+    assert "line 1" in fault
+
+
+def test_a_heartbeat_slower_than_the_lease_is_a_fault() -> None:
+    (fault,) = faults_of(environ={"PENSTOCK_TIMING_LEASE_SECONDS": "2"})
+    assert "timing.heartbeat_seconds: 5 is not below timing.lease_seconds (2)" in fault
+
+
+def test_a_url_without_a_scheme_is_a_fault() -> None:
+    (fault,) = faults_of(environ={"PENSTOCK_URL": "localhost:7373"})
+    assert fault.startswith("PENSTOCK_URL: worker.url: 'localhost:7373' is not a server")
+
+
+@pytest.mark.parametrize("setting", FIELDS)
+def test_every_setting_can_say_what_it_accepts(setting: str) -> None:
+    assert accepted(setting)
