@@ -12,7 +12,7 @@ from penstock.model.job import Settlement
 from penstock.model.lifecycle import State
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.connection import open_reader
-from penstock.store.sqlite.statements import load
+from penstock.store.sqlite.statements import ROWS_MAX, Bulk, load
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.reading import populate
 from penstock.testing.store_contract.stage import TICKET, Stage
@@ -99,6 +99,14 @@ def test_a_hot_statement_uses_its_index(connection: apsw.Connection, name: str) 
 def test_a_walk_by_state_reads_only_that_state(connection: apsw.Connection, name: str) -> None:
     scans = {step for step in plan(connection, name) if "jobs" in step}
     assert scans == SORTED_PLANS[name]
+
+
+@pytest.mark.parametrize("name", ["claim", "renew", "settle", "release"])
+@pytest.mark.parametrize("size", [2, 32, ROWS_MAX])
+def test_many_rows_are_looked_up_one_by_one(connection: apsw.Connection, name: str, size: int) -> None:
+    found = list(steps(connection, Bulk(name).sized(size)))
+    assert [step for step in found if "jobs" in step] == ["SEARCH jobs USING by_id (id=?)"], found
+    assert not any("AUTOMATIC" in step for step in found), found
 
 
 def plan(connection: apsw.Connection, name: str) -> list[str]:

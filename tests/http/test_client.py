@@ -48,7 +48,10 @@ class Server:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        # Named TCP, so that asyncio turns Nagle's algorithm off on what it accepts.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen()
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._listening = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))

@@ -12,6 +12,7 @@ from tests.http.desk import UNKNOWN_JOB, Client, problem
         ("limit=ten", "limit"),
         ("limit=", "limit"),
         ("state=done", "state"),
+        ("state=null", "state"),
         ("type=a%20b", "type"),
         ("queue=..%2F", "queue"),
         ("tag=", "tag"),

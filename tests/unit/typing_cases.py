@@ -1,6 +1,6 @@
-"""What a type checker sees of an app. Never run; `test_app.py` has mypy read it and compares with the comments.
+"""What a type checker sees of an app. Never run: `test_app.py` has mypy read it.
 
-`# type: T` is what mypy must reveal on that line, `# refused: code` the error it must report there.
+`# seen: T` is what mypy must reveal on that line. An ignored error must be one: mypy refuses an ignore without a need.
 """
 
 from typing import reveal_type
@@ -31,28 +31,28 @@ def nothing() -> None: ...
 
 shout = app.command("shout", ["tr", "a-z", "A-Z"])
 
-reveal_type(add.submit)  # type: def (a: int, b: int =) -> JobHandle[int]
-reveal_type(slow.submit)  # type: def (seconds: float) -> JobHandle[str]
-reveal_type(index.submit)  # type: def (path: str, *, deep: bool =) -> JobHandle[list[str]]
-reveal_type(nothing.submit)  # type: def () -> JobHandle[None]
-reveal_type(index.using(priority=9, delay=5).submit)  # type: def (path: str, *, deep: bool =) -> JobHandle[list[str]]
-reveal_type(add.submit(1).wait().result)  # type: int
-reveal_type(index.submit_many([("a",), {"path": "b"}]))  # type: list[JobHandle[list[str]]]
-reveal_type(slow.__call__)  # type: def (Context, seconds: float) -> str
-reveal_type(add.__call__)  # type: def (a: int, b: int =) -> Coroutine[Any, Any, int]
-reveal_type(shout.submit(text="x").result)  # type: Any
+reveal_type(add.submit)  # seen: def (a: int, b: int =) -> JobHandle[int]
+reveal_type(slow.submit)  # seen: def (seconds: float) -> JobHandle[str]
+reveal_type(index.submit)  # seen: def (path: str, *, deep: bool =) -> JobHandle[list[str]]
+reveal_type(nothing.submit)  # seen: def () -> JobHandle[None]
+reveal_type(index.using(priority=9, delay=5).submit)  # seen: def (path: str, *, deep: bool =) -> JobHandle[list[str]]
+reveal_type(add.submit(1).wait().result)  # seen: int
+reveal_type(index.submit_many([("a",), {"path": "b"}]))  # seen: list[JobHandle[list[str]]]
+reveal_type(slow.__call__)  # seen: def (Context, seconds: float) -> str
+reveal_type(add.__call__)  # seen: def (a: int, b: int =) -> Coroutine[Any, Any, int]
+reveal_type(shout.submit(text="x").result)  # seen: Any
 
-add.submit("one")  # refused: arg-type
-add.submit()  # refused: call-arg
-add.submit(1, c=2)  # refused: call-arg
-slow.submit(Context, 1.0)  # refused: call-arg arg-type
-index.submit("a", True)  # refused: call-arg
-add.using(prioritee=9)  # refused: call-arg
-app.job(retries=3)  # refused: call-overload
-slow(1.0)  # refused: call-arg arg-type
+add.submit(1)  # type: ignore[arg-type]
+add.submit()  # type: ignore[call-arg]
+add.submit(1, c=2)  # type: ignore[call-arg]
+slow.submit(Context, 1.0)  # type: ignore[call-arg, arg-type]
+index.submit("a", True)  # type: ignore[call-arg]
+add.using(prioritee=9)  # type: ignore[call-arg]
+app.job(retries=3)  # type: ignore[call-overload]
+slow(1.0)  # type: ignore[call-arg, arg-type]
 
 
 async def asynchronously() -> None:
     job = await add.submit_async(1, b=2)
-    reveal_type((await job.wait_async()).result)  # type: int
-    reveal_type(await add(1))  # type: int
+    reveal_type((await job.wait_async()).result)  # seen: int
+    reveal_type(await add(1))  # seen: int

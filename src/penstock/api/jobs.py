@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.exchange import Call, ClientGone, Reply, json_reply
 from penstock.api.keys import IDEMPOTENCY_KEY, header_key, keyed
@@ -27,7 +27,8 @@ class ListQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs, and how many on a page: never more than `limits.page_jobs`, whatever `limit` says."""
 
     type: Name | None = None
-    state: State | None = None
+    # Not None: in a query the word "null" would stand for it, and mean every state.
+    state: State | UnsetType = UNSET
     queue: Name | None = None
     tag: Tag | None = None
     cursor: Annotated[str, Meta(min_length=1, max_length=512)] | None = None
@@ -63,7 +64,7 @@ async def submit_job(call: Call) -> Reply:
 async def list_jobs(call: Call) -> Reply:
     """List jobs, newest first."""
     query = call.query(ListQuery)
-    where = JobFilter(query.type, query.state, query.queue, query.tag)
+    where = JobFilter(query.type, query.state or None, query.queue, query.tag)
     limit = min(query.limit, call.engine.settings.limits.page_jobs)
     return json_reply(200, await call.engine.jobs.list(where, query.cursor, limit))
 

@@ -66,4 +66,6 @@ def _connect(path: Path, flags: int, cache_kib: int) -> apsw.Connection:
     connection.set_busy_timeout(BUSY_MILLIS)
     connection.pragma("cache_size", -cache_kib)
     connection.pragma("temp_store", "memory")
+    # Every index worth having is declared. At 256 rows the planner would rather index those and scan all the jobs.
+    connection.pragma("automatic_index", False)
     return connection

@@ -59,9 +59,10 @@ class Bulk:
         for row in rows:
             bound += row
         bound += self._filler * (size - len(rows))
-        return connection.execute(self._text(size), bound).fetchall()
+        return connection.execute(self.sized(size), bound).fetchall()
 
-    def _text(self, size: int) -> str:
+    def sized(self, size: int) -> str:
+        """The statement for so many rows."""
         if size not in self._texts:
             self._texts[size] = self.text.replace(self._row, ",".join([self._row] * size))
         return self._texts[size]

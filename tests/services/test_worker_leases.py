@@ -1,0 +1,165 @@
+"""What a worker does when it cannot keep its leases, or is told to end."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.model.timing import SystemClock
+from penstock.model.workers import WorkerState
+from penstock.worker.agent import Agent
+from tests.services.fake_reach import WITHIN, FakeReach
+from tests.services.worker_case import APP, folder, settings, until, working  # noqa: F401 - folder is a fixture
+
+
+class JumpingClock(SystemClock):
+    """As if the process had been stopped for a while and then went on."""
+
+    def __init__(self) -> None:
+        self._jumped = 0.0
+
+    def jump(self, seconds: float) -> None:
+        self._jumped += seconds
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._jumped
+
+
+async def test_a_lost_job_is_stopped_and_its_outcome_discarded(folder: Path) -> None:
+    async with working(folder) as at:
+        job = at.reach.submit("sleep")
+        await at.appears("sleeping")
+        at.reach.lost.add(job)
+        await at.appears("cleaned")
+        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        assert job not in at.reach.outcomes
+        assert job not in at.reach.released
+
+
+async def test_a_worker_that_cannot_renew_stops_its_jobs_before_their_leases_end(folder: Path) -> None:
+    reach = FakeReach(lease=2.0)
+    async with working(folder, reach) as at:
+        kind, stubborn = at.reach.submit("sleep"), at.reach.submit("swallow")
+        await at.appears("sleeping")
+        await at.appears("swallowing")
+        before = at.executors()
+        reach.down = True
+        await at.appears("cleaned", 2.0)
+        await until("the stubborn one is killed", lambda: at.executors() != before, 2.0)
+        reach.down = False
+        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        assert not {kind, stubborn} & set(at.reach.outcomes)
+
+
+async def test_an_outcome_waits_for_the_engine_to_come_back(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock.worker")
+    async with working(folder) as at:
+        job = at.reach.submit("wait_async", name="n")
+        await at.appears("waiting-n")
+        at.reach.down = True
+        at.go()
+        await until("it is noticed", lambda: "cannot be reached" in caplog.text)
+        at.reach.down = False
+        assert await at.reach.result(job) == "n"
+        assert caplog.text.count("cannot be reached") == 1
+
+
+async def test_a_worker_that_was_paused_beyond_its_leases_stops_everything_it_held(folder: Path) -> None:
+    reach, clock = FakeReach(), JumpingClock()
+    agent = Agent(APP, reach, settings(executors=1), clock)
+    await agent.start()
+    running = asyncio.ensure_future(agent.run())
+    zombie, other = reach.submit("sleep"), reach.submit("wait_async", name="n")
+    await until("both run", lambda: (folder / "sleeping").exists() and (folder / "waiting-n").exists())
+    clock.jump(20)
+    (folder / "go").touch()
+    assert await reach.result(reach.submit("add", a=1)) == 2
+    assert not {zombie, other} & {*reach.outcomes, *reach.released}
+    agent.drain()
+    async with asyncio.timeout(WITHIN):
+        await running
+
+
+async def test_a_drain_lets_jobs_finish_and_takes_no_more(folder: Path) -> None:
+    async with working(folder) as at:
+        job = at.reach.submit("wait_async", name="n")
+        await at.appears("waiting-n")
+        at.agent.drain()
+        await at.reach.until("it says so", lambda: at.reach.workers[-1].state is WorkerState.DRAINING)
+        late = at.reach.submit("add", a=1)
+        at.go()
+        assert await at.reach.result(job) == "n"
+        await at.reach.until("it leaves", lambda: at.reach.left)
+        assert late not in at.reach.outcomes
+        assert late in at.reach.released or late in {one.job for one in at.reach.waiting}
+
+
+async def test_a_drain_that_takes_too_long_releases_the_rest(folder: Path) -> None:
+    async with working(folder, drain_seconds=0.2) as at:
+        kind, stubborn = at.reach.submit("sleep"), at.reach.submit("swallow")
+        await at.appears("sleeping")
+        await at.appears("swallowing")
+        at.agent.drain()
+        await at.reach.until("it leaves", lambda: at.reach.left)
+        assert at.reach.released == {kind: False, stubborn: False}
+        assert (folder / "cleaned").exists()
+
+
+async def test_a_second_drain_releases_at_once(folder: Path) -> None:
+    async with working(folder, grace_seconds=60) as at:
+        job = at.reach.submit("swallow")
+        await at.appears("swallowing")
+        at.agent.drain()
+        at.agent.drain()
+        await at.reach.until("it leaves", lambda: at.reach.left)
+        assert at.reach.released == {job: False}
+
+
+AGENT = f"""
+import asyncio
+from penstock.model.timing import SystemClock
+from penstock.worker.agent import Agent
+from penstock.worker.run import run
+from tests.services.fake_reach import FakeReach
+from tests.services.worker_case import settings
+
+async def main():
+    reach = FakeReach()
+    reach.submit("block")
+    reach.submit("stubborn")
+    await run(Agent({APP!r}, reach, settings(), SystemClock()))
+
+asyncio.run(main())
+"""
+
+
+async def test_nothing_outlives_an_agent_that_is_killed(folder: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", AGENT], cwd=Path(__file__).parents[2])
+    try:
+        await until("its jobs run", lambda: (folder / "blocking").exists() and (folder / "stubborn").exists())
+        below = [one.pid for one in psutil.Process(process.pid).children()]
+    finally:
+        process.kill()
+        process.wait(WITHIN)
+    await until("all have ended", lambda: not any(map(_lives, below)))
+
+
+async def test_a_signal_drains_a_worker_in_the_foreground(folder: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", AGENT], cwd=Path(__file__).parents[2])
+    await until("its jobs run", lambda: (folder / "blocking").exists() and (folder / "stubborn").exists())
+    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(WITHIN) == 0
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,84 @@
+"""How a worker ends jobs that do not end by themselves: asked first, then interrupted, then killed."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.model.job import ErrorCode
+from tests.services.worker_case import folder, until, working  # noqa: F401 - folder is a fixture
+
+
+@pytest.mark.parametrize(
+    ("type_name", "running", "stopped"),
+    [("sleep", "sleeping", "cleaned"), ("check", "checking", None), ("ignore_checks", "ignoring", "interrupted")],
+)
+async def test_a_cancelled_job_may_clean_up(folder: Path, type_name: str, running: str, stopped: str | None) -> None:
+    async with working(folder, executors=1, grace_seconds=10) as at:
+        before = at.executors()
+        job = at.reach.submit(type_name)
+        await at.appears(running)
+        at.reach.cancelling.add(job)
+        outcome = await at.reach.outcome(job)
+        assert outcome.cancelled
+        assert stopped is None or (folder / stopped).exists()
+        assert at.executors() == before
+
+
+@pytest.mark.parametrize(("type_name", "running"), [("swallow", "swallowing"), ("block", "blocking")])
+async def test_one_that_ignores_the_cancel_is_killed_after_the_grace(folder: Path, type_name: str, running: str) -> None:
+    async with working(folder, executors=1) as at:
+        job = at.reach.submit(type_name)
+        await at.appears(running)
+        [old] = at.executors()
+        at.reach.cancelling.add(job)
+        assert (await at.reach.outcome(job)).cancelled
+        assert await at.reach.result(at.reach.submit("pid")) != old
+
+
+async def test_a_job_cancelled_before_it_ran_never_runs(folder: Path) -> None:
+    async with working(folder, executors=1, capacity=2) as at:
+        at.reach.submit("block", seconds=0.4)
+        await at.appears("blocking")
+        job = at.reach.submit("sleep")
+        await at.reach.until("it is claimed", lambda: any(one.job == job for one in at.reach.claimed))
+        at.reach.cancelling.add(job)
+        assert (await at.reach.outcome(job)).cancelled
+        assert not (folder / "sleeping").exists()
+
+
+@pytest.mark.parametrize("type_name", ["sleep", "check", "swallow", "block"])
+async def test_a_job_that_takes_too_long_is_timed_out(folder: Path, type_name: str) -> None:
+    async with working(folder, executors=1) as at:
+        error = (await at.reach.outcome(at.reach.submit(type_name, timeout=0.3))).error
+        assert error is not None
+        assert (error.code, error.message) == (ErrorCode.TIMEOUT, "still running after 0.3 s")
+
+
+async def test_neighbours_of_one_that_had_to_be_killed_are_released_unharmed(folder: Path) -> None:
+    async with working(folder, executors=1) as at:
+        neighbour = at.reach.submit("wait_async", name="n")
+        await at.appears("waiting-n")
+        guilty = at.reach.submit("swallow", timeout=0.3)
+        error = (await at.reach.outcome(guilty)).error
+        assert error is not None
+        assert error.code is ErrorCode.TIMEOUT
+        await at.reach.until("it is released", lambda: neighbour in at.reach.released)
+        assert at.reach.released == {neighbour: False}
+        assert neighbour not in at.reach.outcomes
+
+
+async def test_a_program_that_ignores_the_signal_is_killed_with_all_it_started(folder: Path) -> None:
+    async with working(folder) as at:
+        job = at.reach.submit("stubborn")
+        pid = int(await at.appears("stubborn") or (folder / "stubborn").read_text())
+        at.reach.cancelling.add(job)
+        assert (await at.reach.outcome(job)).cancelled
+        await until("it is gone", lambda: not psutil.pid_exists(pid))
+
+
+async def test_a_program_that_takes_too_long_is_timed_out(folder: Path) -> None:
+    async with working(folder) as at:
+        error = (await at.reach.outcome(at.reach.submit("stubborn", timeout=0.3))).error
+        assert error is not None
+        assert error.code is ErrorCode.TIMEOUT
