@@ -71,7 +71,8 @@ def output_of(command: Sequence[str], *, env: Mapping[str, str], log: Path, time
             raise StepFailed(f"{_shown(command)}: not done in {timeout:.0f} s") from late
     printed = log.read_bytes()[start:].decode(errors="replace")
     if code:
-        raise StepFailed(f"{_shown(command)}: exit code {code}\n{printed[-800:].strip()}")
+        last_words = (printed.strip().splitlines() or ["it printed nothing"])[-1][:200]
+        raise StepFailed(f"{_shown(command)}: exit code {code}: {last_words} (see {log})")
     return printed
 
 

@@ -28,14 +28,15 @@ class PenstockEmbedded(Adapter):
     async def put_later(self, jobs: list[Payload], delay: timedelta) -> None:
         from peers.penstock_app import noop
 
-        noop.submit_many(jobs, delay=delay)
+        noop.using(delay=delay).submit_many(jobs)
 
     def server(self) -> None:
-        data = os.environ["BENCH_SERVER_DATA"]
-        become("penstock", "up", APP, "--port", os.environ["BENCH_PORT"], "--data", data, "--no-workers")
+        """The queue is filled before a worker has declared the job, so unknown types must be allowed."""
+        place = ("--port", os.environ["BENCH_PORT"], "--data", os.environ["BENCH_SERVER_DATA"])
+        become("penstock", "up", APP, *place, "--no-workers", "--allow-unknown-types", "--log-level", "warning")
 
     def worker(self) -> None:
-        become("penstock", "worker", APP, "--url", URL, "--capacity", "256")
+        become("penstock", "worker", APP, "--url", URL, "--capacity", "256", "--log-level", "warning")
 
 
 ADAPTER = PenstockEmbedded()

@@ -1,11 +1,15 @@
 """Penstock: a distributed, autoscaling, asynchronous job queue and scheduler."""
 
-from penstock.app import Handler, Penstock
-from penstock.client import AsyncClient, Client, JobHandle
-from penstock.context import Cancelled, Context
-from penstock.model.errors import JobEnded, PenstockError, WaitTimeout
-from penstock.model.lifecycle import State
-from penstock.model.retry import Retry
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.app import Handler, Penstock
+    from penstock.client import AsyncClient, Client, JobHandle
+    from penstock.context import Cancelled, Context
+    from penstock.model.errors import JobEnded, PenstockError, WaitTimeout
+    from penstock.model.lifecycle import State
+    from penstock.model.retry import Retry
 
 __version__ = "0.1.0"
 
@@ -24,3 +28,26 @@ __all__ = [
     "WaitTimeout",
     "__version__",
 ]
+
+_WHERE = {
+    "AsyncClient": "client",
+    "Cancelled": "context",
+    "Client": "client",
+    "Context": "context",
+    "Handler": "app",
+    "JobEnded": "model.errors",
+    "JobHandle": "client",
+    "Penstock": "app",
+    "PenstockError": "model.errors",
+    "Retry": "model.retry",
+    "State": "model.lifecycle",
+    "WaitTimeout": "model.errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first asked for, so that the command line starts without the SDK."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"penstock.{_WHERE[name]}"), name)
+    return value

@@ -18,6 +18,7 @@ from penstock.model.errors import Invalid, StoreUnavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.connection import open_reader
+from penstock.store.sqlite.writer import CHECKPOINT_PAGES
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import TICKET, Stage
 
@@ -71,6 +72,19 @@ def submitter(path: Path) -> Iterator["subprocess.Popen[str]"]:
             yield child
         finally:
             child.kill()
+
+
+def text_file(path: Path) -> Path:
+    path.write_text("hello " * 999)
+    return path
+
+
+def wal_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def size(path: Path) -> int:
+    return path.stat().st_size
 
 
 @contextmanager
@@ -161,7 +175,7 @@ async def test_a_database_newer_than_the_code_is_refused(path: Path) -> None:
         connection.pragma("user_version", 999)
     connection.close()
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="schema 999.*newer Penstock"):
+        with pytest.raises(StoreUnavailable, match=r"schema 999.*newer Penstock"):
             await SqliteStore.open(path)
 
 
@@ -171,9 +185,8 @@ async def test_the_file_of_another_shard_is_refused(path: Path) -> None:
         await SqliteStore.open(path)
 
 
-async def test_what_is_not_a_database_is_refused(path: Path) -> None:
-    path.parent.mkdir()
-    path.write_bytes(b"hello " * 999)
+async def test_what_is_not_a_database_is_refused(tmp_path: Path) -> None:
+    path = text_file(tmp_path / "jobs.db")
     with pytest.raises(StoreUnavailable, match=r"jobs\.db"):
         await SqliteStore.open(path)
 
@@ -182,8 +195,7 @@ async def test_a_full_disk_acknowledges_nothing_and_is_recovered_from(
     store: SqliteStore, stage: Stage, path: Path
 ) -> None:
     kept = [await stage.submit() for _ in range(9)]
-    wal = path.with_name(path.name + "-wal")
-    with files_up_to(wal.stat().st_size + 100_000):
+    with files_up_to(size(wal_of(path)) + 100_000):
         calls = [store.submit([stage.new(params=LARGE) for _ in range(20)], TICKET) for _ in range(9)]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         refused = [answer for answer in answers if isinstance(answer, BaseException)]
@@ -218,8 +230,8 @@ async def test_a_read_only_database_is_unavailable_for_writing(store: SqliteStor
 async def test_the_write_ahead_log_does_not_grow_without_bound(store: SqliteStore, stage: Stage, path: Path) -> None:
     for _ in range(30):
         await store.submit([stage.new(params=LARGE) for _ in range(250)], TICKET)
-    assert path.with_name(path.name + "-wal").stat().st_size < 4 * 4096 * 4096
-    assert path.stat().st_size > 10_000_000
+    assert size(wal_of(path)) < 4 * CHECKPOINT_PAGES * 4096
+    assert size(path) > 10_000_000
 
 
 async def test_a_reader_cannot_write(store: SqliteStore, path: Path) -> None:

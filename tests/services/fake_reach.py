@@ -156,5 +156,6 @@ class FakeReach:
     async def leave(self, worker: str) -> None:
         self._require_up()
         self.left = True
+        self._tell()
 
     async def close(self) -> None: ...

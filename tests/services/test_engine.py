@@ -70,6 +70,15 @@ async def test_a_repeated_key_gives_the_same_job_and_another_body_is_refused(eng
         await submit(engine, params={"a": 5}, idempotency_key="k")
 
 
+async def test_the_same_files_uploaded_again_ask_for_the_same(engine: Engine) -> None:
+    await join(engine)
+    first, again, other = [await engine.files.upload(body(content), "text/plain") for content in (b"1", b"1", b"2")]
+    job = await submit(engine, inputs={"x": first.id}, idempotency_key="k")
+    assert (await submit(engine, inputs={"x": again.id}, idempotency_key="k")).id == job.id
+    with pytest.raises(KeyConflict):
+        await submit(engine, inputs={"x": other.id}, idempotency_key="k")
+
+
 async def test_each_job_of_a_batch_is_accepted_or_refused_by_itself(engine: Engine) -> None:
     await join(engine)
     answers = await engine.jobs.submit([request(), request("nope"), request(params={"a": 9})])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.job import ErrorCode
-from tests.services.worker_case import folder, working  # noqa: F401 - folder is a fixture
+from tests.services.worker_case import folder, until, working  # noqa: F401 - folder is a fixture
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,19 @@ async def test_an_executor_killed_from_outside_is_replaced(folder: Path) -> None
     async with working(folder, executors=1) as at:
         pid = await at.reach.result(at.reach.submit("pid"))
         os.kill(int(str(pid)), signal.SIGKILL)
+        await until("it has gone", lambda: pid not in at.executors())
         assert await at.reach.result(at.reach.submit("pid")) != pid
+
+
+async def test_a_job_given_to_a_dead_executor_is_not_charged(folder: Path) -> None:
+    async with working(folder, executors=1) as at:
+        pid = await at.reach.result(at.reach.submit("pid"))
+        os.kill(int(str(pid)), signal.SIGSTOP)
+        job = at.reach.submit("pid")
+        await at.reach.until("it is claimed", lambda: any(one.job == job for one in at.reach.claimed))
+        os.kill(int(str(pid)), signal.SIGKILL)
+        await at.reach.until("it is given back", lambda: job in at.reach.released)
+        assert at.reach.released == {job: False}
 
 
 async def test_a_suspect_that_crashes_again_is_charged(folder: Path) -> None:

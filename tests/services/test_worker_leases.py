@@ -79,6 +79,8 @@ async def test_a_worker_that_was_paused_beyond_its_leases_stops_everything_it_he
     await until("both run", lambda: (folder / "sleeping").exists() and (folder / "waiting-n").exists())
     clock.jump(20)
     (folder / "go").touch()
+    late = reach.submit("add", a=1)
+    await reach.until("a claim asked for before the pause is not trusted", lambda: late in reach.released)
     assert await reach.result(reach.submit("add", a=1)) == 2
     assert not {zombie, other} & {*reach.outcomes, *reach.released}
     agent.drain()
@@ -91,7 +93,7 @@ async def test_a_drain_lets_jobs_finish_and_takes_no_more(folder: Path) -> None:
         job = at.reach.submit("wait_async", name="n")
         await at.appears("waiting-n")
         at.agent.drain()
-        await at.reach.until("it says so", lambda: at.reach.workers[-1].state is WorkerState.DRAINING)
+        await at.reach.until("it says so", lambda: WorkerState.DRAINING in {one.state for one in at.reach.workers})
         late = at.reach.submit("add", a=1)
         at.go()
         assert await at.reach.result(job) == "n"

@@ -14,23 +14,23 @@ from tests.services.worker_case import folder, until, working  # noqa: F401 - fo
     [("sleep", "sleeping", "cleaned"), ("check", "checking", None), ("ignore_checks", "ignoring", "interrupted")],
 )
 async def test_a_cancelled_job_may_clean_up(folder: Path, type_name: str, running: str, stopped: str | None) -> None:
-    async with working(folder, executors=1, grace_seconds=10) as at:
-        before = at.executors()
+    async with working(folder, executors=1, grace_seconds=4) as at:
+        before = await at.reach.result(at.reach.submit("pid"))
         job = at.reach.submit(type_name)
         await at.appears(running)
         at.reach.cancelling.add(job)
         outcome = await at.reach.outcome(job)
         assert outcome.cancelled
         assert stopped is None or (folder / stopped).exists()
-        assert at.executors() == before
+        assert await at.reach.result(at.reach.submit("pid")) == before
 
 
 @pytest.mark.parametrize(("type_name", "running"), [("swallow", "swallowing"), ("block", "blocking")])
 async def test_one_that_ignores_the_cancel_is_killed_after_the_grace(folder: Path, type_name: str, running: str) -> None:
     async with working(folder, executors=1) as at:
+        old = await at.reach.result(at.reach.submit("pid"))
         job = at.reach.submit(type_name)
         await at.appears(running)
-        [old] = at.executors()
         at.reach.cancelling.add(job)
         assert (await at.reach.outcome(job)).cancelled
         assert await at.reach.result(at.reach.submit("pid")) != old

@@ -42,7 +42,7 @@ reveal_type(slow.__call__)  # seen: def (Context, seconds: float) -> str
 reveal_type(add.__call__)  # seen: def (a: int, b: int =) -> Coroutine[Any, Any, int]
 reveal_type(shout.submit(text="x").result)  # seen: Any
 
-add.submit(1)  # type: ignore[arg-type]
+add.submit("one")  # type: ignore[arg-type]
 add.submit()  # type: ignore[call-arg]
 add.submit(1, c=2)  # type: ignore[call-arg]
 slow.submit(Context, 1.0)  # type: ignore[call-arg, arg-type]

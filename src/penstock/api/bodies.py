@@ -13,8 +13,9 @@ from penstock.model.errors import Invalid, Malformed, TooLarge
 T = TypeVar("T")
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-_LONG_NUMBER = re.compile(rb"[0-9]{19}")
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"\\'))
+_ALL_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER = b"0" * 19
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
@@ -26,7 +27,7 @@ def checked_json(body: bytes, depth: int) -> None:
     """
     try:
         msgspec.json.decode(body)
-        (_STRICT_INTEGERS if _LONG_NUMBER.search(body) else _STRICT).decode(body.decode())
+        _strict_for(body).decode(body.decode())
     except RecursionError:
         _refuse_depth(depth)
     except ValueError as fault:
@@ -43,18 +44,31 @@ def decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
         raise Invalid(str(fault)) from None
 
 
-def refuse_length(length: str | None, limit: int, setting: str) -> None:
-    """Raise TooLarge for an announced or counted length above the limit."""
+def refuse_announced(length: str | None, limit: int, setting: str) -> None:
+    """Raise TooLarge for a Content-Length above the limit, before a byte is read."""
     if length is not None and length.isdecimal() and int(length) > limit:
-        raise TooLarge(f"the body may have at most {limit:,} bytes ({setting})")
+        raise too_large(limit, setting)
+
+
+def too_large(limit: int, setting: str) -> TooLarge:
+    return TooLarge(f"the body may have at most {limit:,} bytes ({setting})")
 
 
 def _deeper(body: bytes, depth: int) -> bool:
     """True when valid JSON nests deeper than `depth`. Valid only: an unclosed string would make this quadratic."""
     if body.count(b"[") + body.count(b"{") <= depth:
         return False
-    steps = _STRING.sub(b"", body).translate(_STEPS, _NOT_BRACKETS)
+    steps = _brackets(body).translate(_STEPS)
     return max(accumulate(memoryview(steps).cast("b")), default=0) > depth
+
+
+def _brackets(body: bytes) -> bytes:
+    """The brackets of valid JSON that do not stand inside strings."""
+    marks = body.translate(None, _NOT_MARKS).replace(b'""', b"")
+    # A bracket inside a string has an odd number of quotes before it; removing pairs of quotes leaves it one.
+    if b'"' not in marks and b"\\" not in marks:
+        return marks
+    return _STRING.sub(b"", body).translate(None, _NOT_MARKS)
 
 
 def _refuse_depth(depth: int) -> NoReturn:
@@ -74,8 +88,12 @@ def _bounded(digits: str) -> None:
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique)
-# Calls back for every integer, so it is kept for bodies in which one may be too long.
 _STRICT_INTEGERS = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_bounded)
+
+
+def _strict_for(body: bytes) -> json.JSONDecoder:
+    """Looking at each integer is slow, so it is done only where one may be too long."""
+    return _STRICT_INTEGERS if _LONG_NUMBER in body.translate(_ALL_ZEROS) else _STRICT
 
 
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
-from penstock.api.bodies import checked_json, decoded, refuse_length
+from penstock.api.bodies import checked_json, decoded, refuse_announced, too_large
 from penstock.api.path import read_part
 from penstock.api.query import read_query
 from penstock.engine import Engine
@@ -83,30 +83,34 @@ class Call:
 
     def file(self) -> AsyncIterator[bytes]:
         """The body in chunks, as they arrive. TooLarge at once when its announced length is above the limit."""
-        refuse_length(self.header(b"content-length"), self.engine.settings.limits.file_bytes, "limits.file_bytes")
+        refuse_announced(self.header(b"content-length"), self.engine.settings.limits.file_bytes, "limits.file_bytes")
         return self._chunks()
 
     async def _whole(self, limit: int) -> bytes:
-        refuse_length(self.header(b"content-length"), limit, "limits.body_bytes")
-        parts: list[bytes] = []
-        size = 0
-        async for chunk in self._chunks():
+        refuse_announced(self.header(b"content-length"), limit, "limits.body_bytes")
+        parts, size, more = [], 0, True
+        while more:
+            chunk, more = await self._piece()
             parts.append(chunk)
             size += len(chunk)
-            # An announced length may be missing (chunked) or wrong.
+            # Counted too: an announced length may be missing (chunked) or wrong.
             if size > limit:
-                refuse_length(str(size), limit, "limits.body_bytes")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+                raise too_large(limit, "limits.body_bytes")
+        return b"".join(parts)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         more = True
         while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            if chunk := message.get("body"):
+            chunk, more = await self._piece()
+            if chunk:
                 yield chunk
-            more = message.get("more_body", False)
+
+    async def _piece(self) -> tuple[bytes, bool]:
+        """The next part of the body, and whether there is more."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message.get("body", b""), message.get("more_body", False)
 
     async def stays_for(self, work: "asyncio.Future[Any]") -> bool:
         """Wait for `work`, as long as the client does: False when it hung up first. The body must have been read."""

@@ -44,6 +44,7 @@ def _sharpen(components: Json) -> None:
     }
     for kind, name in (("LogLine", "at"), ("Worker", "started_at")):
         components[kind]["properties"][name]["format"] = "date-time"
+    components["Worker"]["properties"]["seen_at"]["anyOf"][0]["format"] = "date-time"
     for shows_lease in ("Lease", "Outcome", "LogEntry"):
         components[shows_lease]["properties"]["job"] = {"type": "string", "pattern": JOB_ID}
     components["SubmitRequest"]["properties"]["params"] |= {"type": "object"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from penstock.engine.files import job_prefix
-from penstock.engine.submit import new_job, same_again
+from penstock.engine.submit import fingerprint, new_job, same_again
 from penstock.engine.why import why_it_waits
 from penstock.model.errors import Conflict, KeyConflict, NotFound, PenstockError
 from penstock.model.ids import JobId, ShardId, new_job_id
@@ -50,6 +50,8 @@ class Jobs:
         catalog.check(declared, job.params or b"")
         if request.inputs:
             job = replace(job, inputs=await self._files.adopt(job.id, request.inputs))
+        if job.key is not None:
+            job = replace(job, fingerprint=fingerprint(request, job.inputs))
         if len(job.params or b"") > settings.limits.inline_bytes:
             link = await self._files.keep_value(f"{job_prefix(job.id)}/params", job.params or b"")
             job = replace(job, params=None, params_object=link)

@@ -1,6 +1,7 @@
 """From what a client asked to what a store inserts: every default resolved, every refusal said. Pure."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -8,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.ids import JobId
-from penstock.model.job import Job, NewJob
+from penstock.model.job import FileLink, Job, NewJob
 from penstock.model.retry import NAMED, Retry, RetryKind
 from penstock.model.timing import seconds
 from penstock.model.wire import SubmitRequest
@@ -34,7 +35,6 @@ def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime
         expires_at=request.expires_at,
         tags=request.tags,
         key=request.idempotency_key,
-        fingerprint=fingerprint(request) if request.idempotency_key else b"",
     )
 
 
@@ -54,9 +54,10 @@ def same_again(job: JobId, old: Job) -> NewJob:
     )
 
 
-def fingerprint(request: SubmitRequest) -> bytes:
-    """A digest of everything that was asked for, except the key itself."""
-    asked = msgspec.json.encode(replace(request, idempotency_key=None))
+def fingerprint(request: SubmitRequest, inputs: Sequence[FileLink]) -> bytes:
+    """A digest of everything that was asked for, except the key itself; of inputs their content, not their upload."""
+    contents = {file.name: file.object.digest for file in inputs}
+    asked = msgspec.json.encode(replace(request, idempotency_key=None, inputs=contents))
     return hashlib.sha256(asked).digest()[:16]
 
 

@@ -55,7 +55,8 @@ def _listen(server: ServerSettings) -> Iterator[socket.socket]:
     """A listening socket, so that a taken port is known before anything else starts."""
     _refuse_open_address(server.host)
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
+    # The protocol is named because asyncio sets TCP_NODELAY only on sockets that say they are TCP.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((server.host, server.port))

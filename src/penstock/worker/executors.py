@@ -203,7 +203,6 @@ class Executors:
 
     def _end_for_memory(self, executor: ExecutorProcess, used: int) -> None:
         text = f"used {used // MIB} MiB of memory, more than the {self._plan.memory_bytes // MIB} MiB it may"
-        LOGGER.warning("executor %d %s: killed", executor.pid, text)
         executor.end_now(Cause.MEMORY, text)
 
     def _recycle(self, executor: ExecutorProcess) -> None:
@@ -292,14 +291,14 @@ class Executors:
             self._empty.set()
 
     def _end_jobs(self, executor: ExecutorProcess, status: int) -> None:
+        """Jobs that had not started are innocent, and so are all when the executor was killed for one of them."""
         attempts = list(executor.attempts.values())
-        how = executor.cause_text or describe(status)
-        blameless = executor.killed or executor.loading
-        ending = Halted() if blameless else Died(executor.cause, how, len(attempts))
-        if attempts and not blameless and executor.cause is Cause.CRASH:
-            LOGGER.warning("executor %d %s with %s", executor.pid, how, ", ".join(map(str, attempts)))
+        suspects = [] if executor.killed else [one for one in attempts if executor.has_started(one)]
+        death = Died(executor.cause, executor.cause_text or describe(status), len(suspects))
+        if suspects:
+            LOGGER.warning("executor %d %s with %s", executor.pid, death.how, ", ".join(map(str, suspects)))
         for attempt in attempts:
-            self._jobs.ended(attempt, ending)
+            self._jobs.ended(attempt, death if attempt in suspects else Halted())
 
     def _load_failed(self, text: str) -> None:
         """Try again later and later; an app that has never been imported is the operator's to mend."""

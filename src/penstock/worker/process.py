@@ -117,6 +117,9 @@ class ExecutorProcess:
         self._free.append(place)
         return self.attempts.pop(place, None)
 
+    def has_started(self, attempt: Attempt) -> bool:
+        return self._marks.started(attempt.place)
+
     def take_back(self) -> None:
         """Forbid the start of every job that has not started yet."""
         for place in self.attempts.keys() - self._taken:

@@ -8,8 +8,9 @@ from contextlib import suppress
 
 from penstock.context import Cancelled
 
-_raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
-_raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
+_SET_ASYNC = ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
+_raise_in_thread = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)(_SET_ASYNC)
+_call_off_in_thread = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)(_SET_ASYNC)
 
 
 class Work:
@@ -38,14 +39,14 @@ class Work:
             if self._thread is None or self._interrupted:
                 return
             self._interrupted = True
-            _raise_in_thread(self._thread, ctypes.py_object(Cancelled))
+            _raise_in_thread(self._thread, Cancelled)
 
     def _disarm(self) -> None:
         """From here on no interruption comes; one that is on its way is called off."""
         with self._lock:
             self._thread = None
             if self._interrupted:
-                _raise_in_thread(threading.get_ident(), None)
+                _call_off_in_thread(threading.get_ident(), None)
 
 
 class Threads:

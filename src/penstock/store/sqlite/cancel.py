@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import apsw
 
-from penstock.model.ids import JobId, to_bytes
+from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import Cancellation
 from penstock.model.lifecycle import Event, Move, State
 from penstock.store.sqlite.reads import jobs_by_id, seqs_of
@@ -30,7 +30,9 @@ def _cancelled(tx: Transaction, before: dict[JobId, State], *, force: bool) -> d
         return {}
     scope = {"ids": apsw.carray(tuple(map(to_bytes, before))), "force": force, "now": tx.now}
     states = {to_bytes(job): state for job, state in before.items()}
-    events = [tx.event(row, Move.CANCEL, states[row[0]]) for row in query(tx.connection, _CANCEL, scope)]
+    events = [
+        tx.event(from_bytes(row[0]), row, Move.CANCEL, states[row[0]]) for row in query(tx.connection, _CANCEL, scope)
+    ]
     return {event.job: event for event in events}
 
 
@@ -40,6 +42,9 @@ def expire(tx: Transaction, limit: int) -> list[Event]:
     if not before:
         return []
     scope = {"seqs": seqs_of(before), "now": tx.now}
-    events = [tx.event(row, Move.EXPIRE, State(before[row[7]])) for row in query(tx.connection, _EXPIRE, scope)]
+    events = [
+        tx.event(from_bytes(row[0]), row, Move.EXPIRE, State(before[row[7]]))
+        for row in query(tx.connection, _EXPIRE, scope)
+    ]
     tx.record(events)
     return events

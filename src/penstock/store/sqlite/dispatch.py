@@ -22,7 +22,7 @@ def promote(tx: Transaction, limit: int) -> list[Event]:
     """Earliest due first."""
     rows = query(tx.connection, _PROMOTE, {"now": tx.now, "limit": limit})
     rows.sort(key=lambda row: row[7:])
-    events = [tx.event(row, Move.DISPATCH, State.SCHEDULED) for row in rows]
+    events = [tx.event(from_bytes(row[0]), row, Move.DISPATCH, State.SCHEDULED) for row in rows]
     tx.record(events)
     return events
 

@@ -1,13 +1,13 @@
 """The moves of a lease: claimed, renewed, released by its owner, reclaimed from one that was lost."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import apsw
 from msgspec import Raw
 
-from penstock.model.ids import from_bytes, to_bytes
+from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Ticket
 from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
 from penstock.model.timing import millis
@@ -35,17 +35,22 @@ def claim(tx: Transaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
 def _claim(tx: Transaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
     rows = [(to_bytes(ticket.job), worker, tx.now + millis(lease), tx.now) for ticket, worker, lease in wanted]
     claimed = {row[0]: row for row in _CLAIM.run(tx.connection, rows)}
-    tx.record(tx.event(row, Move.CLAIM, State.QUEUED) for row in claimed.values())
-    return [
-        _claim_of(claimed[key[0]], lease) if key[0] in claimed else None
-        for key, (_, _, lease) in zip(rows, wanted, strict=True)
+    answers = [
+        _claim_of(ticket.job, claimed[raw_id], lease) if raw_id in claimed else None
+        for (raw_id, *_), (ticket, _, lease) in zip(rows, wanted, strict=True)
     ]
+    tx.record(_claimed(one, tx.at) for one in answers if one is not None)
+    return answers
 
 
-def _claim_of(row: Row, lease: timedelta) -> Claim:
-    raw_id, type_name, queue, _, fence, attempt, _, params, params_object, timeout, inputs, tags, alone = row
+def _claimed(one: Claim, at: datetime) -> Event:
+    return Event(one.job, one.type, one.queue, Move.CLAIM, State.QUEUED, State.RUNNING, at, one.fence, one.attempt)
+
+
+def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
+    _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone = row
     return Claim(
-        job=from_bytes(raw_id),
+        job=job,
         type=type_name,
         queue=queue,
         attempt=attempt,
@@ -82,7 +87,10 @@ def release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
 
 def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
     rows = [(to_bytes(lease.job), lease.fence, int(suspect), tx.now) for lease, suspect in given_back]
-    moved = {row[0]: tx.event(row, Move.RELEASE, State.RUNNING) for row in _RELEASE.run(tx.connection, rows)}
+    jobs = {row[0]: lease.job for row, (lease, _) in zip(rows, given_back, strict=True)}
+    moved = {
+        row[0]: tx.event(jobs[row[0]], row, Move.RELEASE, State.RUNNING) for row in _RELEASE.run(tx.connection, rows)
+    }
     tx.record(moved.values())
     losses = losses_of(tx, [row[:2] for row in rows if row[0] not in moved])
     return [
@@ -94,7 +102,8 @@ def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
 def reclaim(tx: Transaction, limit: int) -> list[Event]:
     """Those whose lease ran out first."""
     scope = {"now": tx.now, "limit": limit, "poison_losses": POISON_LOSSES}
-    events = [tx.event(row, Move.RECLAIM, State.RUNNING) for row in query(tx.connection, _RECLAIM, scope)]
+    rows = query(tx.connection, _RECLAIM, scope)
+    events = [tx.event(from_bytes(row[0]), row, Move.RECLAIM, State.RUNNING) for row in rows]
     tx.record(events)
     return events
 

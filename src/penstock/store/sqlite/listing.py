@@ -47,7 +47,7 @@ def page(connection: apsw.Connection, where: JobFilter, cursor: str | None, limi
         "type": where.type,
         "queue": where.queue,
         "tag": where.tag,
-        "state": where.state and where.state.value,
+        "state": where.state,
         "before": before,
         "limit": limit + 1,
     }

@@ -33,7 +33,7 @@ def _retentions(keep: Retention) -> Iterator[tuple[State, timedelta]]:
 
 
 def _pruned(tx: Transaction, state: State, until: int, limit: int) -> list[Row]:
-    scope = {"state": state.value, "until": until, "limit": limit}
+    scope = {"state": state, "until": until, "limit": limit}
     rows = query(tx.connection, _PRUNE, scope)
     for row in rows:
         tx.record_pruned(row[2], row[3], state)

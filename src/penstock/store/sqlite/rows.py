@@ -32,7 +32,7 @@ def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
         to_bytes(new.id),
         new.type,
         new.queue,
-        State.QUEUED.value if queued else State.SCHEDULED.value,
+        State.QUEUED if queued else State.SCHEDULED,
         new.priority,
         due_at,
         now,

@@ -23,7 +23,10 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Settled]:
 
 def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Settled]:
     rows = [_row_of(one, tx.now) for one in settlements]
-    moved = {row[0]: tx.event(row, Move.SETTLE, State.RUNNING) for row in _SETTLE.run(tx.connection, rows)}
+    jobs = {row[0]: one.job for row, one in zip(rows, settlements, strict=True)}
+    moved = {
+        row[0]: tx.event(jobs[row[0]], row, Move.SETTLE, State.RUNNING) for row in _SETTLE.run(tx.connection, rows)
+    }
     tx.record(moved.values())
     losses = losses_of(tx, [row[:2] for row in rows if row[0] not in moved])
     return [
@@ -36,7 +39,7 @@ def _row_of(one: Settlement, now: int) -> Row:
     return (
         to_bytes(one.job),
         one.fence,
-        one.state.value,
+        one.state,
         now,
         None if one.retry_in is None else now + millis(one.retry_in),
         int(one.loss),

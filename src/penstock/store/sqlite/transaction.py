@@ -6,7 +6,7 @@ from datetime import datetime
 
 import apsw
 
-from penstock.model.ids import from_bytes
+from penstock.model.ids import JobId
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import from_millis
 from penstock.store.sqlite.rows import Row
@@ -22,26 +22,26 @@ class Transaction:
         self.connection = connection
         self.now = now
         self.at: datetime = from_millis(now)
-        self._changes: Counter[tuple[str, str, str]] = Counter()
+        self._changes: Counter[tuple[str, str, State]] = Counter()
 
     def record(self, events: Iterable[Event]) -> None:
         """Note what moves have done. Everything kept about events besides the jobs themselves is written from here."""
-        for event in events:
-            if event.before is not event.after:
-                self._changes[event.queue, event.type, event.after.value] += 1
-                if event.before is not None:
-                    self._changes[event.queue, event.type, event.before.value] -= 1
+        moved = Counter((event.queue, event.type, event.before, event.after) for event in events)
+        for (queue, type_name, before, after), jobs in moved.items():
+            self._changes[queue, type_name, after] += jobs
+            if before is not None:
+                self._changes[queue, type_name, before] -= jobs
 
     def record_pruned(self, queue: str, type_name: str, state: State) -> None:
         """Note that an ended job is no longer there; it is no move, and no event."""
-        self._changes[queue, type_name, state.value] -= 1
+        self._changes[queue, type_name, state] -= 1
 
     def finish(self) -> None:
         """Write the record; the last thing before the commit."""
         rows = [(*key, change) for key, change in self._changes.items() if change]
         _RECORD_COUNTS.execute(self.connection, rows)
 
-    def event(self, row: Row, move: Move, before: State | None) -> Event:
-        """The event of a row that begins with id, type, queue, state, fence, attempt and reason."""
-        raw_id, type_name, queue, state, fence, attempt, reason = row[:7]
-        return Event(from_bytes(raw_id), type_name, queue, move, before, State(state), self.at, fence, attempt, reason)
+    def event(self, job: JobId, row: Row, move: Move, before: State) -> Event:
+        """The event of a row whose columns begin with id, type, queue, state, fence, attempt and reason."""
+        _, type_name, queue, state, fence, attempt, reason, *_ = row
+        return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason)

@@ -101,23 +101,22 @@ class InlineJobs:
 
     def _submit(self, request: SubmitRequest) -> Job:
         """The job, ended: inline there is nothing between its submit and its end."""
-        known = self._known(request)
-        if known is not None:
+        inputs = tuple(self._linked(name, upload) for name, upload in request.inputs.items())
+        asked = fingerprint(request, inputs)
+        if (known := self._known(request.idempotency_key, asked)) is not None:
             return known
         handler = self._handler(request.type)
         new = new_job(self._new_id(), request, handler.declared, self._clock.now())
         if handler.signature is not None:
             handler.signature.decode(bytes(request.params))
         if request.idempotency_key:
-            self._keys[request.idempotency_key] = fingerprint(request), new.id
-        return self._run(new, tuple(self._linked(name, upload) for name, upload in request.inputs.items()))
+            self._keys[request.idempotency_key] = asked, new.id
+        return self._run(new, inputs)
 
-    def _known(self, request: SubmitRequest) -> Job | None:
-        asked, job = self._keys.get(request.idempotency_key or "", (b"", None))
-        if job is not None and asked != fingerprint(request):
-            raise KeyConflict(
-                f"the key {request.idempotency_key!r} belongs to job {job}, which asked for something else"
-            )
+    def _known(self, key: str | None, asked: bytes) -> Job | None:
+        before, job = self._keys.get(key or "", (b"", None))
+        if job is not None and before != asked:
+            raise KeyConflict(f"the key {key!r} belongs to job {job}, which asked for something else")
         return None if job is None else self._jobs[job]
 
     def _submit_batch(self, request: BatchRequest) -> BatchResponse:

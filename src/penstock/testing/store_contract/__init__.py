@@ -1,4 +1,4 @@
-"""What every job store must do. Subclass `StoreContract`, give it a `clock` and a `store` fixture, run it with pytest."""
+"""What every job store must do. Subclass `StoreContract`, give it a `store` fixture, and run it with pytest."""
 
 from penstock.testing.store_contract.dispatching import Dispatching
 from penstock.testing.store_contract.ending import Ending
