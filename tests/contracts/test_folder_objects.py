@@ -343,6 +343,23 @@ async def test_what_cannot_be_linked_is_copied(
     assert len(await whole(store.read(copied))) == link.size
 
 
+async def test_a_copy_is_young_before_it_has_its_name(
+    store: FolderObjects, root: Path, clock: MovedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a sweep could find it between its naming and its ageing, and take it for old."""
+    await store.put("a", body(b"x"), TEXT)
+    clock.advance(timedelta(hours=2))
+    real, ages = os.link, list[float]()
+
+    def watched(source: Path, target: Path) -> None:
+        ages.append(clock.now().timestamp() - source.stat().st_mtime)
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", watched)
+    await store.copy("a", "b")
+    assert ages == [0]
+
+
 async def test_a_copy_costs_no_bytes(store: FolderObjects, root: Path) -> None:
     await store.put("a", body(b"x"), TEXT)
     await store.copy("a", "b")

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+import penstock
 from penstock.api.app import OPERATIONS
 from penstock.api.problems import status_of
 from penstock.cli import ROOT
@@ -105,3 +106,12 @@ def test_why_a_job_waits() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_names_of_the_package_and_of_its_clients() -> None:
+    page = (DOCS / "reference/python.md").read_text()
+    imported = page.partition("from penstock import ")[2].partition("\n")[0].split(", ")
+    assert set(imported) == set(penstock.__all__) - {"__version__"}
+    clients = re.findall(r"`(\w+)`", page.partition("without any app: ")[2].partition(". Errors")[0])
+    for client in (penstock.Client, penstock.AsyncClient):
+        assert set(clients) == {name for name in dir(client) if not name.startswith("_")} - {"close"}

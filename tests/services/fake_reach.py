@@ -44,8 +44,16 @@ class FakeReach:
 
     # -- what a test does
 
-    def submit(self, type_name: str, *, alone: bool = False, inputs: Sequence[FileLink] = (), timeout: float | None = None,
-               attempt: int = 1, **params: object) -> str:  # fmt: skip
+    def submit(
+        self,
+        type_name: str,
+        *,
+        alone: bool = False,
+        inputs: Sequence[FileLink] = (),
+        timeout: float | None = None,
+        attempt: int = 1,
+        **params: object,
+    ) -> str:
         self._number += 1
         claim = Claim(
             job=JobId(f"job-{self._number}"), type=type_name, queue=type_name, attempt=attempt, fence=attempt,

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from penstock.model.job import ErrorCode
-from tests.services.worker_case import folder, until, working  # noqa: F401 - folder is a fixture
+from tests.services.worker_case import until, working
 
 
 @pytest.mark.parametrize(
     ("type_name", "text"),
     [("exit_at_once", "exited with status 7"), ("segfault", "was killed by SIGSEGV")],
 )
-async def test_a_crash_alone_is_charged_and_noticed_at_once(folder: Path, type_name: str, text: str) -> None:
-    async with working(folder, executors=1) as at:
+async def test_a_crash_alone_is_charged_and_noticed_at_once(tmp_path: Path, type_name: str, text: str) -> None:
+    async with working(tmp_path, executors=1) as at:
         error = (await at.reach.outcome(at.reach.submit(type_name), 5)).error
         assert error is not None
         assert error.code is ErrorCode.CRASHED
@@ -23,8 +23,8 @@ async def test_a_crash_alone_is_charged_and_noticed_at_once(folder: Path, type_n
         assert await at.reach.result(at.reach.submit("add", a=1)) == 2
 
 
-async def test_those_that_crash_together_are_suspects(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
+async def test_those_that_crash_together_are_suspects(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
         guilty = at.reach.submit("exit_when_told")
         neighbour = at.reach.submit("wait_async", name="n")
         await at.appears("armed")
@@ -35,8 +35,8 @@ async def test_those_that_crash_together_are_suspects(folder: Path) -> None:
         assert at.reach.outcomes == {}
 
 
-async def test_a_crash_leaves_the_other_executor_alone(folder: Path) -> None:
-    async with working(folder, executors=2) as at:
+async def test_a_crash_leaves_the_other_executor_alone(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=2) as at:
         one = at.reach.submit("wait_async", name="one")
         await at.appears("waiting-one")
         error = (await at.reach.outcome(at.reach.submit("segfault"))).error
@@ -45,16 +45,16 @@ async def test_a_crash_leaves_the_other_executor_alone(folder: Path) -> None:
         assert await at.reach.result(one) == "one"
 
 
-async def test_an_executor_killed_from_outside_is_replaced(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
-        pid = await at.reach.result(at.reach.submit("pid"))
-        os.kill(int(str(pid)), signal.SIGKILL)
-        await until("it has gone", lambda: pid not in at.executors())
-        assert await at.reach.result(at.reach.submit("pid")) != pid
+async def test_an_executor_killed_from_outside_is_replaced(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
+        [*before] = at.executors()
+        os.kill(int(str(await at.reach.result(at.reach.submit("pid")))), signal.SIGKILL)
+        await until("another is there", lambda: bool(set(at.executors()) - set(before)))
+        assert await at.reach.result(at.reach.submit("pid")) not in before
 
 
-async def test_a_job_given_to_a_dead_executor_is_not_charged(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
+async def test_a_job_given_to_a_dead_executor_is_not_charged(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
         pid = await at.reach.result(at.reach.submit("pid"))
         os.kill(int(str(pid)), signal.SIGSTOP)
         job = at.reach.submit("pid")
@@ -64,23 +64,23 @@ async def test_a_job_given_to_a_dead_executor_is_not_charged(folder: Path) -> No
         assert at.reach.released == {job: False}
 
 
-async def test_a_suspect_that_crashes_again_is_charged(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
+async def test_a_suspect_that_crashes_again_is_charged(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
         error = (await at.reach.outcome(at.reach.submit("exit_at_once", alone=True))).error
         assert error is not None
         assert error.code is ErrorCode.CRASHED
 
 
-async def test_one_that_eats_memory_is_killed_before_the_machine_suffers(folder: Path) -> None:
-    async with working(folder, executors=1, memory_mib=150) as at:
+async def test_one_that_eats_memory_is_killed_before_the_machine_suffers(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1, memory_mib=150) as at:
         error = (await at.reach.outcome(at.reach.submit("eat"))).error
         assert error is not None
         assert error.code is ErrorCode.OUT_OF_MEMORY
         assert "150 MiB" in error.message
 
 
-async def test_a_blocked_loop_delays_no_other_job(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
+async def test_a_blocked_loop_delays_no_other_job(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
         at.reach.submit("block", seconds=20, timeout=15)
         blocked = await at.appears("blocking")
         stuck = at.reach.submit("pid")
@@ -89,13 +89,13 @@ async def test_a_blocked_loop_delays_no_other_job(folder: Path) -> None:
         assert await at.reach.result(at.reach.submit("pid")) != int(blocked)
 
 
-async def test_what_was_taken_back_never_runs_when_the_loop_wakes(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
+async def test_what_was_taken_back_never_runs_when_the_loop_wakes(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
         blocker = at.reach.submit("block", seconds=2.5)
         await at.appears("blocking")
         stuck = at.reach.submit("sleep")
         await at.reach.until("it is given back", lambda: stuck in at.reach.released, 5)
         assert await at.reach.result(blocker) == "awake"
         assert await at.reach.result(at.reach.submit("add", a=1)) == 2
-        assert not (folder / "sleeping").exists()
+        assert not (tmp_path / "sleeping").exists()
         assert stuck not in at.reach.outcomes

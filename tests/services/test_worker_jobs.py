@@ -12,45 +12,45 @@ from penstock.model.job import ErrorCode
 from penstock.model.timing import SystemClock
 from penstock.worker.agent import Agent
 from tests.services.fake_reach import FakeReach
-from tests.services.worker_case import folder, settings, working  # noqa: F401 - folder is a fixture
+from tests.services.worker_case import settings, working
 
 
-async def test_coroutines_run_on_the_loop_and_functions_in_threads(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_coroutines_run_on_the_loop_and_functions_in_threads(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         jobs = [at.reach.submit("add", a=2), at.reach.submit("multiply", a=3, b=4)]
         assert [await at.reach.result(job) for job in jobs] == [3, 12]
 
 
-async def test_many_jobs_share_the_capacity_and_none_is_fetched_ahead(folder: Path) -> None:
-    async with working(folder, capacity=5) as at:
+async def test_many_jobs_share_the_capacity_and_none_is_fetched_ahead(tmp_path: Path) -> None:
+    async with working(tmp_path, capacity=5) as at:
         jobs = [at.reach.submit("add", a=number) for number in range(200)]
         assert [await at.reach.result(job) for job in jobs] == [number + 1 for number in range(200)]
         assert max(at.reach.limits) <= 5
 
 
-async def test_an_isolated_job_gets_a_process_of_its_own(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_an_isolated_job_gets_a_process_of_its_own(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         shared = await at.reach.result(at.reach.submit("pid"))
         first = await at.reach.result(at.reach.submit("pid_of_isolated"))
         second = await at.reach.result(at.reach.submit("pid_of_isolated"))
         assert len({shared, first, second}) == 3
 
 
-async def test_a_suspect_runs_alone(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
+async def test_a_suspect_runs_alone(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
         shared = await at.reach.result(at.reach.submit("pid"))
         assert await at.reach.result(at.reach.submit("pid", alone=True)) != shared
 
 
-async def test_params_that_do_not_fit_are_never_tried_again(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_params_that_do_not_fit_are_never_tried_again(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         outcome = await at.reach.outcome(at.reach.submit("add", c=1))
         assert outcome.error is not None
         assert (outcome.error.code, outcome.error.retryable) == (ErrorCode.INVALID_PARAMS, False)
 
 
-async def test_an_exception_is_told_with_its_class_and_the_handlers_own_traceback(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_an_exception_is_told_with_its_class_and_the_handlers_own_traceback(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         error = (await at.reach.outcome(at.reach.submit("fail", text="no luck", attempt=2))).error
         assert error is not None
         assert (error.code, error.message, error.attempt) == (ErrorCode.RAISED, "no luck", 2)
@@ -60,22 +60,22 @@ async def test_an_exception_is_told_with_its_class_and_the_handlers_own_tracebac
         assert "executor.py" not in error.traceback
 
 
-async def test_leaving_python_is_an_error_like_any_other(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_leaving_python_is_an_error_like_any_other(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         error = (await at.reach.outcome(at.reach.submit("leave_python"))).error
         assert error is not None
         assert (error.code, error.error_class) == (ErrorCode.RAISED, "builtins.SystemExit")
 
 
-async def test_a_result_that_is_not_json_is_refused(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_a_result_that_is_not_json_is_refused(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         error = (await at.reach.outcome(at.reach.submit("unencodable"))).error
         assert error is not None
         assert error.code is ErrorCode.INVALID_RESULT
 
 
-async def test_everything_a_job_writes_is_in_its_log_before_its_end(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_everything_a_job_writes_is_in_its_log_before_its_end(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         job = at.reach.submit("speak")
         await at.reach.outcome(job)
         assert at.reach.text(job) == [
@@ -87,16 +87,16 @@ async def test_everything_a_job_writes_is_in_its_log_before_its_end(folder: Path
         ]
 
 
-async def test_jobs_on_one_loop_keep_their_logs_apart(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
+async def test_jobs_on_one_loop_keep_their_logs_apart(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
         jobs = {word: at.reach.submit("speak_async", word=word) for word in ("red", "blue", "green")}
         for word, job in jobs.items():
             await at.reach.outcome(job)
             assert at.reach.text(job) == [("stdout", f"{word} one"), ("stdout", f"{word} two")]
 
 
-async def test_a_log_is_cut_at_its_cap_and_says_so(folder: Path) -> None:
-    async with working(folder, log_bytes=100) as at:
+async def test_a_log_is_cut_at_its_cap_and_says_so(tmp_path: Path) -> None:
+    async with working(tmp_path, log_bytes=100) as at:
         job = at.reach.submit("babble")
         await at.reach.outcome(job)
         texts = [text for _, text in at.reach.text(job)]
@@ -105,8 +105,8 @@ async def test_a_log_is_cut_at_its_cap_and_says_so(folder: Path) -> None:
         assert sum(len(text) + 1 for text in texts[:-1]) <= 100
 
 
-async def test_progress_is_coalesced_and_sent_between_heartbeats(folder: Path) -> None:
-    async with working(folder, heartbeat=5.0) as at:
+async def test_progress_is_coalesced_and_sent_between_heartbeats(tmp_path: Path) -> None:
+    async with working(tmp_path, heartbeat=5.0) as at:
         job = at.reach.submit("report")
         await at.reach.until("progress is told", lambda: job in at.reach.progress)
         assert len(at.reach.progress[job]) <= 5
@@ -114,8 +114,8 @@ async def test_progress_is_coalesced_and_sent_between_heartbeats(folder: Path) -
         await at.reach.outcome(job)
 
 
-async def test_inputs_are_there_and_outputs_are_linked_with_the_success(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_inputs_are_there_and_outputs_are_linked_with_the_success(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         files = [at.reach.add_input("b.json", b"{}"), at.reach.add_input("a.txt", b"hello")]
         job = at.reach.submit("copy", inputs=files)
         assert await at.reach.result(job) == ["a.txt", "b.json"]
@@ -125,11 +125,11 @@ async def test_inputs_are_there_and_outputs_are_linked_with_the_success(folder: 
             ("copy-of-b.json", "application/json"),
         ]
         assert at.reach.outputs[job, 0] == (b"hello", "text/x-copy")
-        await at.vanishes(Path((folder / "scratch").read_text()))
+        await at.vanishes(Path((tmp_path / "scratch").read_text()))
 
 
-async def test_a_corrupt_input_ends_the_attempt_for_good(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_a_corrupt_input_ends_the_attempt_for_good(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         file = at.reach.add_input("a.txt", b"hello")
         at.reach.inputs["a.txt"] = b"jello"
         error = (await at.reach.outcome(at.reach.submit("copy", inputs=[file]))).error
@@ -137,25 +137,27 @@ async def test_a_corrupt_input_ends_the_attempt_for_good(folder: Path) -> None:
         assert (error.code, error.retryable) == (ErrorCode.CORRUPT_INPUT, False)
 
 
-async def test_an_attempt_that_errors_gives_no_outputs(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_an_attempt_that_errors_gives_no_outputs(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         job = at.reach.submit("write_and_fail")
         error = (await at.reach.outcome(job)).error
         assert error is not None
         assert (error.message, at.reach.outputs) == ("after all", {})
-        await at.vanishes(Path((folder / "scratch").read_text()))
+        await at.vanishes(Path((tmp_path / "scratch").read_text()))
 
 
-async def test_a_folder_is_no_output(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_a_folder_is_no_output(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         error = (await at.reach.outcome(at.reach.submit("bad_output"))).error
         assert error is not None
         assert (error.code, error.retryable) == (ErrorCode.INVALID_OUTPUT, False)
 
 
-async def test_a_program_gets_its_params_and_a_clean_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_gets_its_params_and_a_clean_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SECRET", "undeclared")
-    async with working(folder) as at:
+    async with working(tmp_path) as at:
         job = at.reach.submit("shout", word="hi")
         assert await at.reach.result(job) == {"got": "declared"}
         assert ("stdout", json.dumps({"WORD": "HI"}).upper() + "out") in at.reach.text(job)
@@ -170,47 +172,45 @@ async def test_a_program_gets_its_params_and_a_clean_environment(folder: Path, m
         ("not-json", ErrorCode.INVALID_RESULT, "the program's result is not JSON"),
     ],
 )
-async def test_a_program_that_fails_says_why(folder: Path, type_name: str, code: ErrorCode, text: str) -> None:
-    async with working(folder) as at:
+async def test_a_program_that_fails_says_why(tmp_path: Path, type_name: str, code: ErrorCode, text: str) -> None:
+    async with working(tmp_path) as at:
         error = (await at.reach.outcome(at.reach.submit(type_name))).error
         assert error is not None
         assert error.code is code
         assert error.message.startswith(text)
 
 
-async def test_a_program_reads_inputs_and_writes_outputs_as_files(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_a_program_reads_inputs_and_writes_outputs_as_files(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         job = at.reach.submit("convert", inputs=[at.reach.add_input("page", b"<p>")])
         await at.reach.result(job)
         [link] = at.reach.outcomes[job].outputs
         assert (link.name, link.object.content_type) == ("page.html", "text/html")
 
 
-async def test_an_executor_is_recycled_after_its_jobs(folder: Path) -> None:
-    async with working(folder, executors=1, recycle_jobs=3) as at:
+async def test_an_executor_is_recycled_after_its_jobs(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1, recycle_jobs=3) as at:
         pids: set[object] = set()
         while len(pids) < 3:
             pids.add(await at.reach.result(at.reach.submit("pid")))
 
 
-async def test_an_app_that_cannot_be_imported_is_the_operators_to_mend(folder: Path) -> None:
+async def test_an_app_that_cannot_be_imported_is_the_operators_to_mend(tmp_path: Path) -> None:
     agent = Agent("no_such_module:app", FakeReach(), settings(), SystemClock())
     with pytest.raises(InvalidSetting, match="no_such_module:app cannot be imported: ModuleNotFoundError"):
         await agent.start()
 
 
-async def test_an_app_that_dies_on_import_is_told_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "deadly.py").write_text("import os\nos._exit(9)\n")
-    monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+async def test_an_app_that_dies_on_import_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deadly.py").write_text("import os\nos._exit(9)\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with pytest.raises(InvalidSetting, match="exited with status 9"):
         await Agent("deadly:app", FakeReach(), settings(), SystemClock()).start()
 
 
-async def test_nothing_is_left_when_a_worker_has_ended(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_nothing_is_left_when_a_worker_has_ended(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         await at.reach.result(at.reach.submit("add", a=1))
         started = at.executors()
     assert at.reach.left
     assert not [one for one in started if psutil.pid_exists(one)]
-
-

@@ -1,6 +1,5 @@
 """What a worker does when it cannot keep its leases, or is told to end."""
 
-import asyncio
 import logging
 import os
 import signal
@@ -13,9 +12,8 @@ import pytest
 
 from penstock.model.timing import SystemClock
 from penstock.model.workers import WorkerState
-from penstock.worker.agent import Agent
 from tests.services.fake_reach import WITHIN, FakeReach
-from tests.services.worker_case import APP, folder, settings, until, working  # noqa: F401 - folder is a fixture
+from tests.services.worker_case import APP, handlers_in, until, working
 
 
 class JumpingClock(SystemClock):
@@ -31,8 +29,8 @@ class JumpingClock(SystemClock):
         return super().monotonic() + self._jumped
 
 
-async def test_a_lost_job_is_stopped_and_its_outcome_discarded(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_a_lost_job_is_stopped_and_its_outcome_discarded(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         job = at.reach.submit("sleep")
         await at.appears("sleeping")
         at.reach.lost.add(job)
@@ -42,9 +40,9 @@ async def test_a_lost_job_is_stopped_and_its_outcome_discarded(folder: Path) -> 
         assert job not in at.reach.released
 
 
-async def test_a_worker_that_cannot_renew_stops_its_jobs_before_their_leases_end(folder: Path) -> None:
+async def test_a_worker_that_cannot_renew_stops_its_jobs_before_their_leases_end(tmp_path: Path) -> None:
     reach = FakeReach(lease=2.0)
-    async with working(folder, reach) as at:
+    async with working(tmp_path, reach) as at:
         kind, stubborn = at.reach.submit("sleep"), at.reach.submit("swallow")
         await at.appears("sleeping")
         await at.appears("swallowing")
@@ -57,9 +55,9 @@ async def test_a_worker_that_cannot_renew_stops_its_jobs_before_their_leases_end
         assert not {kind, stubborn} & set(at.reach.outcomes)
 
 
-async def test_an_outcome_waits_for_the_engine_to_come_back(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outcome_waits_for_the_engine_to_come_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock.worker")
-    async with working(folder) as at:
+    async with working(tmp_path) as at:
         job = at.reach.submit("wait_async", name="n")
         await at.appears("waiting-n")
         at.reach.down = True
@@ -70,26 +68,22 @@ async def test_an_outcome_waits_for_the_engine_to_come_back(folder: Path, caplog
         assert caplog.text.count("cannot be reached") == 1
 
 
-async def test_a_worker_that_was_paused_beyond_its_leases_stops_everything_it_held(folder: Path) -> None:
-    reach, clock = FakeReach(), JumpingClock()
-    agent = Agent(APP, reach, settings(executors=1), clock)
-    await agent.start()
-    running = asyncio.ensure_future(agent.run())
-    zombie, other = reach.submit("sleep"), reach.submit("wait_async", name="n")
-    await until("both run", lambda: (folder / "sleeping").exists() and (folder / "waiting-n").exists())
-    clock.jump(20)
-    (folder / "go").touch()
-    late = reach.submit("add", a=1)
-    await reach.until("a claim asked for before the pause is not trusted", lambda: late in reach.released)
-    assert await reach.result(reach.submit("add", a=1)) == 2
-    assert not {zombie, other} & {*reach.outcomes, *reach.released}
-    agent.drain()
-    async with asyncio.timeout(WITHIN):
-        await running
+async def test_a_worker_that_was_paused_beyond_its_leases_stops_everything_it_held(tmp_path: Path) -> None:
+    clock = JumpingClock()
+    async with working(tmp_path, clock=clock, executors=1) as at:
+        zombies = {at.reach.submit("sleep"), at.reach.submit("wait_async", name="n")}
+        await at.appears("sleeping")
+        await at.appears("waiting-n")
+        clock.jump(20)
+        at.go()
+        late = at.reach.submit("add", a=1)
+        await at.reach.until("a claim asked for before the pause is not trusted", lambda: late in at.reach.released)
+        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        assert not zombies & {*at.reach.outcomes, *at.reach.released}
 
 
-async def test_a_drain_lets_jobs_finish_and_takes_no_more(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_a_drain_lets_jobs_finish_and_takes_no_more(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         job = at.reach.submit("wait_async", name="n")
         await at.appears("waiting-n")
         at.agent.drain()
@@ -102,19 +96,19 @@ async def test_a_drain_lets_jobs_finish_and_takes_no_more(folder: Path) -> None:
         assert late in at.reach.released or late in {one.job for one in at.reach.waiting}
 
 
-async def test_a_drain_that_takes_too_long_releases_the_rest(folder: Path) -> None:
-    async with working(folder, drain_seconds=0.2) as at:
+async def test_a_drain_that_takes_too_long_releases_the_rest(tmp_path: Path) -> None:
+    async with working(tmp_path, drain_seconds=0.2) as at:
         kind, stubborn = at.reach.submit("sleep"), at.reach.submit("swallow")
         await at.appears("sleeping")
         await at.appears("swallowing")
         at.agent.drain()
         await at.reach.until("it leaves", lambda: at.reach.left)
         assert at.reach.released == {kind: False, stubborn: False}
-        assert (folder / "cleaned").exists()
+        assert (tmp_path / "cleaned").exists()
 
 
-async def test_a_second_drain_releases_at_once(folder: Path) -> None:
-    async with working(folder, grace_seconds=60) as at:
+async def test_a_second_drain_releases_at_once(tmp_path: Path) -> None:
+    async with working(tmp_path, grace_seconds=60) as at:
         job = at.reach.submit("swallow")
         await at.appears("swallowing")
         at.agent.drain()
@@ -126,7 +120,6 @@ async def test_a_second_drain_releases_at_once(folder: Path) -> None:
 AGENT = f"""
 import asyncio
 from penstock.model.timing import SystemClock
-from penstock.worker.agent import Agent
 from penstock.worker.run import run
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import settings
@@ -141,10 +134,15 @@ asyncio.run(main())
 """
 
 
-async def test_nothing_outlives_an_agent_that_is_killed(folder: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", AGENT], cwd=Path(__file__).parents[2])
+def agent_process(folder: Path) -> "subprocess.Popen[bytes]":
+    with handlers_in(folder):
+        return subprocess.Popen([sys.executable, "-c", AGENT], cwd=Path(__file__).parents[2])
+
+
+async def test_nothing_outlives_an_agent_that_is_killed(tmp_path: Path) -> None:
+    process = agent_process(tmp_path)
     try:
-        await until("its jobs run", lambda: (folder / "blocking").exists() and (folder / "stubborn").exists())
+        await until("its jobs run", lambda: (tmp_path / "blocking").exists() and (tmp_path / "stubborn").exists())
         below = [one.pid for one in psutil.Process(process.pid).children()]
     finally:
         process.kill()
@@ -152,9 +150,9 @@ async def test_nothing_outlives_an_agent_that_is_killed(folder: Path) -> None:
     await until("all have ended", lambda: not any(map(_lives, below)))
 
 
-async def test_a_signal_drains_a_worker_in_the_foreground(folder: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", AGENT], cwd=Path(__file__).parents[2])
-    await until("its jobs run", lambda: (folder / "blocking").exists() and (folder / "stubborn").exists())
+async def test_a_signal_drains_a_worker_in_the_foreground(tmp_path: Path) -> None:
+    process = agent_process(tmp_path)
+    await until("its jobs run", lambda: (tmp_path / "blocking").exists() and (tmp_path / "stubborn").exists())
     os.kill(process.pid, signal.SIGTERM)
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(WITHIN) == 0

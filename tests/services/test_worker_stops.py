@@ -6,28 +6,30 @@ import psutil
 import pytest
 
 from penstock.model.job import ErrorCode
-from tests.services.worker_case import folder, until, working  # noqa: F401 - folder is a fixture
+from tests.services.worker_case import until, working
 
 
 @pytest.mark.parametrize(
     ("type_name", "running", "stopped"),
     [("sleep", "sleeping", "cleaned"), ("check", "checking", None), ("ignore_checks", "ignoring", "interrupted")],
 )
-async def test_a_cancelled_job_may_clean_up(folder: Path, type_name: str, running: str, stopped: str | None) -> None:
-    async with working(folder, executors=1, grace_seconds=4) as at:
+async def test_a_cancelled_job_may_clean_up(tmp_path: Path, type_name: str, running: str, stopped: str | None) -> None:
+    async with working(tmp_path, executors=1, grace_seconds=4) as at:
         before = await at.reach.result(at.reach.submit("pid"))
         job = at.reach.submit(type_name)
         await at.appears(running)
         at.reach.cancelling.add(job)
         outcome = await at.reach.outcome(job)
         assert outcome.cancelled
-        assert stopped is None or (folder / stopped).exists()
+        assert stopped is None or (tmp_path / stopped).exists()
         assert await at.reach.result(at.reach.submit("pid")) == before
 
 
 @pytest.mark.parametrize(("type_name", "running"), [("swallow", "swallowing"), ("block", "blocking")])
-async def test_one_that_ignores_the_cancel_is_killed_after_the_grace(folder: Path, type_name: str, running: str) -> None:
-    async with working(folder, executors=1) as at:
+async def test_one_that_ignores_the_cancel_is_killed_after_the_grace(
+    tmp_path: Path, type_name: str, running: str
+) -> None:
+    async with working(tmp_path, executors=1) as at:
         old = await at.reach.result(at.reach.submit("pid"))
         job = at.reach.submit(type_name)
         await at.appears(running)
@@ -36,27 +38,27 @@ async def test_one_that_ignores_the_cancel_is_killed_after_the_grace(folder: Pat
         assert await at.reach.result(at.reach.submit("pid")) != old
 
 
-async def test_a_job_cancelled_before_it_ran_never_runs(folder: Path) -> None:
-    async with working(folder, executors=1, capacity=2) as at:
+async def test_a_job_cancelled_before_it_ran_never_runs(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1, capacity=2) as at:
         at.reach.submit("block", seconds=0.4)
         await at.appears("blocking")
         job = at.reach.submit("sleep")
         await at.reach.until("it is claimed", lambda: any(one.job == job for one in at.reach.claimed))
         at.reach.cancelling.add(job)
         assert (await at.reach.outcome(job)).cancelled
-        assert not (folder / "sleeping").exists()
+        assert not (tmp_path / "sleeping").exists()
 
 
 @pytest.mark.parametrize("type_name", ["sleep", "check", "swallow", "block"])
-async def test_a_job_that_takes_too_long_is_timed_out(folder: Path, type_name: str) -> None:
-    async with working(folder, executors=1) as at:
+async def test_a_job_that_takes_too_long_is_timed_out(tmp_path: Path, type_name: str) -> None:
+    async with working(tmp_path, executors=1) as at:
         error = (await at.reach.outcome(at.reach.submit(type_name, timeout=0.3))).error
         assert error is not None
         assert (error.code, error.message) == (ErrorCode.TIMEOUT, "still running after 0.3 s")
 
 
-async def test_neighbours_of_one_that_had_to_be_killed_are_released_unharmed(folder: Path) -> None:
-    async with working(folder, executors=1) as at:
+async def test_neighbours_of_one_that_had_to_be_killed_are_released_unharmed(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
         neighbour = at.reach.submit("wait_async", name="n")
         await at.appears("waiting-n")
         guilty = at.reach.submit("swallow", timeout=0.3)
@@ -68,17 +70,17 @@ async def test_neighbours_of_one_that_had_to_be_killed_are_released_unharmed(fol
         assert neighbour not in at.reach.outcomes
 
 
-async def test_a_program_that_ignores_the_signal_is_killed_with_all_it_started(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_a_program_that_ignores_the_signal_is_killed_with_all_it_started(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         job = at.reach.submit("stubborn")
-        pid = int(await at.appears("stubborn") or (folder / "stubborn").read_text())
+        pid = int(await at.appears("stubborn") or (tmp_path / "stubborn").read_text())
         at.reach.cancelling.add(job)
         assert (await at.reach.outcome(job)).cancelled
         await until("it is gone", lambda: not psutil.pid_exists(pid))
 
 
-async def test_a_program_that_takes_too_long_is_timed_out(folder: Path) -> None:
-    async with working(folder) as at:
+async def test_a_program_that_takes_too_long_is_timed_out(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
         error = (await at.reach.outcome(at.reach.submit("stubborn", timeout=0.3))).error
         assert error is not None
         assert error.code is ErrorCode.TIMEOUT

@@ -1,12 +1,11 @@
+# ruff: noqa: T201, ASYNC110, ASYNC251 - handlers print, poll for files, and block on purpose
 """Handlers for the worker's tests. A file named after what happened tells the test, or lets the handler go on."""
 
 import asyncio
 import ctypes
 import logging
 import os
-import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -194,20 +193,6 @@ def write_and_fail(ctx: Context) -> None:
 @app.job
 def bad_output(ctx: Context) -> None:
     ctx.outputs.path("folder").mkdir()
-
-
-@app.job
-def children() -> int:
-    return threading.active_count()
-
-
-@app.job
-def stop_agent() -> str:
-    """Stops the agent's process for as long as it takes to lose every lease, then lets it go on."""
-    os.kill(os.getppid(), signal.SIGSTOP)
-    time.sleep(2.5)
-    os.kill(os.getppid(), signal.SIGCONT)
-    return "a zombie's result"
 
 
 SHELL = "/bin/sh"

@@ -1,8 +1,8 @@
 """A worker at work on the handlers of `worker_app`, for tests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import psutil
@@ -10,7 +10,7 @@ import pytest
 
 from penstock.config import Settings
 from penstock.config.settings import LimitSettings, WorkerSettings
-from penstock.model.timing import SystemClock
+from penstock.model.timing import Clock, SystemClock
 from penstock.worker.agent import Agent
 from tests.services.fake_reach import WITHIN, FakeReach
 
@@ -42,36 +42,44 @@ class Working:
         await until(f"{path} is gone", lambda: not path.exists())
 
     def executors(self) -> list[int]:
-        return [one.pid for one in psutil.Process().children() if "penstock.worker.executor" in " ".join(one.cmdline())]
+        """The processes that run handlers now."""
+        return [one.pid for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE]
 
 
 @asynccontextmanager
 async def working(
-    folder: Path, reach: FakeReach | None = None, *, heartbeat: float = 0.1, **options: float
+    folder: Path,
+    reach: FakeReach | None = None,
+    *,
+    clock: Clock | None = None,
+    heartbeat: float = 0.1,
+    **options: float,
 ) -> AsyncIterator[Working]:
+    """A worker whose handlers tell and are told in `folder`; drained in a hurry at the end."""
     reach = reach or FakeReach(heartbeat=heartbeat)
-    agent = Agent(APP, reach, settings(**options), SystemClock())  # type: ignore[arg-type]
-    await agent.start()
-    running = asyncio.ensure_future(agent.run())
-    try:
-        yield Working(folder, reach, agent)
-    finally:
-        agent.drain()
-        agent.drain()
-        async with asyncio.timeout(WITHIN):
-            await running
+    agent = Agent(APP, reach, settings(**options), clock or SystemClock())  # type: ignore[arg-type]
+    with handlers_in(folder):
+        await agent.start()
+        running = asyncio.ensure_future(agent.run())
+        try:
+            yield Working(folder, reach, agent)
+        finally:
+            agent.drain()
+            agent.drain()
+            async with asyncio.timeout(WITHIN):
+                await running
+
+
+@contextmanager
+def handlers_in(folder: Path) -> Iterator[None]:
+    """Executors started in the body find this folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKER_APP_FOLDER", str(folder))
+        yield
 
 
 async def until(what: str, true: Callable[[], bool], seconds: float = WITHIN) -> None:
     """Return once something outside this process is true."""
     async with asyncio.timeout(seconds):
-        while not true():
+        while not true():  # noqa: ASYNC110 - nothing in this process could tell
             await asyncio.sleep(0.01)
-
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where handlers tell and are told."""
-    monkeypatch.setenv("WORKER_APP_FOLDER", str(tmp_path))
-    return tmp_path

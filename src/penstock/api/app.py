@@ -24,8 +24,8 @@ logger = logging.getLogger("penstock.api")
 
 # Hot paths first: routes are tried in this order.
 _DESCRIBED: tuple[Operation, ...] = (
-    *batch.OPERATIONS,
     *jobs.OPERATIONS,
+    *batch.OPERATIONS,
     *workers.OPERATIONS,
     *logs.OPERATIONS,
     *files.OPERATIONS,
@@ -69,10 +69,12 @@ class Place:
 
 
 def _places(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Iterable[Place]:
+    """One place per path; literal ones first, so that /v1/jobs/batch is no job's id."""
     by_path: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in operations:
         by_path[operation.path].append(operation)
-    return [Place(path, there, engine, traffic) for path, there in by_path.items()]
+    literal_first = sorted(by_path, key=lambda path: "{" in path)
+    return [Place(path, by_path[path], engine, traffic) for path in literal_first]
 
 
 class Gate:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -67,8 +67,8 @@ class Attempts:
         self._logs = logs
         self._new_backoff = new_backoff
         self._active: set[Attempt] = set()
-        self._tasks: asyncio.TaskGroup | None = None
-        self._urgency: Urgency | None = None
+        self._tasks: asyncio.TaskGroup
+        self._urgency: Urgency
         self._bell = Bell()
         self._closed = False
 
@@ -102,8 +102,12 @@ class Attempts:
         while self._active:
             await self._bell.wait()
 
-    def unsettled(self) -> Iterable[Attempt]:
-        return self._settling.unsettled()
+    def renewable(self) -> list[Attempt]:
+        # First of all: a process that was stopped for a while must not renew what it should have given up.
+        self.look()
+        now = self._clock.monotonic()
+        held = (*self._active, *self._settling.unsettled())
+        return [one for one in held if one.reason is not StopReason.LOST and now < self._terms.gone(one.lease_ends)]
 
     def stop(self, attempt: Attempt, reason: StopReason, grace: float | None = None) -> None:
         """Ask an attempt to stop, and see to it that it does."""
@@ -153,7 +157,7 @@ class Attempts:
                 continue
             self._active.add(attempt)
             self._begin(attempt)
-            if old and self._urgency is not None:
+            if old:
                 self._urgency.soon(attempt)
         self._bell.ring()
 
@@ -179,7 +183,6 @@ class Attempts:
     # -- what needs a task
 
     def _spawn(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
-        assert self._tasks is not None
         attempt.bearer = TaskBearer(self._tasks.create_task(self._guard(attempt, work)))
 
     async def _guard(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
@@ -219,8 +222,7 @@ class Attempts:
 
     def progressed(self, attempt: Attempt, progress: Progress) -> None:
         attempt.progress = progress
-        if self._urgency is not None:
-            self._urgency.soon(attempt)
+        self._urgency.soon(attempt)
 
     def ended(self, attempt: Attempt, ending: Ending) -> None:
         attempt.bearer = None
@@ -239,7 +241,7 @@ class Attempts:
         self._bell.ring()
 
     def _clear(self, folder: str) -> None:
-        if os.path.lexists(folder) and self._tasks is not None:
+        if os.path.lexists(folder):
             self._tasks.create_task(asyncio.to_thread(remove, folder))
 
 

@@ -98,7 +98,8 @@ class Channel(Generic[In, Out]):
         self._socket.close()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        assert self._loop is not None, "the channel is not open yet"  # noqa: S101
+        if self._loop is None:
+            raise RuntimeError("the channel is not open yet")
         return self._loop
 
     def _flush(self) -> None:

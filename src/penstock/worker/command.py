@@ -67,7 +67,8 @@ class CommandRun:
         )
 
     async def _follow(self, process: asyncio.subprocess.Process) -> int:
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        if process.stdin is None or process.stdout is None or process.stderr is None:
+            raise RuntimeError("the program was started without its pipes")
         async with asyncio.TaskGroup() as tasks:
             talk = [
                 tasks.create_task(_feed(process.stdin, bytes(self._attempt.claim.params))),

@@ -60,8 +60,8 @@ class Executor:
         self._clock = clock
         self._log_bytes = log_bytes
         self._channel: Channel[ToExecutor, ToAgent] = Channel(end, DECODER, self._receive, _orphaned)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._left: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._left: asyncio.Future[None]
         self._runs: dict[int, Run] = {}
         self._threads = Threads()
         self._looking = False
@@ -140,7 +140,6 @@ class Executor:
         return not run.stopping
 
     def _tell_from_thread(self, run: Run) -> None:
-        assert self._loop is not None
         self._loop.call_soon_threadsafe(self._thread_ended, run)
 
     def _thread_ended(self, run: Run) -> None:
@@ -173,7 +172,7 @@ class Executor:
             run.work.interrupt()
 
     def _leave(self) -> None:
-        if self._left is not None and not self._left.done():
+        if not self._left.done():
             self._left.set_result(None)
 
     # -- for its runs, from any thread
@@ -185,7 +184,7 @@ class Executor:
         self._channel.send(frames)
 
     def soon(self) -> None:
-        if not self._looking and self._loop is not None:
+        if not self._looking:
             self._looking = True
             self._loop.call_soon_threadsafe(self._loop.call_later, FLUSH_SECONDS, self._look)
 
@@ -235,9 +234,8 @@ def _ignore_signals() -> None:
 
 def _first(channel: socket.socket) -> Load:
     length = int.from_bytes(channel.recv(HEADER, socket.MSG_WAITALL), "big")
-    [load_frame] = DECODER.decode(channel.recv(length, socket.MSG_WAITALL))
-    assert isinstance(load_frame, Load)
-    return load_frame
+    [first] = msgspec.msgpack.decode(channel.recv(length, socket.MSG_WAITALL), type=list[Load])
+    return first
 
 
 def _load_or_exit(reference: str, channel: socket.socket) -> Penstock:

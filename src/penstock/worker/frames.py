@@ -19,14 +19,14 @@ class Frame(Struct, frozen=True, array_like=True, tag_field="frame"):
 # -- from agent to executor
 
 
-class Load(Frame, tag=0):
+class Load(Frame, frozen=True, tag=0):
     """Always first: import this app; keep at most `log_bytes` of log per attempt."""
 
     app: str
     log_bytes: int
 
 
-class Start(Frame, tag=1, gc=False):
+class Start(Frame, frozen=True, tag=1, gc=False):
     """Run an attempt. `inputs` are paths by name; `folder` is where outputs go, made when the first is written."""
 
     place: int
@@ -40,23 +40,23 @@ class Start(Frame, tag=1, gc=False):
     inputs: Mapping[str, str] = {}
 
 
-class Stop(Frame, tag=2):
+class Stop(Frame, frozen=True, tag=2):
     """Ask the handler to stop: a cancelled task, `ctx.cancelled` set."""
 
     place: int
 
 
-class Interrupt(Frame, tag=3):
+class Interrupt(Frame, frozen=True, tag=3):
     """Raise Cancelled inside the thread of a handler that did not stop when asked."""
 
     place: int
 
 
-class Ping(Frame, tag=4):
+class Ping(Frame, frozen=True, tag=4):
     """Answer as soon as the event loop turns."""
 
 
-class Leave(Frame, tag=5):
+class Leave(Frame, frozen=True, tag=5):
     """End the process; it holds no job."""
 
 
@@ -73,21 +73,21 @@ class Program(Struct, frozen=True, array_like=True):
     env: Mapping[str, str] = {}
 
 
-class Loaded(Frame, tag=10):
+class Loaded(Frame, frozen=True, tag=10):
     """The app is imported; these are its types, and the programs of those that are commands."""
 
     types: tuple[JobType, ...]
     programs: Mapping[str, Program]
 
 
-class LoadFailed(Frame, tag=11):
+class LoadFailed(Frame, frozen=True, tag=11):
     """The app could not be imported; the process ends."""
 
     message: str
     traceback: str
 
 
-class Finished(Frame, tag=12, gc=False):
+class Finished(Frame, frozen=True, tag=12, gc=False):
     """The handler returned. `outputs` is None when it wrote no files, else their declared content types."""
 
     place: int
@@ -95,34 +95,34 @@ class Finished(Frame, tag=12, gc=False):
     outputs: Mapping[str, str] | None = None
 
 
-class Errored(Frame, tag=13):
+class Errored(Frame, frozen=True, tag=13):
     place: int
     error: JobError
 
 
-class Stopped(Frame, tag=14):
+class Stopped(Frame, frozen=True, tag=14):
     """The handler ended, however it did, after it had been asked to stop."""
 
     place: int
 
 
-class Skipped(Frame, tag=15):
+class Skipped(Frame, frozen=True, tag=15):
     """The job was taken back before it started; it never ran here."""
 
     place: int
 
 
-class Wrote(Frame, tag=16):
+class Wrote(Frame, frozen=True, tag=16):
     place: int
     lines: tuple[LogLine, ...]
 
 
-class Progressed(Frame, tag=17):
+class Progressed(Frame, frozen=True, tag=17):
     place: int
     progress: Progress
 
 
-class Pong(Frame, tag=18):
+class Pong(Frame, frozen=True, tag=18):
     """The event loop turns."""
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.engine.reach import Reach
@@ -21,9 +21,9 @@ APART_SECONDS = 0.25
 class Leased(Protocol):
     """The attempts whose leases are to be kept."""
 
-    def running(self) -> Iterable[Attempt]: ...
-
-    def unsettled(self) -> Iterable[Attempt]: ...
+    def renewable(self) -> list[Attempt]:
+        """All whose lease still holds; what runs under one that does not is stopped."""
+        ...
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None: ...
 
@@ -90,7 +90,7 @@ class Renewing:
             return
         if self._outage.on:
             await self._reach.join(self._describe(), self._types)
-        await self.renew([*self._leased.running(), *self._leased.unsettled()])
+        await self.renew(self._leased.renewable())
         self._due_at = asked_at + self._terms.heartbeat
 
     async def renew(self, attempts: list[Attempt]) -> None:

@@ -60,7 +60,8 @@ class Run:
     def arguments(self) -> tuple[tuple[object, ...], dict[str, object]]:
         """What to call the handler's function with; InvalidParams when they do not fit."""
         signature = self.handler.signature
-        assert signature is not None
+        if signature is None:
+            raise RuntimeError(f"job type {self.start.type!r} has no function")
         named = signature.decode(self.start.params)
         if not signature.takes_context:
             return (), named

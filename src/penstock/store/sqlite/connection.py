@@ -55,7 +55,7 @@ def unavailable(path: Path, error: Exception) -> StoreUnavailable:
 
 
 def refused(error: Exception) -> Exception:
-    """What the one caller at fault is told: Invalid for what breaks an invariant of the tables, else the error itself."""
+    """What the caller at fault is told: Invalid for what breaks an invariant of the tables, else the error itself."""
     if isinstance(error, apsw.ConstraintError | apsw.MismatchError | apsw.TooBigError):
         return Invalid(f"the store cannot keep this: {error}")
     return error

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -80,20 +81,18 @@ class SqliteStore:
     def _open(cls, path: Path, shard: ShardId, clock: Clock) -> Self:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = LockFile.acquire(path)
-        except OSError as error:
-            raise unavailable(path, error) from error
-        try:
-            connection = open_writer(path)
-            migrate(connection)
-            _own(connection, shard, to_millis(clock.now()))
-            return cls(lock, Writer(path, connection, clock), Readers(path), clock, shard)
+            with ExitStack() as undo:
+                lock = LockFile.acquire(path)
+                undo.callback(lock.release)
+                connection = open_writer(path)
+                undo.callback(connection.close)
+                migrate(connection)
+                _own(connection, shard, to_millis(clock.now()))
+                store = cls(lock, Writer(path, connection, clock), Readers(path), clock, shard)
+                undo.pop_all()
+                return store
         except (*OUTAGES, OSError) as error:
-            lock.release()
             raise unavailable(path, error) from error
-        except BaseException:
-            lock.release()
-            raise
 
     async def now(self) -> datetime:
         return self._clock.now()
