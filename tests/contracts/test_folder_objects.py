@@ -110,6 +110,22 @@ async def test_deletes_leave_no_folders(store: FolderObjects, root: Path) -> Non
     assert list((root / "objects").iterdir()) == []
 
 
+async def test_a_folder_that_vanishes_while_it_is_made_is_made_again(
+    store: FolderObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, vanished = os.mkdir, list[str]()
+
+    def vanish_once(path: Path, mode: int) -> None:
+        if not vanished:
+            vanished.append(str(path))
+            raise FileExistsError(errno.EEXIST, "there when made, gone when looked at", str(path))
+        real(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", vanish_once)
+    await store.put("a/b", body(b"x"), TEXT)
+    assert vanished
+
+
 async def test_a_content_type_has_a_limit(store: FolderObjects) -> None:
     await store.put("a", body(b"x"), "\0" * 255)
     assert (await store.stat("a")) is not None

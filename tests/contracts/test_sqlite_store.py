@@ -1,5 +1,6 @@
 """The SQLite store keeps the contract, move by move and in any order of moves."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,9 +16,13 @@ from penstock.testing.store_contract import StoreContract
 from penstock.testing.store_machine import machine
 
 
+# These tests are about moves, not about the disk; test_sqlite_file.py is.
+MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
+
+
 @asynccontextmanager
 async def new_store(clock: SimulatedClock) -> AsyncIterator[Shard]:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=MEMORY) as folder:
         store = await SqliteStore.open(Path(folder) / "jobs.db", clock=clock)
         yield store
         await store.close()
@@ -31,4 +36,4 @@ class TestSqliteStore(StoreContract):
 
 
 TestSqliteMachine = machine(new_store).TestCase
-TestSqliteMachine.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestSqliteMachine.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)

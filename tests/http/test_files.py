@@ -1,11 +1,13 @@
 """Uploads, inputs and outputs."""
 
 import hashlib
+from urllib.parse import quote
 
 import pytest
 from starlette.applications import Starlette
 
 from penstock.engine import Engine
+from penstock.model.errors import CorruptObject
 from tests.http.desk import UNKNOWN_JOB, Client, Json, Visit, claim, job, problem, settle, submit
 
 CSV = b"a,b\n1,2\n"
@@ -135,7 +137,7 @@ async def test_a_file_that_was_damaged_is_never_given_as_whole(
     client: Client, engine: Engine, app: Starlette, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = await job_with_input(client, "in.csv", b"good" * 1000)
-    monkeypatch.setattr(engine.files, "_objects", _Damaged(engine.objects))
+    monkeypatch.setattr(engine.files, "_objects", _Damaged())
     visit = Visit(app, "GET", f"/v1/jobs/{item['id']}/inputs/in.csv")
     await visit.run()
     sent = b"".join(message.get("body", b"") for message in visit.sent)
@@ -152,20 +154,13 @@ async def test_a_file_that_is_gone_is_a_problem_not_a_broken_download(client: Cl
 class _Damaged:
     """Objects whose last bytes turn out wrong only when all have been read."""
 
-    def __init__(self, objects) -> None:
-        self._objects = objects
-
     async def read(self, link):
-        from penstock.model.errors import CorruptObject
-
         yield b"good" * 500
         yield b"evil" * 500
         raise CorruptObject("its bytes do not match their digest")
 
 
 def _quoted(name: str) -> str:
-    from urllib.parse import quote
-
     return quote(name, safe="")
 
 

@@ -10,6 +10,7 @@ from penstock.engine import Engine
 from penstock.scheduler import Dispatcher
 from tests.http.desk import UNKNOWN_JOB, WORKER, Client, Json, Visit, claim, job, problem, settle, submit
 
+NAIVE = "2026-01-01T00:00:00"
 JSON = [(b"content-type", b"application/json")]
 
 
@@ -139,6 +140,8 @@ async def test_what_a_job_wrote_is_read_as_json_and_as_text(client: Client) -> N
         ("renew", {"worker": WORKER, "leases": [{"job": "x" * 36, "fence": 1}]}),
         ("renew", {"worker": {**WORKER, "id": "w2"}, "leases": []}),
         ("log", {"entries": [{"job": "", "fence": 1, "lines": []}]}),
+        ("log", {"entries": [{"job": UNKNOWN_JOB, "fence": 1, "lines": [{"at": NAIVE, "stream": "out", "text": ""}]}]}),
+        ("renew", {"worker": {**WORKER, "started_at": NAIVE}, "leases": []}),
         ("claim", {"types": ["other"], "limit": 0}),
         ("claim", {"types": ["other"], "limit": 1, "wait": 5}),
     ],

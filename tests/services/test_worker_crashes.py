@@ -38,7 +38,9 @@ async def test_those_that_crash_together_are_suspects(tmp_path: Path) -> None:
 async def test_a_crash_leaves_the_other_executor_alone(tmp_path: Path) -> None:
     async with working(tmp_path, executors=2) as at:
         one = at.reach.submit("wait_async", name="one")
-        await at.appears("waiting-one")
+        busy = int(await at.appears("waiting-one"))
+        while await at.reach.result(at.reach.submit("pid")) == busy:
+            """The other executor is still importing the app."""
         error = (await at.reach.outcome(at.reach.submit("segfault"))).error
         assert error is not None
         at.go()

@@ -120,6 +120,7 @@ async def test_a_second_drain_releases_at_once(tmp_path: Path) -> None:
 AGENT = f"""
 import asyncio
 from penstock.model.timing import SystemClock
+from penstock.worker.agent import Agent
 from penstock.worker.run import run
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import settings
@@ -160,6 +161,6 @@ async def test_a_signal_drains_a_worker_in_the_foreground(tmp_path: Path) -> Non
 
 def _lives(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

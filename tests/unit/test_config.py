@@ -20,9 +20,11 @@ def written(text: str, name: str = "penstock.toml") -> Path:
     return path
 
 
-def faults_of(file: Path | None = None, environ: dict[str, str] | None = None, **flags: object) -> list[str]:
+def faults_of(
+    file: Path | None = None, environ: dict[str, str] | None = None, flags: dict[str, object] | None = None
+) -> list[str]:
     with pytest.raises(InvalidSetting) as raised:
-        load(file, environ or {}, flags)
+        load(file, environ or {}, flags or {})
     listed = raised.value.details["faults"]
     assert isinstance(listed, list)
     assert all(fault in raised.value.message for fault in listed)
@@ -76,7 +78,7 @@ def test_penstock_url_is_short_for_the_server_and_the_full_name_wins() -> None:
 def test_every_fault_of_every_place_is_told_at_once() -> None:
     written('[server]\nprot = 1\nport = "x"\n[servr]\nport = 1\n[timing]\nlease_seconds = 0.1\n')
     environ = {"PENSTOCK_SERVER_PORT": "99999", "PENSTOCK_WORKER_EXECUTORS": "-1"}
-    assert len(faults_of(environ=environ, **{"worker.capacity": -1})) == 7
+    assert len(faults_of(environ=environ, flags={"worker.capacity": -1})) == 7
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from penstock.model.timing import Clock
 
 logger = logging.getLogger("penstock.api")
 
-# Hot paths first: routes are tried in this order.
+# Hot paths first: routes are tried in this order, literal ones before those with variable parts.
 _DESCRIBED: tuple[Operation, ...] = (
     *jobs.OPERATIONS,
     *batch.OPERATIONS,

@@ -38,7 +38,8 @@ class Children:
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
-        self._environ = clean_environ(os.environ) | dict(settings)
+        # A worker that is killed cannot tidy up: what it leaves lies where it is removed with the rest.
+        self._environ = clean_environ(os.environ) | {"TMPDIR": str(folder)} | dict(settings)
 
     @contextlib.contextmanager
     def run(self, name: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:

@@ -30,6 +30,12 @@ def say(text: str = "", *, err: bool = False) -> None:
     click.echo(text, file=stream, color=coloured(stream))
 
 
+def hint(text: str) -> None:
+    """Tell a person what to do next; say nothing to a script."""
+    if sys.stderr.isatty():
+        say(dim(text), err=True)
+
+
 def dim(text: str) -> str:
     return click.style(text, dim=True)
 

@@ -181,7 +181,9 @@ class FolderObjects:
     def _make_folders(self, folder: Path) -> None:
         for above in reversed([folder, *folder.parents]):
             if self._objects in above.parents:
-                above.mkdir(mode=0o700, exist_ok=True)
+                # Not `exist_ok`: it looks again, and calls a folder removed in between a name that is taken.
+                with suppress(FileExistsError):
+                    above.mkdir(mode=0o700)
 
     def _sync_folders(self, folder: Path) -> None:
         """Sync the whole way down to a name: the put that made a folder may not have synced it yet."""

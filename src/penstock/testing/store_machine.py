@@ -9,11 +9,11 @@ from datetime import timedelta
 from typing import Any, ClassVar, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.model.ids import JobId, new_job_id
 from penstock.model.job import Count, Job, JobFilter, Lease, NewJob, Settlement, Ticket
-from penstock.model.lifecycle import State
+from penstock.model.lifecycle import TERMINAL, WAITING, State
 from penstock.model.timing import to_millis
 from penstock.store.seam import Shard
 from penstock.testing.clock import SimulatedClock
@@ -26,17 +26,20 @@ EVERYTHING = 10_000
 QUEUES = ["a", "b"]
 
 spans = st.integers(0, 40).map(lambda seconds: timedelta(seconds=seconds))
+sometimes = st.sampled_from([None, None, None, 0, 10, 30]).map(
+    lambda seconds: None if seconds is None else timedelta(seconds=seconds)
+)
 picks = st.lists(st.integers(0, 99), min_size=1, max_size=4)
 requests = st.fixed_dictionaries(
     {
         "queue": st.sampled_from(QUEUES),
         "type": st.sampled_from(["mail", "scan"]),
         "priority": st.integers(3, 6),
-        "delay": st.none() | spans,
-        "key": st.none() | st.sampled_from(["k1", "k2", "k3"]),
+        "delay": sometimes,
+        "key": st.sampled_from([None, None, "k1", "k2"]),
         "fingerprint": st.sampled_from([b"", b"f"]),
         "ticketed": st.booleans(),
-        "expires_in": st.none() | spans,
+        "expires_in": sometimes,
     }
 )
 
@@ -62,6 +65,10 @@ class StoreMachine(RuleBasedStateMachine):
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
+    @initialize(asked=st.lists(requests, min_size=2, max_size=6))
+    def begin(self, asked: list[dict[str, Any]]) -> None:
+        self.submit(asked)
+
     @rule(asked=st.lists(requests, min_size=1, max_size=4))
     def submit(self, asked: list[dict[str, Any]]) -> None:
         news = [self._new(**fields) for fields in asked]
@@ -74,37 +81,44 @@ class StoreMachine(RuleBasedStateMachine):
     def advance(self, span: timedelta) -> None:
         self._clock.advance(span)
 
+    @precondition(lambda self: self._any(State.SCHEDULED))
     @rule()
     def promote(self) -> None:
         expected = self._model.promote()
         assert {event.job for event in self._run(self._store.promote(EVERYTHING))} == expected
 
+    @precondition(lambda self: self._any(State.QUEUED))
     @rule(room=st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 4)))
     def dispatch(self, room: dict[str, int]) -> None:
         expected = self._model.dispatch(room)
         assert [ticket.job for ticket in self._run(self._store.dispatch(room, TICKET))] == expected
 
+    @precondition(lambda self: self._any(State.QUEUED))
     @rule(everything=st.booleans())
     def lapse(self, everything: bool) -> None:
         expected = self._model.lapse(everything=everything)
         assert self._run(self._store.lapse(everything=everything)) == expected
 
+    @precondition(lambda self: self._any(State.QUEUED))
     @rule(chosen=picks, worker=st.sampled_from(["w1", "w2"]))
     def claim(self, chosen: list[int], worker: str) -> None:
-        jobs = [_pick(self._jobs, number) for number in chosen]
+        ready = [job.id for job in self._model.jobs.values() if job.waits(self._clock.now())]
+        jobs = [_pick(ready, self._jobs, number) for number in chosen]
         expected = self._model.claim(jobs, worker)
         tickets = [Ticket(self._store.shard, job, "a", "mail") for job in jobs]
         claims = self._run(self._store.claim(tickets, worker, LEASE))
         assert [(one.job, one.fence, one.attempt, one.alone) for one in claims] == expected
         self._leases += [Lease(one.job, one.fence) for one in claims]
 
+    @precondition(lambda self: self._any(State.RUNNING))
     @rule(chosen=picks)
     def renew(self, chosen: list[int]) -> None:
-        leases = [_pick(self._leases, number) for number in chosen]
+        leases = self._some_leases(chosen)
         expected = [self._model.renew(lease) for lease in leases]
         answers = self._run(self._store.renew("w1", leases, LEASE))
         assert [(one.loss, one.cancel) for one in answers] == expected
 
+    @precondition(lambda self: self._any(State.RUNNING))
     @rule(
         chosen=picks,
         state=st.sampled_from([State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SCHEDULED]),
@@ -113,34 +127,40 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def settle(self, chosen: list[int], state: State, retry_in: timedelta, lost: bool) -> None:
         wait = retry_in if state is State.SCHEDULED else None
-        leases = [_pick(self._leases, number) for number in chosen]
+        leases = self._some_leases(chosen)
         expected = [self._model.settle(lease, state, wait, lost=lost) for lease in leases]
         batch = [Settlement(job=one.job, fence=one.fence, state=state, retry_in=wait, loss=lost) for one in leases]
         assert [one.loss for one in self._run(self._store.settle(batch))] == expected
 
+    @precondition(lambda self: self._any(State.RUNNING))
     @rule(chosen=picks, suspects=st.booleans())
     def release(self, chosen: list[int], suspects: bool) -> None:
-        leases = [_pick(self._leases, number) for number in chosen]
+        leases = self._some_leases(chosen)
         expected = [self._model.release(lease, suspects=suspects) for lease in leases]
         assert [one.loss for one in self._run(self._store.release(leases, suspects=suspects))] == expected
 
+    @precondition(lambda self: self._any(State.RUNNING))
     @rule()
     def reclaim(self) -> None:
         expected = self._model.reclaim()
         assert {event.job for event in self._run(self._store.reclaim(EVERYTHING))} == expected
 
+    @precondition(lambda self: self._any(*WAITING, State.RUNNING))
     @rule(chosen=picks, force=st.booleans())
     def cancel(self, chosen: list[int], force: bool) -> None:
-        jobs = [_pick(self._jobs, number) for number in chosen]
+        alive = [job.id for job in self._model.jobs.values() if not job.state.terminal]
+        jobs = [_pick(alive, self._jobs, number) for number in chosen]
         expected = [self._model.cancel(job, force=force) for job in jobs]
         answers = self._run(self._store.cancel(jobs, force=force))
         assert [one.event is not None for one in answers] == expected
 
+    @precondition(lambda self: self._any(*WAITING))
     @rule()
     def expire(self) -> None:
         expected = self._model.expire()
         assert {event.job for event in self._run(self._store.expire(EVERYTHING))} == expected
 
+    @precondition(lambda self: self._any(*TERMINAL))
     @rule()
     def prune(self) -> None:
         expected = self._model.prune()
@@ -169,6 +189,16 @@ class StoreMachine(RuleBasedStateMachine):
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
         return self._loop.run_until_complete(call)
 
+    def _any(self, *states: State) -> bool:
+        """A move is worth trying where there are jobs it might, or might wrongly, change."""
+        return any(job.state in states for job in self._model.jobs.values())
+
+    def _some_leases(self, chosen: list[int]) -> list[Lease]:
+        """Of jobs that run now, under the fences of all their claims."""
+        running = {job.id for job in self._model.jobs.values() if job.state is State.RUNNING}
+        likely = [lease for lease in self._leases if lease.job in running]
+        return [_pick(likely, self._leases, number) for number in chosen]
+
     def _new_id(self) -> JobId:
         return new_job_id(to_millis(self._clock.now()), self._store.shard, self._chance)
 
@@ -182,7 +212,9 @@ def machine(new_store: NewStore) -> type[StoreMachine]:
     return type("BackendMachine", (StoreMachine,), {"new_store": staticmethod(new_store)})
 
 
-def _pick(values: list[T], number: int) -> T:
+def _pick(likely: list[T], possible: list[T], number: int) -> T:
+    """Mostly something that the move can change; sometimes anything that ever was."""
+    values = likely if likely and number % 4 else possible
     return values[number % len(values)]
 
 

@@ -6,6 +6,8 @@ import os
 import random
 import socket
 import tempfile
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from penstock import __version__
 from penstock.config.settings import Settings
@@ -17,6 +19,7 @@ from penstock.model.workers import HandlerKind, Subscription, Worker, WorkerStat
 from penstock.worker.attempts import Attempts, Rules
 from penstock.worker.claiming import Claiming
 from penstock.worker.draining import Draining
+from penstock.worker.endless import endless
 from penstock.worker.executors import LOAD_SECONDS, Executors, Plan
 from penstock.worker.files import remove
 from penstock.worker.frames import Loaded
@@ -99,17 +102,22 @@ class Agent:
 
     def _start_claiming(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         return [
-            tasks.create_task(self._claiming.run(least, self._new_backoff()), name=f"claim {least}")
+            self._start_loop(tasks, "claim", partial(self._claiming.step, least, self._new_backoff()))
             for least in {1, max(2, self.capacity // 2)}
         ]
 
     def _start_loops(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         return [
-            tasks.create_task(self._settling.run(), name="settle"),
-            tasks.create_task(self._renewing.run(), name="renew"),
-            tasks.create_task(self._logs.run(), name="log"),
-            tasks.create_task(self._watching.run(), name="watch"),
+            self._start_loop(tasks, "settle", self._settling.step),
+            self._start_loop(tasks, "renew", self._renewing.step),
+            self._start_loop(tasks, "log", self._logs.step),
+            self._start_loop(tasks, "watch", self._watching.step),
         ]
+
+    def _start_loop(
+        self, tasks: asyncio.TaskGroup, name: str, step: Callable[[], Awaitable[None]]
+    ) -> asyncio.Task[None]:
+        return tasks.create_task(endless(name, step, self._clock), name=name)
 
     async def _drain(self) -> None:
         self._attempts.close()
@@ -147,7 +155,7 @@ class Agent:
 
     async def _load(self) -> Loaded:
         LOGGER.info("worker %s starts %d executors for %s", self.id, self.executors_wanted, self._app)
-        loaded = await within(seconds(LOAD_SECONDS), self._executors.loaded)
+        loaded = await within(seconds(LOAD_SECONDS), self._executors.loading.first)
         if loaded is None:
             raise InvalidSetting(f"{self._app} was not imported within {LOAD_SECONDS:g} s")
         return loaded

@@ -1,17 +1,21 @@
 """In an executor: what a handler prints or logs becomes its job's log; everything else goes to the worker's stderr."""
 
 import contextvars
+import faulthandler
 import io
 import logging
 import sys
 import threading
 from collections.abc import Callable
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from penstock.context import LOGGER
 from penstock.model.job import LogLine
 from penstock.model.timing import Clock
 from penstock.worker.lines import Lines
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 FLUSH_SECONDS = 0.25
 """Lines of one job leave together, at most this late."""
@@ -76,6 +80,7 @@ class Stream(io.TextIOBase):
     def __init__(self, name: str, outside: TextIO) -> None:
         self._name = name
         self._outside = outside
+        self.buffer = Bytes(self)
 
     def write(self, text: str) -> int:
         author = WRITING.get()
@@ -100,6 +105,21 @@ class Stream(io.TextIOBase):
         return "utf-8"
 
 
+class Bytes(io.RawIOBase):
+    """The stream's `buffer`, for those who write bytes."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def write(self, piece: "ReadableBuffer") -> int:
+        raw = bytes(piece)
+        self._stream.write(raw.decode("utf-8", "replace"))
+        return len(raw)
+
+    def writable(self) -> bool:
+        return True
+
+
 class RecordHandler(logging.Handler):
     """Gives `logging` records to the job that made them; the stream is the level's name."""
 
@@ -122,6 +142,7 @@ class RecordHandler(logging.Handler):
 def install() -> None:
     """Capture from now on. Before the app is imported, so that its own `logging.basicConfig` adds no second copy."""
     outside = sys.stderr
+    faulthandler.enable(outside)
     sys.stdout = Stream("stdout", outside)
     sys.stderr = Stream("stderr", outside)
     root = logging.getLogger()

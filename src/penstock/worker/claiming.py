@@ -52,10 +52,6 @@ class Claiming:
         while self._asked:
             await self._answered.wait()
 
-    async def run(self, least: int, backoff: Backoff) -> None:
-        while True:
-            await self.step(least, backoff)
-
     async def step(self, least: int, backoff: Backoff) -> None:
         """Wait for room, ask once, and hand over what was given."""
         limit = await self._gather(least)

@@ -43,7 +43,7 @@ from penstock.worker.frames import (
 from penstock.worker.lines import Lines
 from penstock.worker.marks import Marks
 from penstock.worker.mortality import die_with
-from penstock.worker.runs import Run
+from penstock.worker.runs import Run, unknown_type
 from penstock.worker.threads import Threads, Work
 
 DECODER = msgspec.msgpack.Decoder(list[ToExecutor])
@@ -100,7 +100,11 @@ class Executor:
                     raise RuntimeError("an executor loads one app only")
 
     def _start(self, start: Start) -> None:
-        run = Run(start, self._handlers[start.type], self)
+        handler = self._handlers.get(start.type)
+        if handler is None:
+            self._channel.post(unknown_type(start))
+            return
+        run = Run(start, handler, self)
         self._runs[start.place] = run
         if start.type in self._coroutines:
             run.task = asyncio.get_running_loop().create_task(self._await(run))

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from penstock.model.errors import InvalidSetting
 from penstock.model.job import LogLine, Progress
 from penstock.model.timing import Clock
 from penstock.worker.attempt import Attempt
@@ -24,6 +23,7 @@ from penstock.worker.frames import (
     ToAgent,
     Wrote,
 )
+from penstock.worker.loading import Loading
 from penstock.worker.memory import MIB, resident_bytes
 from penstock.worker.mortality import describe
 from penstock.worker.process import ExecutorProcess, Phase
@@ -34,7 +34,6 @@ LOAD_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
 QUIET_SECONDS = 0.25
 STALL_SECONDS = 0.75
-LONGEST_RETRY_SECONDS = 30.0
 
 
 class Plan(Struct, frozen=True):
@@ -80,16 +79,12 @@ class Executors:
         self._plan = plan
         self._jobs: Jobs = Nobody()
         self._clock = clock
-        self._chance = chance
         self._members: list[ExecutorProcess] = []
         self._spare: ExecutorProcess | None = None
         self._keep_spare = False
-        self._failures = 0
-        self._failure_told: str | None = None
-        self._retry_at = float("-inf")
         self._closing = False
         self._empty = asyncio.Event()
-        self.loaded: asyncio.Future[Loaded] = asyncio.get_running_loop().create_future()
+        self.loading = Loading(clock, chance)
 
     # -- for jobs
 
@@ -130,7 +125,7 @@ class Executors:
 
     def mend(self) -> None:
         """Start what is missing."""
-        if self._closing or self._clock.monotonic() < self._retry_at:
+        if self._closing or self.loading.resting:
             return
         while len(self._able()) < self._plan.wanted:
             self._start()
@@ -208,7 +203,7 @@ class Executors:
     def _recycle(self, executor: ExecutorProcess) -> None:
         """Have a successor take over once it is ready."""
         succeeded = any(one.replaces is executor for one in self._members)
-        if executor.phase is Phase.READY and not executor.alone and not succeeded and not self._failures:
+        if executor.phase is Phase.READY and not executor.alone and not succeeded and not self.loading.failing:
             self._start(replaces=executor)
 
     def _retire(self, executor: ExecutorProcess) -> None:
@@ -251,7 +246,7 @@ class Executors:
             case Loaded():
                 self._is_loaded(executor, frame)
             case LoadFailed(message, traceback):
-                self._load_failed(f"{self._plan.app} cannot be imported: {message}\n\n{traceback}")
+                self.loading.failed(f"{self._plan.app} cannot be imported: {message}\n\n{traceback}")
             case Pong() | Wrote() | Progressed():
                 pass
 
@@ -262,12 +257,10 @@ class Executors:
 
     def _is_loaded(self, executor: ExecutorProcess, loaded: Loaded) -> None:
         executor.phase, executor.loading = Phase.READY, False
-        self._failures, self._retry_at = 0, float("-inf")
+        self.loading.succeeded(loaded)
         old, executor.replaces = executor.replaces, None
         if old is not None and old.phase is Phase.READY:
             self._retire(old)
-        if not self.loaded.done():
-            self.loaded.set_result(loaded)
         self._jobs.room_changed()
 
     def _awake(self, executor: ExecutorProcess) -> None:
@@ -283,8 +276,12 @@ class Executors:
         self._members.remove(executor)
         if executor is self._spare:
             self._spare = None
-        if executor.loading and not (executor.killed and self._clock.monotonic() < executor.deadline):
-            self._load_failed(f"{self._plan.app}: the process that imports it {describe(status)}")
+        if (
+            executor.loading
+            and not self._closing
+            and not (executor.killed and self._clock.monotonic() < executor.deadline)
+        ):
+            self.loading.failed(f"{self._plan.app}: the process that imports it {describe(status)}")
         self._end_jobs(executor, status)
         self.mend()
         if not self._members:
@@ -299,16 +296,3 @@ class Executors:
             LOGGER.warning("executor %d %s with %s", executor.pid, death.how, ", ".join(map(str, suspects)))
         for attempt in attempts:
             self._jobs.ended(attempt, death if attempt in suspects else Halted())
-
-    def _load_failed(self, text: str) -> None:
-        """Try again later and later; an app that has never been imported is the operator's to mend."""
-        if self._closing or self._clock.monotonic() < self._retry_at:
-            return
-        self._failures += 1
-        wait = min(LONGEST_RETRY_SECONDS, 2.0 ** min(self._failures - 1, 10))
-        self._retry_at = self._clock.monotonic() + self._chance.uniform(wait / 2, wait)
-        if not self.loaded.done():
-            self.loaded.set_exception(InvalidSetting(text))
-        elif text != self._failure_told:
-            LOGGER.error("%s", text)
-        self._failure_told = text

@@ -1,7 +1,7 @@
 """The engine over HTTP, as a worker reaches it that holds only a server's address."""
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TypeVar
@@ -30,11 +30,10 @@ from penstock.model.wire import (
     SettleResponse,
 )
 from penstock.model.workers import JobType, Subscription, Worker
+from penstock.worker.calls import CONNECT_SECONDS, Broken, Calls
 
-CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 TRANSFER_SECONDS = 60.0
-CONNECTIONS = 16
 JSON = MappingProxyType({"content-type": "application/json"})
 
 T = TypeVar("T")
@@ -43,16 +42,12 @@ T = TypeVar("T")
 class HttpReach:
     """Keeps Reach over one server's `/v1/workers`. No answer in time, or none at all, is ServerUnavailable."""
 
-    def __init__(self, url: str, *, client: httpx2.AsyncClient | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self._worker = ""
         self._url = url
         self._encoder = msgspec.json.Encoder()
-        self._client = client or httpx2.AsyncClient(
-            base_url=url,
-            timeout=httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(max_connections=CONNECTIONS, keepalive_expiry=60.0),
-            trust_env=False,
-        )
+        self._calls = Calls(url)
+        self._files: httpx2.AsyncClient | None = None
 
     async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
         self._worker = worker.id
@@ -83,7 +78,7 @@ class HttpReach:
         path = f"/v1/jobs/{job}/inputs/{quote(file.name, safe='')}"
         digest = hashlib.sha256()
         try:
-            async with self._client.stream("GET", path, timeout=TRANSFER_SECONDS) as answer:
+            async with self._transfers().stream("GET", path) as answer:
                 if not answer.is_success:
                     raise problem_of(answer.status_code, await answer.aread())
                 async for chunk in answer.aiter_bytes():
@@ -99,13 +94,28 @@ class HttpReach:
     ) -> ObjectLink:
         path = self._path(f"outputs/{lease.job}/{lease.fence}/{number}")
         headers = {"content-type": content_type, "digest-sha256": digest}
-        return msgspec.json.decode(await self._send("PUT", path, body, headers, TRANSFER_SECONDS), type=ObjectLink)
+        try:
+            answer = await self._transfers().put(path, content=body, headers=headers)
+        except (httpx2.HTTPError, httpx2.StreamError) as error:
+            raise self._unavailable(error) from None
+        if not answer.is_success:
+            raise problem_of(answer.status_code, answer.content)
+        return msgspec.json.decode(answer.content, type=ObjectLink)
 
     async def leave(self, worker: str) -> None:
         await self._send("DELETE", f"/v1/workers/{worker}", b"", {})
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._calls.close()
+        if self._files is not None:
+            await self._files.aclose()
+
+    def _transfers(self) -> httpx2.AsyncClient:
+        """The client for files, made when the first one comes."""
+        if self._files is None:
+            timeout = httpx2.Timeout(TRANSFER_SECONDS, connect=CONNECT_SECONDS)
+            self._files = httpx2.AsyncClient(base_url=self._url, timeout=timeout, trust_env=False)
+        return self._files
 
     def _path(self, rest: str) -> str:
         return f"/v1/workers/{self._worker}/{rest}"
@@ -118,20 +128,15 @@ class HttpReach:
             raise ServerUnavailable(f"{self._url} gave an answer that cannot be read: {error}") from None
 
     async def _send(
-        self,
-        method: str,
-        path: str,
-        body: bytes | AsyncIterator[bytes],
-        headers: "MappingProxyType[str, str] | dict[str, str]",
-        seconds: float = ANSWER_SECONDS,
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float = ANSWER_SECONDS
     ) -> bytes:
         try:
-            answer = await self._client.request(method, path, content=body, headers=dict(headers), timeout=seconds)
-        except (httpx2.HTTPError, httpx2.StreamError) as error:
+            answer = await self._calls.call(method, path, body, headers, seconds)
+        except Broken as error:
             raise self._unavailable(error) from None
-        if not answer.is_success:
-            raise problem_of(answer.status_code, answer.content)
-        return answer.content
+        if not 200 <= answer.status < 300:
+            raise problem_of(answer.status, answer.body)
+        return answer.body
 
     def _unavailable(self, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(f"no answer from {self._url}: {str(error) or type(error).__name__}")

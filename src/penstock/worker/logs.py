@@ -33,19 +33,18 @@ class Logs:
         self._waiting[attempt] = None
         self._news.set()
 
-    async def run(self) -> None:
+    async def step(self) -> None:
         """Send what was written, every half second at most."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            try:
-                await self.flush(tuple(self._waiting))
-            except Unavailable as error:
-                self._news.set()
-                await self._backoff.wait(error)
-            else:
-                self._backoff.over()
-                await self._clock.sleep(EVERY)
+        await self._news.wait()
+        self._news.clear()
+        try:
+            await self.flush(tuple(self._waiting))
+        except Unavailable as error:
+            self._news.set()
+            await self._backoff.wait(error)
+        else:
+            self._backoff.over()
+            await self._clock.sleep(EVERY)
 
     async def flush(self, attempts: Iterable[Attempt]) -> None:
         """Send all that these attempts have written; afterwards it is kept. Unavailable: it still waits here."""

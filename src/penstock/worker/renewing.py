@@ -64,10 +64,6 @@ class Renewing:
         self._due_at = self._clock.monotonic()
         self._news.set()
 
-    async def run(self) -> None:
-        while True:
-            await self.step()
-
     async def step(self) -> None:
         """Wait for the next reason to renew; renew."""
         await within(seconds(max(0.0, self._due_at - self._clock.monotonic())), self._news.wait())

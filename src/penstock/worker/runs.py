@@ -139,6 +139,12 @@ class Run:
         return Errored(self.start.place, told)
 
 
+def unknown_type(start: Start) -> Errored:
+    """The end of a job whose handler is gone: the app has changed since this worker declared its types."""
+    text = f"the app has no handler {start.type!r} any more; restart the worker"
+    return Errored(start.place, JobError(ErrorCode.RAISED, text, attempt=start.attempt))
+
+
 def _traceback(error: BaseException) -> str:
     """The user's part of the traceback: without the frame of Penstock that made the call. The end matters most."""
     frames = error.__traceback__.tb_next if error.__traceback__ is not None else None

@@ -58,22 +58,22 @@ class Settling:
         """Return when everything has been told, or given up."""
         await self._quiet.wait()
 
-    async def run(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            await self.step()
-
     async def step(self) -> None:
-        """Tell what waits; after a failure wait a moment and keep what is still ours."""
+        """Wait for news and tell it; after a failure wait a moment and keep what is still ours."""
+        await self._news.wait()
+        self._news.clear()
         self._telling = self._take()
         try:
             await self._tell()
+            self._telling = []
+            self._backoff.over()
         except Unavailable as error:
             await self._backoff.wait(error)
-            self._waiting[:0] = self._still_ours(self._telling)
-        else:
-            self._backoff.over()
+        finally:
+            self._keep_untold()
+
+    def _keep_untold(self) -> None:
+        self._waiting[:0] = self._still_ours(self._telling)
         self._telling = []
         if self._waiting:
             self._news.set()

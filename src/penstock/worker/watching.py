@@ -18,16 +18,15 @@ class Watching:
         self._clock = clock
         self._memory_at = clock.monotonic()
 
-    async def run(self) -> None:
-        while True:
-            self.step()
-            if self._attempts.running() or self._executors.unsteady:
-                await self._clock.sleep(BUSY)
-            else:
-                await within(IDLE, self._attempts.changed())
+    async def step(self) -> None:
+        """Look once, then wait until it is time to look again."""
+        self.look()
+        if self._attempts.running() or self._executors.unsteady:
+            await self._clock.sleep(BUSY)
+        else:
+            await within(IDLE, self._attempts.changed())
 
-    def step(self) -> None:
-        """One look."""
+    def look(self) -> None:
         self._attempts.look()
         self._executors.look()
         now = self._clock.monotonic()

@@ -14,13 +14,14 @@ LOOPS = 1_000_000
 
 
 class Calibration(Struct, frozen=True):
-    """Median fdatasync of an overwritten 8 KiB page, and a fixed loop of arithmetic."""
+    """Median fdatasync of an overwritten 8 KiB page, a fixed loop of arithmetic, and what else keeps the cores busy."""
 
     cores: int
     system: str
     python: str
     fdatasync_ms: float
     cpu_loop_ms: float
+    load_average: float
 
 
 def calibrate(folder: Path) -> Calibration:
@@ -28,7 +29,8 @@ def calibrate(folder: Path) -> Calibration:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         flush = flush_ms(Path(scratch) / "probe")
     system = f"{platform.system()} {platform.machine()}"
-    return Calibration(os.cpu_count() or 1, system, platform.python_version(), flush, _cpu_loop_ms())
+    cores, python = os.cpu_count() or 1, platform.python_version()
+    return Calibration(cores, system, python, flush, _cpu_loop_ms(), os.getloadavg()[0])
 
 
 def _cpu_loop_ms() -> float:

@@ -88,7 +88,8 @@ def _print(machine: Calibration, figures: Sequence[Figure]) -> None:
     print_table(("PART", "WHAT", "FIGURE", ""), rows, right=("FIGURE",))
     ink.say()
     ink.say(ink.dim(f"penstock {__version__}, Python {machine.python}, {machine.cores} cores, {machine.system}"))
-    ink.say(ink.dim(f"fdatasync {machine.fdatasync_ms * 1000:.0f} µs, cpu loop {machine.cpu_loop_ms:.0f} ms"))
+    before = f"fdatasync {machine.fdatasync_ms * 1000:.0f} µs, cpu loop {machine.cpu_loop_ms:.0f} ms"
+    ink.say(ink.dim(f"{before}, load {machine.load_average:.1f} before the first part"))
     ink.say(ink.dim(f"command: {_command()}"))
 
 

@@ -24,7 +24,7 @@ class Amounts(Struct, frozen=True, kw_only=True):
     few_jobs: int = 10_000
     scheduled_jobs: int = 100_000
     queued_jobs: int = 200_000
-    idle_seconds: float = 4.0
+    idle_seconds: float = 10.0
     starts: int = 5
 
     def scaled(self, scale: float, drain_jobs: int | None) -> "Amounts":

@@ -137,8 +137,9 @@ CHAPTERS: tuple[Callable[[Stage, int, int], Told], ...] = (
 
 
 def told(step: str, item: JobItem, note: str = "") -> Told:
-    """A chapter's line in the table at the end."""
-    return Told(step, item.state, str(item.attempt), lasted(took(item)), note)
+    """A chapter's line in the table at the end; it took from submit to end, with all attempts and waits between."""
+    whole = item.completed_at - item.created_at if item.completed_at is not None else None
+    return Told(step, item.state, str(item.attempt), lasted(whole), note)
 
 
 def _succeeded(stage: Stage, queue: str) -> int:

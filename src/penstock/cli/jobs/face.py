@@ -64,7 +64,7 @@ def _pairs(item: JobItem) -> list[tuple[str, str]]:
         ("params", _json(item.params)),
         ("result", _json(item.result) if item.completed_at else ""),
         ("error", _error(item)),
-        ("progress", _progress(item.progress) if item.progress else ""),
+        ("progress", _progress(item.progress) if item.progress and not item.state.terminal else ""),
         ("created", _instant(item, "created_at")),
         ("due", _instant(item, "scheduled_at") if item.scheduled_at > item.created_at else ""),
         ("started", _instant(item, "started_at")),

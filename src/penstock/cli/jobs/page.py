@@ -46,4 +46,4 @@ def page(
     else:
         ink.say("no such jobs; submit one with: penstock jobs submit TYPE", err=True)
     if more and not as_json:
-        ink.say(ink.dim(f"there are more than {limit}: see them with --limit"), err=True)
+        ink.hint(f"there are more than {limit}: see them with --limit")

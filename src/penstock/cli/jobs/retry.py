@@ -22,4 +22,4 @@ def retry(*, ids: tuple[str, ...], url: str | None, config: Path | None, as_json
                 print_json(item)
             else:
                 click.echo(item.id)
-                ink.say(ink.dim(f"{item.state}; it asks for what {job} asked for"), err=True)
+                ink.hint(f"{item.state}; it asks for what {job} asked for")

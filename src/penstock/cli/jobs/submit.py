@@ -74,7 +74,7 @@ def submit(
         print_json(job)
     else:
         click.echo(job.id)
-        ink.say(ink.dim(f"{job.state}; follow it with: penstock jobs watch {job.id}"), err=True)
+        ink.hint(f"{job.state}; follow it with: penstock jobs watch {job.id}")
     return 0
 
 

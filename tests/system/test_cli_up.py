@@ -1,0 +1,225 @@
+"""The command line as a user has it: one server, and commands that talk to it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.harness import Process, Server, ending, eventually
+
+pytestmark = pytest.mark.slow
+
+APP = "shop:app"
+SHOP = '''
+import asyncio
+import logging
+from pathlib import Path
+
+from penstock import Context, Penstock, Retry
+
+app = Penstock()
+
+
+@app.job
+async def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    print("adding", a, b)
+    return a + b
+
+
+@app.job(retry=Retry.none())
+async def err() -> None:
+    raise ValueError("no such customer")
+
+
+@app.job
+async def wait_for_file(context: Context, path: str) -> str:
+    context.progress(0.5, "half way")
+    while not Path(path).exists():
+        await asyncio.sleep(0.02)
+    return "found"
+
+
+@app.job
+def count(context: Context) -> int:
+    size = len(context.inputs["text"].read_bytes())
+    context.outputs.write("size.txt", str(size))
+    return size
+'''
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder, with a module of job types in it."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.py").write_text(SHOP)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(shop: Path) -> Iterator[Server]:
+    running = Server(shop / "data", "--executors", "1", app=APP, PYTHONPATH=_path(shop))
+    with ending(running):
+        yield running
+
+
+def _path(folder: Path) -> str:
+    return os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+
+
+def penstock(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock", *words, "--url", server.url]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def answered(server: Server, *words: str) -> dict[str, object]:
+    """The one JSON document that a command prints."""
+    answer = penstock(server, *words, "--json")
+    assert answer.returncode == 0, answer.stderr
+    (line,) = answer.stdout.splitlines()
+    document = json.loads(line)
+    assert isinstance(document, dict)
+    return document
+
+
+def test_a_submit_that_waits_prints_the_result_alone_on_stdout(server: Server) -> None:
+    answer = penstock(server, "jobs", "submit", "add", "a=1", "b=2", "--wait")
+    assert (answer.returncode, answer.stdout) == (0, "3\n")
+    assert answer.stderr.startswith("add succeeded in ")
+
+
+def test_a_submit_prints_an_id_that_show_and_logs_and_retry_understand(server: Server) -> None:
+    job = penstock(server, "jobs", "submit", "add", '{"a": 4}', "--tag", "four").stdout.strip()
+    assert penstock(server, "jobs", "watch", job).returncode == 0
+    shown = penstock(server, "jobs", "show", job).stdout
+    assert "succeeded" in shown
+    assert '{"a": 4}' in shown
+    eventually("its line is kept", lambda: "adding 4 0" in penstock(server, "jobs", "logs", job).stdout)
+    assert answered(server, "jobs", "retry", job)["retry_of"] == job
+
+
+def test_a_job_that_fails_says_why_and_exits_1(server: Server) -> None:
+    answer = penstock(server, "jobs", "submit", "err", "--wait")
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert "err failed" in answer.stderr
+    assert "no such customer" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_running_job_is_watched_and_cancelled(server: Server, tmp_path: Path) -> None:
+    submitted = answered(server, "jobs", "submit", "wait_for_file", f"path={tmp_path / 'never'}")
+    job = str(submitted["id"])
+    eventually("it runs", lambda: answered(server, "jobs", "show", job)["state"] == "running")
+    answered(server, "jobs", "cancel", job)
+    watched = penstock(server, "jobs", "watch", job, "--json")
+    assert watched.returncode == 1
+    assert json.loads(watched.stdout.splitlines()[-1])["state"] == "cancelled"
+
+
+def test_files_go_in_and_come_out(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("seventeen letters")
+    words = ("jobs", "submit", "count", "--input", f"text={tmp_path / 'letter.txt'}", "--wait")
+    job = str(answered(server, *words)["id"])
+    assert penstock(server, "jobs", "output", job, "-o", "-").stdout == "17"
+    written = answered(server, "jobs", "output", job, "size.txt", "-o", str(tmp_path))
+    assert Path(str(written["path"])).read_text() == "17"
+    absent = penstock(server, "jobs", "output", job, "other.txt")
+    assert absent.returncode == 1
+    assert "size.txt" in absent.stderr
+
+
+def test_a_key_makes_a_submit_idempotent(server: Server) -> None:
+    words = ("jobs", "submit", "add", "a=7", "--key", "seven")
+    first = answered(server, *words)["id"]
+    assert answered(server, *words)["id"] == first
+    other = penstock(server, "jobs", "submit", "add", "a=8", "--key", "seven")
+    assert other.returncode == 1
+    assert str(first) in other.stderr
+
+
+def test_jobs_are_listed_by_what_is_asked_for(server: Server) -> None:
+    for number in range(3):
+        penstock(server, "jobs", "submit", "add", f"a={number}", "--tag", "three", "--delay", "1h")
+    found = answered(server, "jobs", "list", "--tag", "three", "--limit", "2")
+    listed = found["jobs"]
+    assert isinstance(listed, list)
+    assert [job["state"] for job in listed] == ["scheduled"] * 2
+    assert found["more"] is True
+
+
+def test_a_paused_queue_says_so_until_it_is_resumed(server: Server) -> None:
+    assert answered(server, "queues", "pause", "mail")["paused"] is True
+    assert "paused" in penstock(server, "queues").stdout
+    assert answered(server, "queues", "resume", "mail")["paused"] is False
+
+
+def test_types_workers_and_doctor_know_what_is_up(server: Server) -> None:
+    assert "add" in penstock(server, "types").stdout
+    workers = answered(server, "workers")["workers"]
+    assert isinstance(workers, list)
+    assert [worker["state"] for worker in workers] == ["ready"]
+    findings = answered(server, "doctor")["findings"]
+    assert isinstance(findings, list)
+    assert {"server", "ready", "workers", "disk flush"} <= {finding["name"] for finding in findings}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("submit", "ad", "a=1"), "add"),
+        (("submit", "add", "a=x"), "int"),
+        (("show", "0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55"), "there is no job"),
+        (("show", "seventeen"), "is not a job id"),
+    ],
+)
+def test_a_refusal_is_one_line_and_exit_code_1(server: Server, words: tuple[str, ...], expected: str) -> None:
+    answer = penstock(server, "jobs", *words)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("penstock: ")
+    assert expected in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+
+
+def test_a_port_in_use_is_refused_with_what_to_do(server: Server, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock", "up", "--port", str(server.port), "--data", str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"penstock: server.port: cannot listen on 127.0.0.1:{server.port}")
+    assert "--port" in answer.stderr
+
+
+def test_a_data_folder_in_use_is_refused_naming_its_owner(server: Server, shop: Path) -> None:
+    command = [sys.executable, "-m", "penstock", "up", "--port", "0", "--data", str(shop / "data")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert answer.returncode == 1
+    assert str(server.popen.pid) in answer.stderr
+    assert "--data" in answer.stderr
+
+
+@pytest.mark.parametrize("app", ["nowhere:app", "shop:nothing"])
+def test_a_worker_without_its_app_exits_2(shop: Path, server: Server, app: str) -> None:
+    worker = Process("worker", app, "--url", server.url, folder=shop, PYTHONPATH=_path(shop))
+    with ending(worker):
+        assert worker.popen.wait(60) == 2
+        worker.says("penstock:")
+
+
+def test_ctrl_c_lets_running_jobs_finish_and_exits_0(shop: Path, tmp_path: Path) -> None:
+    """A restart knows the job that ended while the server was stopping."""
+    awaited = tmp_path / "awaited"
+    own = Server(tmp_path / "data", "--executors", "1", app=APP, PYTHONPATH=_path(shop))
+    with ending(own):
+        job = str(answered(own, "jobs", "submit", "wait_for_file", f"path={awaited}")["id"])
+        eventually("it runs", lambda: answered(own, "jobs", "show", job)["state"] == "running")
+        own.popen.send_signal(signal.SIGINT)
+        own.says("draining")
+        awaited.touch()
+        assert own.popen.wait(60) == 0
+    again = Server(tmp_path / "data", app=None)
+    with ending(again):
+        assert answered(again, "jobs", "show", job)["result"] == "found"
