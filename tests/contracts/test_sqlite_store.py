@@ -15,7 +15,6 @@ from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract import StoreContract
 from penstock.testing.store_machine import machine
 
-
 # These tests are about moves, not about the disk; test_sqlite_file.py is.
 MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK)), None)
 
@@ -36,4 +35,4 @@ class TestSqliteStore(StoreContract):
 
 
 TestSqliteMachine = machine(new_store).TestCase
-TestSqliteMachine.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestSqliteMachine.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)

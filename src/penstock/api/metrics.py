@@ -57,7 +57,7 @@ async def read_metrics(call: Call) -> Reply:
     """Give jobs, queues, workers and requests as Prometheus metrics."""
     engine = call.engine
     families = (
-        _family("penstock_jobs", "gauge", "Jobs by queue, type and state.", _jobs(await engine.store.counts())),
+        _family("penstock_jobs", "gauge", "Jobs by queue, type and state.", _jobs(await engine.queues.counts())),
         *_queues(await engine.queues.list()),
         _family("penstock_workers", "gauge", "Workers by state.", _workers(await engine.queues.workers())),
         _family(

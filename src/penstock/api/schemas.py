@@ -21,10 +21,7 @@ class Schemas:
 
     def __init__(self, kinds: Iterable[type[Struct]]) -> None:
         wanted: list[type[Struct]] = sorted(set(kinds), key=lambda kind: kind.__name__)
-        stand_ins = _stand_ins()
-        references, self.components = msgspec.json.schema_components(
-            [stand_ins.get(kind, kind) for kind in wanted], ref_template=_REF
-        )
+        references, self.components = msgspec.json.schema_components(wanted, ref_template=_REF)
         self._by_kind = dict(zip(wanted, references, strict=True))
         _sharpen(self.components)
 
@@ -52,16 +49,3 @@ def _sharpen(components: Json) -> None:
         "required": ["delay_seconds", "scheduled_at"],
         "properties": {"delay_seconds": {"type": "number"}, "scheduled_at": {"type": "string"}},
     }
-
-
-def _stand_ins() -> dict[type[Struct], type[Struct]]:
-    """msgspec cannot describe a default that is Raw: structs that say the same without one."""
-    plain = defstruct(
-        "Claim", [_plain(one) for one in fields(Claim)], namespace={"__doc__": Claim.__doc__}, kw_only=True
-    )
-    claims: Any = tuple[plain, ...]  # type: ignore[valid-type]
-    return {ClaimResponse: defstruct("ClaimResponse", [("claims", claims)])}
-
-
-def _plain(one: FieldInfo) -> tuple[str, Any, Any]:
-    return one.name, one.type, field(default=None if isinstance(one.default, Raw) else one.default)

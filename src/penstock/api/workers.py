@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable
-from datetime import datetime
 from typing import TypeVar
 
 from penstock.api.exchange import NO_CONTENT, Call, ClientGone, Reply, json_reply
@@ -56,7 +55,6 @@ async def renew_leases(call: Call) -> Reply:
     """Keep leases alive and report the worker; the answer says which are lost or asked to cancel."""
     request = await _body(call, RenewRequest)
     _check_same_worker(call, request.worker)
-    _check_aware(request.worker.started_at)
     _check_leases(request.leases)
     return json_reply(200, RenewResponse(tuple(await call.engine.work.renew(request.worker, request.leases))))
 
@@ -75,7 +73,6 @@ async def append_log(call: Call) -> Reply:
     """Keep what jobs wrote; lines of a lost attempt are dropped."""
     request = await _body(call, LogRequest)
     _check_leases(request.entries)
-    _check_aware(*(line.at for entry in request.entries for line in entry.lines))
     await call.engine.work.log(request.entries)
     return NO_CONTENT
 
@@ -104,7 +101,6 @@ async def write_output(call: Call) -> Reply:
 async def join(call: Call) -> Reply:
     """Present a worker and declare the types it can run. May be repeated."""
     request = await call.json(JoinRequest)
-    _check_aware(request.worker.started_at)
     return json_reply(200, await call.engine.work.join(request.worker, request.types))
 
 
@@ -159,11 +155,6 @@ def _check_leases(shown: Iterable[Lease | Outcome | LogEntry]) -> None:
     for one in shown:
         if is_job_id(one.job) is None:
             raise Invalid(f"job: {one.job!r} is not a job id")
-
-
-def _check_aware(*instants: datetime) -> None:
-    if any(at.tzinfo is None for at in instants):
-        raise Invalid("a time needs its offset from UTC, such as 2026-01-31T12:00:00Z")
 
 
 OPERATIONS = (

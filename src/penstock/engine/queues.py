@@ -1,6 +1,7 @@
 """Queues, types and workers: what an operator looks at and pauses."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import timedelta
 
 from msgspec.structs import replace
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from penstock.engine.catalog import Catalog
 from penstock.engine.tickets import Tickets
 from penstock.model.errors import NotFound
+from penstock.model.job import Count
 from penstock.model.lifecycle import State
 from penstock.model.wire import QueueItem
 from penstock.model.workers import JobType, Worker, WorkerState
@@ -42,6 +44,10 @@ class Queues:
             return await self.get(name)
         except NotFound:
             return QueueItem(name=name, paused=False, jobs={}, oldest_seconds=None)
+
+    async def counts(self) -> Sequence[Count]:
+        """Jobs by queue, type and state."""
+        return await self._store.counts()
 
     async def types(self) -> list[JobType]:
         return list((await self._catalog.read()).types.values())

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from penstock.model.ids import JobId, ShardId
 from penstock.model.lifecycle import TERMINAL, Event, State
 from penstock.model.retry import Retry
+from penstock.model.timing import Instant
 
 PRIORITIES = 10
 DEFAULT_PRIORITY = 5
@@ -176,7 +177,7 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True):
     queue: str
     attempt: int
     fence: int
-    params: Raw = Raw(JSON_NULL)
+    params: Raw = field(default_factory=lambda: Raw(JSON_NULL))
     params_object: ObjectLink | None = None
     timeout_seconds: float | None = None
     lease_seconds: float
@@ -258,7 +259,7 @@ class Page(Struct, frozen=True):
 class LogLine(Struct, frozen=True, omit_defaults=True):
     """One line that a job wrote. `stream` is stdout, stderr, or the level of a `logging` record."""
 
-    at: datetime
+    at: Instant
     stream: str
     text: str
     attempt: int = 0

@@ -4,9 +4,14 @@ import asyncio
 import time
 from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
+
+from msgspec import Meta
 
 T = TypeVar("T")
+
+Instant = Annotated[datetime, Meta(tz=True)]
+"""A time on the wire: RFC 3339, always with an offset."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -1,6 +1,5 @@
 """The bodies of HTTP requests and answers, shared by the API, the client and the worker. Durations are `…_seconds`."""
 
-from datetime import datetime
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
@@ -21,9 +20,9 @@ from penstock.model.job import (
 )
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry, RetryKind
-from penstock.model.workers import JobType, Name, Worker
+from penstock.model.timing import Instant
+from penstock.model.workers import JobType, Name, TimeoutSeconds, Worker
 
-Instant = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 Tag = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags = Annotated[tuple[Tag, ...], Meta(max_length=32)]
@@ -44,7 +43,7 @@ class SubmitRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     delay_seconds: Seconds | None = None
     scheduled_at: Instant | None = None
     retry_policy: Retry | RetryKind | None = None
-    timeout_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | UnsetType | None = UNSET
+    timeout_seconds: TimeoutSeconds | UnsetType | None = UNSET
     expires_at: Instant | None = None
     tags: Tags = ()
     inputs: Annotated[dict[FileName, str], Meta(max_length=100, description="file name → id of an upload")] = {}

@@ -1,6 +1,5 @@
 """What workers say about themselves: the job types they can run, and how they are."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -8,11 +7,13 @@ from msgspec import Meta, Struct
 
 from penstock.model.job import DEFAULT_PRIORITY, Priority
 from penstock.model.retry import Retry
+from penstock.model.timing import Instant
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:-]*$"
 Name = Annotated[str, Meta(pattern=NAME_PATTERN, max_length=128)]
 
 DEFAULT_TIMEOUT_SECONDS = 3600.0
+TimeoutSeconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 
 
 class HandlerKind(StrEnum):
@@ -35,7 +36,7 @@ class JobType(Struct, frozen=True, kw_only=True):
     kind: HandlerKind = HandlerKind.THREAD
     priority: Priority = DEFAULT_PRIORITY
     retry: Retry = Retry()
-    timeout_seconds: float | None = DEFAULT_TIMEOUT_SECONDS
+    timeout_seconds: TimeoutSeconds | None = DEFAULT_TIMEOUT_SECONDS
     params_schema: dict[str, Any] | None = None
     description: str | None = None
 
@@ -60,8 +61,8 @@ class Worker(Struct, frozen=True, kw_only=True):
     capacity: int
     running: int = 0
     state: WorkerState = WorkerState.READY
-    started_at: datetime
-    seen_at: datetime | None = None
+    started_at: Instant
+    seen_at: Instant | None = None
 
 
 class Subscription(Struct, frozen=True):

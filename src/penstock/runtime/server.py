@@ -20,6 +20,7 @@ from penstock.scheduler import Dispatcher, Pruner, Reaper, run_service
 
 logger = logging.getLogger("penstock.server")
 
+BACKLOG = 2048
 LAST_ANSWERS_SECONDS = 2
 """How long open requests may take once everything else has stopped."""
 
@@ -65,6 +66,8 @@ def _listen(server: ServerSettings) -> Iterator[socket.socket]:
                 f"server.port: cannot listen on {server.host}:{server.port} ({fault.strerror}); "
                 "stop what runs there, or choose another with --port (0 takes a free one)"
             ) from fault
+        # From here on the kernel takes connections, so that whoever is told of the URL can use it.
+        listener.listen(BACKLOG)
         yield listener
 
 

@@ -107,9 +107,7 @@ def worker_environ(settings: WorkerSettings, url: str) -> dict[str, str]:
     """The worker's settings as the environment that gives them to another process."""
     values = msgspec.structs.asdict(settings) | {"url": url}
     texts = {name: ",".join(value) if isinstance(value, tuple) else str(value) for name, value in values.items()}
-    return {f"PENSTOCK_WORKER_{name.upper()}": text for name, text in texts.items()} | {
-        PARENT: str(os.getpid())
-    }
+    return {f"PENSTOCK_WORKER_{name.upper()}": text for name, text in texts.items()} | {PARENT: str(os.getpid())}
 
 
 async def work(settings: Settings, app: str) -> None:

@@ -1,7 +1,7 @@
 """Small HTTP/1.1 calls over kept connections: what a busy worker makes a thousand of in a second.
 
-A general client took twenty times the processor time per call, more than everything else an agent does for a job. This one
-knows only what calls to a Penstock server need: a body each way, of known length or chunked. Files go another way.
+A general client took twenty times the processor time per call, more than everything else an agent does for a job. This
+one knows only what calls to a Penstock server need: a body each way, of known length or chunked. Files go another way.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Calls:
         self._idle: list[Connection] = []
 
     async def call(self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
-        """One call and its answer. Broken when there is none within `seconds`. A cancelled call closes its connection."""
+        """One call and its answer; Broken when there is none within `seconds`. Cancelled, it closes its connection."""
         request = self._head(method, path, headers, len(body)) + body
         connection: Connection | None = None
         try:
@@ -126,7 +126,7 @@ async def _read_answer(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     first, *rest = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     pairs = (line.partition(":") for line in rest if line)
-    return int(first.split(" ", 2)[1]), {name.lower(): value.strip() for name, _, value in pairs}
+    return int(first.partition(" ")[2][:3]), {name.lower(): value.strip() for name, _, value in pairs}
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:

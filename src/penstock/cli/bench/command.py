@@ -3,10 +3,10 @@
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from msgspec import Struct, field
 
 from penstock import __version__
 from penstock.cli import ink, options
@@ -16,10 +16,22 @@ from penstock.cli.bench.parts import PARTS
 from penstock.cli.bench.rig import Workshop
 from penstock.cli.children import interruptible
 from penstock.cli.commands import command
+from penstock.cli.ending import REFUSED
 from penstock.cli.machine import print_json
 from penstock.cli.table import print_table
+from penstock.model.errors import PenstockError
 
 CLEAR_LINE = "\r\033[K"
+
+
+class Report(Struct):
+    """All that a run found: figures, and by part what could not be measured."""
+
+    version: str
+    command: str
+    machine: Calibration
+    figures: list[Figure] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 @command("bench", "penstock bench", "penstock bench --parts drain,latency --jobs 100000 --json")
@@ -39,22 +51,25 @@ def bench(
     executors: int | None,
     capacity: int | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Measure what this machine reaches on the embedded default, through the real path.
 
     Each part starts its own server and worker, as `penstock up` does, on a free port and an empty folder. The load
     generator shares the cores with them: it uses bare sockets, so that it takes little of what it measures.
+    Exits 1 if a part could not be measured; the others are.
     """
     chosen = _chosen(parts)
     amounts = Amounts().scaled(scale, jobs)
     with interruptible(), tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=data) as folder:
-        machine = calibrate(Path(folder))
+        report = Report(__version__, _command(), calibrate(Path(folder)))
         workshop = Workshop(Path(folder), _flags(executors, capacity))
-        figures = [figure for name in chosen for figure in _measured(name, workshop, amounts)]
+        for name in chosen:
+            _measured(name, workshop, amounts, report)
     if as_json:
-        print_json({"version": __version__, "command": _command(), "machine": machine, "figures": figures})
+        print_json(report)
     else:
-        _print(machine, figures)
+        _print(report)
+    return REFUSED if report.failures else 0
 
 
 def _chosen(parts: str | None) -> list[str]:
@@ -69,28 +84,33 @@ def _flags(executors: int | None, capacity: int | None) -> list[str]:
     return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
 
 
-def _measured(name: str, workshop: Workshop, amounts: Amounts) -> list[Figure]:
+def _measured(name: str, workshop: Workshop, amounts: Amounts, report: Report) -> None:
     """Run a part, with a line about it while and after it runs."""
     live = sys.stderr.isatty()
     if live:
         click.echo(f"  {name} …", nl=False, err=True)
     began = time.monotonic()
-    figures = PARTS[name](workshop, amounts)
-    headline = f"{figures[0].name}: {shown(figures[0])}" if figures else "nothing to measure on this system"
+    try:
+        figures = PARTS[name](workshop, amounts)
+        headline = f"{figures[0].name}: {shown(figures[0])}" if figures else "nothing to measure on this system"
+        report.figures.extend(figures)
+    except PenstockError as failure:
+        headline = ink.bad(f"failed: {failure.message}")
+        report.failures[name] = failure.message
     took = ink.dim(f"({time.monotonic() - began:.0f} s)")
     ink.say(f"{CLEAR_LINE if live else ''}  {name:<8}  {headline}  {took}", err=True)
-    return figures
 
 
-def _print(machine: Calibration, figures: Sequence[Figure]) -> None:
+def _print(report: Report) -> None:
+    machine = report.machine
     ink.say()
-    rows = [(figure.part, figure.name, shown(figure), figure.note) for figure in figures]
+    rows = [(figure.part, figure.name, shown(figure), figure.note) for figure in report.figures]
     print_table(("PART", "WHAT", "FIGURE", ""), rows, right=("FIGURE",))
     ink.say()
-    ink.say(ink.dim(f"penstock {__version__}, Python {machine.python}, {machine.cores} cores, {machine.system}"))
+    ink.say(ink.dim(f"penstock {report.version}, Python {machine.python}, {machine.cores} cores, {machine.system}"))
     before = f"fdatasync {machine.fdatasync_ms * 1000:.0f} µs, cpu loop {machine.cpu_loop_ms:.0f} ms"
     ink.say(ink.dim(f"{before}, load {machine.load_average:.1f} before the first part"))
-    ink.say(ink.dim(f"command: {_command()}"))
+    ink.say(ink.dim(f"command: {report.command}"))
 
 
 def _command() -> str:

@@ -20,7 +20,9 @@ PAD = "x" * 64
 
 BATCH = 1_000
 START_SECONDS = 30.0
-DRAIN_SECONDS = 120.0
+DRAIN_SECONDS = 60.0
+SLOWEST = 500.0
+"""A drain below so many jobs per second is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ class Rig:
         self._wait_for(jobs)
 
     def _wait_for(self, jobs: int) -> None:
-        if not self.starts.wait_for(jobs, DRAIN_SECONDS):
-            raise ChildFailed(f"only {self.starts.count():,} of {jobs:,} jobs started in {DRAIN_SECONDS:.0f} s")
+        patience = max(DRAIN_SECONDS, jobs / SLOWEST)
+        if not self.starts.wait_for(jobs, patience):
+            raise ChildFailed(f"only {self.starts.count():,} of {jobs:,} jobs started in {patience:.0f} s")
 
 
 class Workshop:

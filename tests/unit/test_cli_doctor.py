@@ -1,0 +1,99 @@
+"""The doctor: what it finds, and what it says to do about it."""
+
+import fcntl
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.doctor import folder, server
+from penstock.cli.doctor.finding import Finding, Status
+from penstock.cli.doctor.machine import examine as examine_machine
+from penstock.cli.fetch import fetch
+from penstock.config import ServerSettings, Settings, WorkerSettings
+from penstock.model.errors import ServerUnavailable
+
+
+class ClockSetTo:
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self) -> datetime:
+        return self._at
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    async def sleep(self, span: object) -> None: ...
+
+
+@contextmanager
+def listening() -> Iterator[int]:
+    """A port that somebody else has, and never answers on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        yield taken.getsockname()[1]
+
+
+def found(findings: list[Finding], name: str) -> Finding:
+    return next(finding for finding in findings if finding.name == name)
+
+
+def test_a_folder_that_is_not_there_yet_is_fine(tmp_path: Path) -> None:
+    findings = list(folder.examine(tmp_path / "a" / "b"))
+    assert {finding.status for finding in findings} == {Status.OK}
+    assert "made at the first start" in found(findings, "data folder").found
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_folders_place_fails(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    (finding,) = [finding for finding in folder.examine(tmp_path / "data") if finding.status is Status.FAIL]
+    assert finding.remedy == "choose another with --data"
+
+
+def test_a_folder_open_to_others_is_warned_about(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    assert found(list(folder.examine(tmp_path)), "data folder").status is Status.WARN
+
+
+def test_the_owner_of_a_locked_folder_is_named(tmp_path: Path) -> None:
+    with (tmp_path / "penstock.db.lock").open("w") as lock:
+        lock.write("4711\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert found(list(folder.examine(tmp_path)), "data lock").found == "held by process 4711"
+    assert found(list(folder.examine(tmp_path)), "data lock").found == "free"
+
+
+def test_a_clock_from_before_this_version_is_warned_about() -> None:
+    findings = list(examine_machine(ClockSetTo(datetime(1970, 1, 2, tzinfo=UTC))))
+    assert found(findings, "clock").status is Status.WARN
+
+
+def test_a_port_that_is_taken_fails() -> None:
+    with listening() as port:
+        assert server.port(ServerSettings(port=port)).status is Status.FAIL
+
+
+def test_a_port_that_is_free_is_fine() -> None:
+    with listening() as port:
+        pass
+    assert server.port(ServerSettings(port=port)).status is Status.OK
+
+
+async def test_an_absent_server_is_a_warning_with_how_to_start_one() -> None:
+    with listening() as port:
+        pass
+    settings = Settings(server=ServerSettings(port=port), worker=WorkerSettings(url=f"http://127.0.0.1:{port}"))
+    absent, free = await server.examine(settings)
+    assert (absent.status, free.status) == (Status.WARN, Status.OK)
+    assert "penstock up" in absent.remedy
+
+
+async def test_what_never_answers_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.cli.fetch.PATIENCE", timedelta(milliseconds=50))
+    with listening() as port, pytest.raises(ServerUnavailable, match="within"):
+        await fetch(f"http://127.0.0.1:{port}", "/healthz")
