@@ -43,7 +43,7 @@ lock: $(UV) ## Pin pyproject.toml's dependencies by hash (ARGS=--upgrade for the
 	$(LOCK) --constraints requirements/dev.txt --output-file requirements/runtime.txt
 
 clean: ## Remove .venv, caches and build leftovers
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(SYNCED): requirements/dev.txt pyproject.toml | $(UV)

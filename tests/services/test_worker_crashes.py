@@ -91,9 +91,10 @@ async def test_a_blocked_loop_delays_no_other_job(tmp_path: Path) -> None:
         assert await at.reach.result(at.reach.submit("pid")) != int(blocked)
 
 
-async def test_what_was_taken_back_never_runs_when_the_loop_wakes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("type_name", ["block", "hold_the_lock"])
+async def test_what_was_taken_back_never_runs_when_the_loop_wakes(tmp_path: Path, type_name: str) -> None:
     async with working(tmp_path, executors=1) as at:
-        blocker = at.reach.submit("block", seconds=2.5)
+        blocker = at.reach.submit(type_name, seconds=3)
         await at.appears("blocking")
         stuck = at.reach.submit("sleep")
         await at.reach.until("it is given back", lambda: stuck in at.reach.released, 5)

@@ -120,6 +120,14 @@ async def block(seconds: float = DEADLINE) -> str:
 
 
 @app.job
+async def hold_the_lock(seconds: int) -> str:
+    """Blocks every thread of its process, as an extension does that never lets go of Python's global lock."""
+    tell("blocking", str(os.getpid()))
+    ctypes.PyDLL(None).sleep(seconds)
+    return "awake"
+
+
+@app.job
 async def exit_at_once() -> None:
     os._exit(7)
 

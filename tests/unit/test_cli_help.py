@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from penstock.cli import ROOT
 from penstock.cli.commands import Command, Commands
 
-HEAVY = ("apsw", "httpx2", "starlette", "uvicorn", "penstock.engine", "penstock.runtime")
+HEAVY = ("apsw", "asyncio", "httpx2", "msgspec", "starlette", "uvicorn", "penstock.engine", "penstock.runtime")
 
 
 def every_command(

@@ -4,12 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, defstruct, field
-from msgspec.structs import FieldInfo, fields
+from msgspec import Struct
 
 from penstock.api.path import JOB_ID
-from penstock.model.job import Claim
-from penstock.model.wire import ClaimResponse
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from penstock.cli.doctor.finding import Finding, fail, ok, warn
+from penstock.cli.doctor.finding import Finding, Status, fail, ok, warn
 from penstock.cli.jobs.face import size
 
 LITTLE_SPACE = 1 << 30
@@ -23,8 +23,9 @@ FLUSHES = 20
 def examine(folder: Path) -> Iterator[Finding]:
     """The folder, or the place where it would be made."""
     place = _existing(folder)
-    yield _access(folder, place)
-    if not os.access(place, os.W_OK):
+    access = _access(folder, place)
+    yield access
+    if access.status is Status.FAIL:
         return
     yield _lock(folder)
     yield _space(place)
