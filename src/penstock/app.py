@@ -145,15 +145,14 @@ class Handler(Generic[P, R]):
             raise InvalidParams(f"{self.name!r} is a command: give its params by name")
         return msgspec.Raw(msgspec.json.encode(kwargs))
 
-    def read_result(self, raw: bytes) -> R:
-        """A result from its JSON, as the function's return annotation says."""
-        value: R = self._result_decoder.decode(raw)
+    def read_result(self, plain: object) -> R:
+        """A result as the function's return annotation says, from its plain JSON value."""
+        value: R = msgspec.convert(plain, self._returned, str_keys=True)
         return value
 
     @cached_property
-    def _result_decoder(self) -> msgspec.json.Decoder[Any]:
-        returned = get_type_hints(self.function, include_extras=True).get("return", Any) if self.function else Any
-        return msgspec.json.Decoder(returned)
+    def _returned(self) -> Any:
+        return get_type_hints(self.function, include_extras=True).get("return", Any) if self.function else Any
 
 
 class FunctionHandler(Handler[P, R], Generic[P, R, Q, X]):

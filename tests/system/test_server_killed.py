@@ -70,7 +70,7 @@ def check(url: str, acknowledged: Acknowledged) -> None:
     assert len(found) == JOBS
     assert set(acknowledged.ids.values()) == set(found)
     for n, job in acknowledged.ids.items():
-        assert bytes(found[job].result) == str(n).encode()
+        assert found[job].result == n
 
 
 def all_succeeded(client: Client) -> dict[str, int] | None:

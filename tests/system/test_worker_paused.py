@@ -30,7 +30,7 @@ def test_a_paused_worker_loses_its_job_and_its_settle_is_refused(tmp_path: Path)
                 sleeper.says("lost", "refused")
                 assert client.get(job) == ended
                 assert (ended.state, ended.fence) == ("succeeded", second["fence"])
-                assert bytes(ended.result) == str(second["fence"]).encode()
+                assert ended.result == second["fence"]
                 assert client.output(job, "fence.txt") == str(second["fence"]).encode()
                 heir.stop()
                 # The one that slept is well again and takes new work.

@@ -80,7 +80,7 @@ class JobHandle(Generic[R]):
         if "result" in item.omitted:
             item = self.refresh()
         try:
-            return self._read_result(bytes(item.result))
+            return self._read_result(item.result)
         except msgspec.ValidationError as error:
             raise Invalid(
                 f"the result of job {self.id} ({item.type}) is not what its handler declares: {error}"

@@ -49,6 +49,7 @@ class Signature:
         context = parameters.pop(0).name if parameters and _is_context(parameters[0]) else None
         for parameter in parameters:
             _require_named(name, parameter)
+            _require_form(name, parameter)
         return cls(name, parameters, context)
 
     @property
@@ -85,10 +86,7 @@ class Signature:
 
     def _describe(self) -> dict[str, Any]:
         rest = self._rest.annotation if self._rest else Any
-        try:
-            (link, more), components = msgspec.json.schema_components((self._struct, rest))
-        except TypeError as error:
-            raise Invalid(f"handler {self.name!r}: a parameter's type has no form in JSON: {error}") from None
+        (link, more), components = msgspec.json.schema_components((self._struct, rest))
         schema: dict[str, Any] = components.pop(link["$ref"].rpartition("/")[2])
         for name, default in self._defaults.items():
             schema["properties"][name] |= _told(default)
@@ -136,6 +134,14 @@ def _require_named(name: str, parameter: inspect.Parameter) -> None:
         raise Invalid(f"handler {name!r}: {parameter} cannot be given by name; params are named arguments")
     if _is_context(parameter):
         raise Invalid(f"handler {name!r}: the Context must be its first parameter, not {parameter.name!r}")
+
+
+def _require_form(name: str, parameter: inspect.Parameter) -> None:
+    try:
+        msgspec.json.schema(parameter.annotation)
+    except TypeError as error:
+        reason = str(error).rpartition("\n")[2]
+        raise Invalid(f"handler {name!r}: parameter {parameter.name!r} has no form in JSON: {reason}") from None
 
 
 def _struct(name: str, parameters: Iterable[inspect.Parameter], *, closed: bool) -> type[Struct]:
@@ -201,13 +207,16 @@ def _decode_rest(decoder: msgspec.json.Decoder[Any], raw: bytes, known: Iterable
     return {name: _decode(decoder, members[name], f"`{name}`: ") for name in members.keys() - set(known)}
 
 
+# Not msgspec's encoder: it would write NaN as null.
+_write = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
 def _member(name: str, value: object) -> bytes:
     try:
-        # msgspec would write NaN as null; json refuses it.
-        text = json.dumps(msgspec.to_builtins(value, str_keys=True), allow_nan=False, separators=(",", ":"))
+        text = _write(msgspec.to_builtins(value, str_keys=True))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidParams(f"argument {name!r} has no form in JSON: {error}") from None
-    return json.dumps(name).encode() + b":" + text.encode()
+    return f"{_write(name)}:{text}".encode()
 
 
 # -- from a schema

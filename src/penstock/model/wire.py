@@ -1,6 +1,6 @@
 """The bodies of HTTP requests and answers, shared by the API, the client and the worker. Durations are `…_seconds`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
@@ -94,7 +94,10 @@ class FileItem(Struct, frozen=True):
 
 
 class JobItem(Struct, frozen=True, kw_only=True):
-    """A job as everyone sees it. `omitted` names values too large for a list; ask for the job itself to get them."""
+    """A job as everyone sees it. `omitted` names values too large for a list; ask for the job itself to get them.
+
+    `params` and `result` are any JSON: raw on their way out of a server, plain values once read.
+    """
 
     id: JobId
     type: str
@@ -102,8 +105,8 @@ class JobItem(Struct, frozen=True, kw_only=True):
     state: State
     reason: str | None
     priority: int
-    params: Raw
-    result: Raw
+    params: Any
+    result: Any
     error: JobError | None
     progress: Progress | None
     attempt: int

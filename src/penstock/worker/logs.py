@@ -47,9 +47,10 @@ class Logs:
             await self._clock.sleep(EVERY)
 
     async def flush(self, attempts: Iterable[Attempt]) -> None:
-        """Send all that these attempts have written; afterwards it is kept. Unavailable: it still waits here."""
-        if not self._waiting:
-            return
+        """Send all that these attempts have written; afterwards it is kept. Unavailable: it still waits here.
+
+        Also waits for what another flush has taken and not yet sent: a settle must not overtake it.
+        """
         async with self._one_at_a_time:
             while taken := self._take(attempts):
                 await self._send(taken)

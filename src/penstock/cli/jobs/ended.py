@@ -1,6 +1,7 @@
 """How an ended job is told: its result to stdout, everything else to stderr, success as the exit code."""
 
 import click
+import msgspec
 
 from penstock.cli import ink
 from penstock.cli.ending import REFUSED
@@ -17,7 +18,7 @@ def print_ended(item: JobItem, *, as_json: bool) -> int:
     if as_json:
         print_json(item)
     elif succeeded:
-        click.echo(bytes(item.result))
+        click.echo(msgspec.json.encode(item.result))
     ink.say(_summary(item), err=True)
     return 0 if succeeded else REFUSED
 

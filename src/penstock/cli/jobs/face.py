@@ -97,8 +97,8 @@ def _progress(progress: Progress) -> str:
     return f"{progress.fraction:.0%}" + (f" {progress.message}" if progress.message else "")
 
 
-def _json(raw: msgspec.Raw) -> str:
-    return msgspec.json.format(bytes(raw), indent=0).decode()
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
 
 
 def _files(files: Sequence[FileItem]) -> str:
