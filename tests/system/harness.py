@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
@@ -26,13 +26,13 @@ WITHIN = 60.0
 class Process:
     """One `penstock` command as a process of its own session; its stderr is kept and can be waited on."""
 
-    def __init__(self, *arguments: str, folder: Path, **environ: str) -> None:
+    def __init__(self, *arguments: str, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.lines: list[str] = []
         self._fresh: Queue[str] = Queue()
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "penstock", *arguments],
             cwd=ROOT,
-            env={**os.environ, "HANDLERS_FOLDER": str(folder), "PYTHONUNBUFFERED": "1", **environ},
+            env={**os.environ, "HANDLERS_FOLDER": str(folder), "PYTHONUNBUFFERED": "1", **(environ or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -107,10 +107,26 @@ class Process:
 class Server(Process):
     """`penstock up`, ready to be asked."""
 
-    def __init__(self, data: Path, *flags: str, port: int = 0, app: str | None = APP, **environ: str) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *flags: str,
+        port: int = 0,
+        app: str | None = APP,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         named = [app] if app else []
         super().__init__(
-            "up", *named, "--json", "--port", str(port), "--data", str(data), *flags, folder=data.parent, **environ
+            "up",
+            *named,
+            "--json",
+            "--port",
+            str(port),
+            "--data",
+            str(data),
+            *flags,
+            folder=data.parent,
+            environ=environ,
         )
         self.url: str = json.loads(self.first_line())["url"]
 
@@ -122,8 +138,8 @@ class Server(Process):
 class WorkerProcess(Process):
     """`penstock worker`, joined."""
 
-    def __init__(self, url: str, folder: Path, *flags: str, **environ: str) -> None:
-        super().__init__("worker", APP, "--url", url, *flags, folder=folder, **environ)
+    def __init__(self, url: str, folder: Path, *flags: str) -> None:
+        super().__init__("worker", APP, "--url", url, *flags, folder=folder)
         self.says("ready")
 
 
@@ -137,7 +153,7 @@ def ending(*processes: Process) -> Iterator[None]:
             process.end()
 
 
-def eventually(what: str, check: Callable[[], T], within: float = WITHIN) -> T:
+def eventually(what: str, check: Callable[[], T | None], within: float = WITHIN) -> T:
     """The first true answer of `check`, asked again and again until a deadline."""
     pause = threading.Event()
     deadline = time.monotonic() + within
@@ -148,7 +164,7 @@ def eventually(what: str, check: Callable[[], T], within: float = WITHIN) -> T:
     raise AssertionError(f"{what}: not within {within} s")
 
 
-def ledger(folder: Path) -> Sequence[dict[str, object]]:
+def ledger(folder: Path) -> Sequence[dict[str, Any]]:
     """What handlers wrote outside the system, in order."""
     file = folder / "ledger.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []

@@ -13,7 +13,7 @@ LIMITS = {"PENSTOCK_WORKER_GRACE_SECONDS": "0.5", "PENSTOCK_WORKER_MEMORY_MIB": 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[Client]:
-    server = Server(tmp_path / "data", "--executors", "2", "--capacity", "16", **LIMITS)
+    server = Server(tmp_path / "data", "--executors", "2", "--capacity", "16", environ=LIMITS)
     with ending(server), Client(server.url) as client:
         yield client
 

@@ -42,7 +42,7 @@ def submit_share(url: str, numbers: range, acknowledged: Acknowledged) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_ten_thousand_keyed_submits_survive_kill_9_of_the_server(tmp_path: Path) -> None:
-    servers = [Server(tmp_path / "data", **SHORT_LEASE)]
+    servers = [Server(tmp_path / "data", environ=SHORT_LEASE)]
     url, port = servers[0].url, servers[0].port
     acknowledged, chance = Acknowledged(), random.Random(2026)
     with ThreadPoolExecutor(CLIENTS) as clients:
@@ -53,7 +53,7 @@ def test_ten_thousand_keyed_submits_survive_kill_9_of_the_server(tmp_path: Path)
             for kill in range(KILLS):
                 acknowledged.reach(JOBS * (kill + 1) // (KILLS + 1) + chance.randrange(500))
                 servers[-1].kill()
-                servers.append(Server(tmp_path / "data", port=port, **SHORT_LEASE))
+                servers.append(Server(tmp_path / "data", port=port, environ=SHORT_LEASE))
             for share in shares:
                 share.result()
             check(url, acknowledged)
@@ -66,7 +66,7 @@ def check(url: str, acknowledged: Acknowledged) -> None:
     with Client(url) as client:
         ended = eventually("all have ended", lambda: all_succeeded(client), within=100)
         assert ended == {"succeeded": JOBS}
-        found = {job.id: job for job in client.list()}
+        found = {str(job.id): job for job in client.list()}
     assert len(found) == JOBS
     assert set(acknowledged.ids.values()) == set(found)
     for n, job in acknowledged.ids.items():
