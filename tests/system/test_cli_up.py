@@ -63,7 +63,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(shop: Path) -> Iterator[Server]:
-    running = Server(shop / "data", "--executors", "1", app=APP, environ={"PYTHONPATH": _path(shop}))
+    running = Server(shop / "data", "--executors", "1", app=APP, environ={"PYTHONPATH": _path(shop)})
     with ending(running):
         yield running
 
@@ -203,7 +203,7 @@ def test_a_data_folder_in_use_is_refused_naming_its_owner(server: Server, shop: 
 
 @pytest.mark.parametrize("app", ["nowhere:app", "shop:nothing"])
 def test_a_worker_without_its_app_exits_2(shop: Path, server: Server, app: str) -> None:
-    worker = Process("worker", app, "--url", server.url, folder=shop, environ={"PYTHONPATH": _path(shop}))
+    worker = Process("worker", app, "--url", server.url, folder=shop, environ={"PYTHONPATH": _path(shop)})
     with ending(worker):
         assert worker.popen.wait(60) == 2
         worker.says("penstock:")
@@ -212,7 +212,7 @@ def test_a_worker_without_its_app_exits_2(shop: Path, server: Server, app: str) 
 def test_ctrl_c_lets_running_jobs_finish_and_exits_0(shop: Path, tmp_path: Path) -> None:
     """A restart knows the job that ended while the server was stopping."""
     awaited = tmp_path / "awaited"
-    own = Server(tmp_path / "data", "--executors", "1", app=APP, environ={"PYTHONPATH": _path(shop}))
+    own = Server(tmp_path / "data", "--executors", "1", app=APP, environ={"PYTHONPATH": _path(shop)})
     with ending(own):
         job = str(answered(own, "jobs", "submit", "wait_for_file", f"path={awaited}")["id"])
         eventually("it runs", lambda: answered(own, "jobs", "show", job)["state"] == "running")
