@@ -23,6 +23,19 @@ class Reading(Struct, frozen=True):
     workers: tuple[Worker, ...]
     at: float
 
+    def type(self, name: str, *, allow_unknown: bool) -> JobType:
+        """The type of that name; one that nobody has declared yet gets the plainest defaults, if it is allowed."""
+        if (declared := self.types.get(name)) is not None:
+            return declared
+        if allow_unknown:
+            return JobType(name=name, queue=name)
+        names = ", ".join(sorted(self.types)) or "none yet"
+        raise UnknownType(
+            f"no job type is named {name!r}; known: {names}. Start a worker that declares it, "
+            "or set server.allow_unknown_types to accept jobs before their worker exists",
+            known=sorted(self.types),
+        )
+
 
 class Catalog:
     """The registry through a short memory, so that a submit costs no read."""
@@ -53,20 +66,6 @@ class Catalog:
     def forget(self) -> None:
         """The next read asks the registry."""
         self._reading = None
-
-    async def type(self, name: str, *, allow_unknown: bool) -> JobType:
-        """The type of that name; one that nobody has declared yet gets the plainest defaults, if it is allowed."""
-        known = (await self.read()).types
-        if (declared := known.get(name)) is not None:
-            return declared
-        if allow_unknown:
-            return JobType(name=name, queue=name)
-        names = ", ".join(sorted(known)) or "none yet"
-        raise UnknownType(
-            f"no job type is named {name!r}; known: {names}. Start a worker that declares it, "
-            "or set server.allow_unknown_types to accept jobs before their worker exists",
-            known=sorted(known),
-        )
 
     def check(self, declared: JobType, params: bytes) -> None:
         """Raise InvalidParams where params do not fit the handler's signature, as far as it is known."""

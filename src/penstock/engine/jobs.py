@@ -3,11 +3,12 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.engine.catalog import Reading
 from penstock.engine.files import job_prefix
 from penstock.engine.submit import fingerprint, new_job, same_again
 from penstock.engine.why import why_it_waits
@@ -32,33 +33,36 @@ class Jobs:
 
     async def submit(self, requests: Sequence[SubmitRequest]) -> list[Submission | PenstockError]:
         """Make each job durable, or refuse it by itself. One answer each, in order."""
-        prepared = [await self._prepare(request) for request in requests]
+        reading, now = await self._engine.catalog.read(), self._engine.clock.now()
+        prepared = [await self._prepare(request, reading, now) for request in requests]
         accepted = [job for job in prepared if isinstance(job, NewJob)]
         submitted = iter(await self._insert(accepted))
         return [_answer(next(submitted)) if isinstance(job, NewJob) else job for job in prepared]
 
-    async def _prepare(self, request: SubmitRequest) -> NewJob | PenstockError:
+    async def _prepare(self, request: SubmitRequest, reading: Reading, now: datetime) -> NewJob | PenstockError:
         try:
-            return await self._resolve(request)
+            job = self._resolve(request, reading, now)
+            if request.inputs or len(request.params) > self._engine.settings.limits.inline_bytes:
+                job = await self._keep_objects(job, request)
+            return replace(job, fingerprint=fingerprint(request, job.inputs)) if job.key is not None else job
         except PenstockError as refusal:
             return refusal
 
-    async def _resolve(self, request: SubmitRequest) -> NewJob:
-        catalog, settings = self._engine.catalog, self._engine.settings
-        declared = await catalog.type(request.type, allow_unknown=settings.server.allow_unknown_types)
-        job = new_job(self._new_id(), request, declared, self._engine.clock.now())
-        catalog.check(declared, job.params or b"")
-        if request.inputs:
-            job = replace(job, inputs=await self._files.adopt(job.id, request.inputs))
-        if job.key is not None:
-            job = replace(job, fingerprint=fingerprint(request, job.inputs))
-        if len(job.params or b"") > settings.limits.inline_bytes:
-            link = await self._files.keep_value(f"{job_prefix(job.id)}/params", job.params or b"")
-            job = replace(job, params=None, params_object=link)
+    def _resolve(self, request: SubmitRequest, reading: Reading, now: datetime) -> NewJob:
+        declared = reading.type(request.type, allow_unknown=self._engine.settings.server.allow_unknown_types)
+        job = new_job(self._new_id(now), request, declared, now)
+        self._engine.catalog.check(declared, bytes(request.params))
         return job
 
-    def _new_id(self) -> JobId:
-        return new_job_id(to_millis(self._engine.clock.now()), self._store.shard, self._chance)
+    async def _keep_objects(self, job: NewJob, request: SubmitRequest) -> NewJob:
+        job = replace(job, inputs=await self._files.adopt(job.id, request.inputs))
+        if len(request.params) <= self._engine.settings.limits.inline_bytes:
+            return job
+        link = await self._files.keep_value(f"{job_prefix(job.id)}/params", bytes(request.params))
+        return replace(job, params=None, params_object=link)
+
+    def _new_id(self, now: datetime) -> JobId:
+        return new_job_id(to_millis(now), self._store.shard, self._chance)
 
     async def _insert(self, jobs: Sequence[NewJob]) -> list[Submission]:
         if not jobs:
@@ -117,7 +121,7 @@ class Jobs:
         old = await self.get(job)
         if not old.ended:
             raise Conflict(f"job {job} is {old.state}: only an ended job can be retried; cancel it first")
-        again = same_again(self._new_id(), old)
+        again = same_again(self._new_id(self._engine.clock.now()), old)
         if old.params_object is not None:
             value = await self._files.read_value(old.params_object)
             again = replace(again, params_object=await self._files.keep_value(f"{job_prefix(again.id)}/params", value))

@@ -21,7 +21,7 @@ async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
     folder = _data_folder(settings)
     store = await SqliteStore.open(folder / "penstock.db", clock=clock)
     objects = FolderObjects(folder / "objects", clock)
-    engine = Engine(store, MemoryBroker(), objects, settings, clock, random.SystemRandom())
+    engine = Engine(store, MemoryBroker(), objects, settings, clock, random.Random())
     try:
         yield engine
     finally:

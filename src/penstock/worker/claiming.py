@@ -14,6 +14,7 @@ from penstock.worker.terms import Terms
 
 LOGGER = logging.getLogger("penstock.worker")
 REFUSED = seconds(5.0)
+ONE_TURN = seconds(0.0)
 
 
 class Room(Protocol):
@@ -80,3 +81,5 @@ class Claiming:
         claims = await self._reach.claim(self._worker, self._wanted, limit, wait)
         if claims:
             self._room.take(claims, asked_at)
+            # One turn for the frames to go out: the jobs should start before more are asked for.
+            await self._clock.sleep(ONE_TURN)

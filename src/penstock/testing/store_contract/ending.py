@@ -139,6 +139,8 @@ class Ending(OnStage):
         stage.clock.advance(KEEP.failed)
         await stage.store.prune(KEEP, 99)
         assert await stage.store.read_log(lease.job, 0, 9) == ([], 0)
-        assert await stage.all_jobs(JobFilter(tag="red")) == []
         assert (await stage.settle(lease)).loss is Loss.GONE
-        assert (await stage.submit(key="k")).id != lease.job
+        heir = await stage.submit(key="k")
+        assert heir.id != lease.job
+        assert await stage.store.read_log(heir.id, 0, 9) == ([], 0)
+        assert await stage.all_jobs(JobFilter(tag="red")) == []
