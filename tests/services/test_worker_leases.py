@@ -120,7 +120,7 @@ async def test_a_second_drain_releases_at_once(tmp_path: Path) -> None:
 AGENT = f"""
 import asyncio
 from penstock.model.timing import SystemClock
-from penstock.worker.agent import Agent
+from penstock.worker.agent.agent import Agent
 from penstock.worker.run import run
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import settings

@@ -11,7 +11,7 @@ import pytest
 from penstock.config import Settings
 from penstock.config.settings import LimitSettings, WorkerSettings
 from penstock.model.timing import Clock, SystemClock
-from penstock.worker.agent import Agent
+from penstock.worker.agent.agent import Agent
 from tests.services.fake_reach import WITHIN, FakeReach
 
 APP = "tests.services.worker_app:app"

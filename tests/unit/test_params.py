@@ -19,7 +19,8 @@ from hypothesis.strategies import SearchStrategy
 from msgspec import Meta, Struct
 
 from penstock.model.errors import Invalid, InvalidParams
-from penstock.model.params import Signature, checker
+from penstock.model.params import Signature
+from penstock.model.schema import checker
 
 
 class Context:

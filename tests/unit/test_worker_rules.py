@@ -15,16 +15,27 @@ from penstock.model.ids import JobId
 from penstock.model.job import Claim, ErrorCode, JobError
 from penstock.model.wire import Outcome
 from penstock.model.workers import NAME_PATTERN
-from penstock.worker.attempt import Attempt, StopReason
+from penstock.worker.agent.attempt import Attempt, StopReason
+from penstock.worker.agent.ending import (
+    Cause,
+    Died,
+    Discard,
+    Ending,
+    Failed,
+    Halted,
+    Release,
+    Returned,
+    Settle,
+    conclude,
+)
+from penstock.worker.agent.identity import new_worker_id
+from penstock.worker.agent.memory import machine_bytes
+from penstock.worker.agent.terms import Terms
 from penstock.worker.channel import HEADER, Splitter
-from penstock.worker.ending import Cause, Died, Discard, Ending, Failed, Halted, Release, Returned, Settle, conclude
+from penstock.worker.executor.lines import Lines
 from penstock.worker.frames import Finished, Start, ToAgent, ToExecutor
-from penstock.worker.identity import new_worker_id
-from penstock.worker.lines import Lines
 from penstock.worker.marks import Marks, shared_file
-from penstock.worker.memory import machine_bytes
 from penstock.worker.mortality import describe
-from penstock.worker.terms import Terms
 
 JOB = JobId("0190a6e2-0000-7000-8000-000000000000")
 CLAIM = Claim(job=JOB, type="add", queue="add", attempt=2, fence=3, timeout_seconds=60.0, lease_seconds=15.0)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from penstock.model.errors import UnknownType
-from penstock.model.params import checker
+from penstock.model.schema import checker
 from penstock.model.timing import Clock
 from penstock.model.workers import JobType, Worker
 from penstock.store import Registry

@@ -16,7 +16,7 @@ from penstock.model.errors import InvalidSetting
 from penstock.model.timing import Clock, SystemClock
 from penstock.model.workers import Worker
 from penstock.runtime.stopping import Stopping
-from penstock.worker.agent import Agent
+from penstock.worker.agent.agent import Agent
 from penstock.worker.http import HttpReach
 from penstock.worker.mortality import stop_with
 from penstock.worker.run import run

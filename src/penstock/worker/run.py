@@ -3,7 +3,7 @@
 import asyncio
 import signal
 
-from penstock.worker.agent import Agent
+from penstock.worker.agent.agent import Agent
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

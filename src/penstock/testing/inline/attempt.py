@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from penstock.context import LOGGER, Cancelled
 from penstock.model.job import LogLine
 from penstock.model.timing import Clock
-from penstock.worker.runs import End, Run
+from penstock.worker.executor.runs import End, Run
 
 T = TypeVar("T")
 

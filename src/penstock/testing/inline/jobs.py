@@ -32,8 +32,8 @@ from penstock.model.wire import (
     job_item,
 )
 from penstock.testing.inline.attempt import Unheard, recorded, run_to_end
+from penstock.worker.executor.runs import End, Run
 from penstock.worker.frames import Errored, Finished, Start
-from penstock.worker.runs import End, Run
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ from penstock.model.errors import Refused, Unavailable
 from penstock.model.job import ErrorCode
 from penstock.model.timing import Clock
 from penstock.model.wire import Outcome, Refusal
-from penstock.worker.attempt import Attempt
-from penstock.worker.ending import Discard, Release, Settle, Telling, attempt_error
-from penstock.worker.logs import Logs
-from penstock.worker.outage import Backoff
-from penstock.worker.terms import Terms
+from penstock.worker.agent.attempt import Attempt
+from penstock.worker.agent.ending import Discard, Release, Settle, Telling, attempt_error
+from penstock.worker.agent.logs import Logs
+from penstock.worker.agent.outage import Backoff
+from penstock.worker.agent.terms import Terms
 
 LOGGER = logging.getLogger("penstock.worker")
 CALL_OUTCOMES = 1_000

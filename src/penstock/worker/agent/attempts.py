@@ -12,17 +12,17 @@ from penstock.engine.reach import Reach
 from penstock.model.job import Claim, ErrorCode, FileLink, LogLine, Progress
 from penstock.model.timing import Clock
 from penstock.model.workers import HandlerKind
-from penstock.worker.attempt import Attempt, StopReason
-from penstock.worker.bell import Bell
-from penstock.worker.command import CommandRun
-from penstock.worker.ending import Ending, Failed, Halted, Release, Returned, attempt_error, conclude
-from penstock.worker.executors import Executors
-from penstock.worker.files import FileTrouble, fetch_inputs, remove, store_outputs
+from penstock.worker.agent.attempt import Attempt, StopReason
+from penstock.worker.agent.bell import Bell
+from penstock.worker.agent.command import CommandRun
+from penstock.worker.agent.ending import Ending, Failed, Halted, Release, Returned, attempt_error, conclude
+from penstock.worker.agent.executors import Executors
+from penstock.worker.agent.files import FileTrouble, fetch_inputs, remove, store_outputs
+from penstock.worker.agent.logs import Logs
+from penstock.worker.agent.outage import Backoff
+from penstock.worker.agent.settling import Settling
+from penstock.worker.agent.terms import Terms
 from penstock.worker.frames import Program
-from penstock.worker.logs import Logs
-from penstock.worker.outage import Backoff
-from penstock.worker.settling import Settling
-from penstock.worker.terms import Terms
 
 LOGGER = logging.getLogger("penstock.worker")
 OLD_SHARE = 0.1

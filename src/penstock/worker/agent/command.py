@@ -11,10 +11,10 @@ import msgspec
 
 from penstock.model.job import JSON_NULL, Claim, ErrorCode, LogLine
 from penstock.model.timing import Clock, seconds, within
-from penstock.worker.attempt import Attempt
-from penstock.worker.ending import Ending, Failed, Halted, Returned, attempt_error
+from penstock.worker.agent.attempt import Attempt
+from penstock.worker.agent.ending import Ending, Failed, Halted, Returned, attempt_error
+from penstock.worker.executor.lines import Lines
 from penstock.worker.frames import Program
-from penstock.worker.lines import Lines
 from penstock.worker.mortality import describe, die_with_parent, kill_group
 
 INHERITED = ("PATH", "HOME", "LANG")

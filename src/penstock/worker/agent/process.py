@@ -13,9 +13,9 @@ from typing import Protocol
 
 import msgspec
 
-from penstock.worker.attempt import Attempt
+from penstock.worker.agent.attempt import Attempt
+from penstock.worker.agent.ending import Cause
 from penstock.worker.channel import Channel
-from penstock.worker.ending import Cause
 from penstock.worker.frames import Interrupt, Leave, Load, Ping, Start, Stop, ToAgent, ToExecutor
 from penstock.worker.marks import Marks, shared_file
 from penstock.worker.mortality import kill_group

@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 
 from penstock.model.job import NEVER_RETRIED, Claim, ErrorCode, FileLink, JobError
 from penstock.model.wire import Outcome
-from penstock.worker.attempt import StopReason
+from penstock.worker.agent.attempt import StopReason
 
 # -- how it ended
 

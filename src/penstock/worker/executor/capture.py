@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from penstock.context import LOGGER
 from penstock.model.job import LogLine
 from penstock.model.timing import Clock
-from penstock.worker.lines import Lines
+from penstock.worker.executor.lines import Lines
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

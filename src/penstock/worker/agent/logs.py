@@ -9,8 +9,8 @@ from penstock.model.errors import Refused, Unavailable
 from penstock.model.job import LogLine
 from penstock.model.timing import Clock, seconds
 from penstock.model.wire import LogEntry
-from penstock.worker.attempt import Attempt
-from penstock.worker.outage import Backoff
+from penstock.worker.agent.attempt import Attempt
+from penstock.worker.agent.outage import Backoff
 
 LOGGER = logging.getLogger("penstock.worker")
 EVERY = seconds(0.5)

@@ -12,9 +12,9 @@ from penstock.app import Handler
 from penstock.context import Context, Inputs, Outputs
 from penstock.model.errors import InvalidParams
 from penstock.model.job import NEVER_RETRIED, ErrorCode, JobError, LogLine, Progress
-from penstock.worker.capture import JobLog
+from penstock.worker.executor.capture import JobLog
+from penstock.worker.executor.threads import Work
 from penstock.worker.frames import Errored, Finished, Skipped, Start, Stopped, ToAgent, Wrote
-from penstock.worker.threads import Work
 
 TRACEBACK_CHARACTERS = 16 * 1024
 MESSAGE_CHARACTERS = 4 * 1024

@@ -6,10 +6,10 @@ from collections.abc import Coroutine
 from datetime import timedelta
 
 from penstock.model.timing import seconds, within
-from penstock.worker.attempt import StopReason
-from penstock.worker.attempts import Attempts
-from penstock.worker.settling import Settling
-from penstock.worker.terms import Terms
+from penstock.worker.agent.attempt import StopReason
+from penstock.worker.agent.attempts import Attempts
+from penstock.worker.agent.settling import Settling
+from penstock.worker.agent.terms import Terms
 
 LOGGER = logging.getLogger("penstock.worker")
 KILL_SECONDS = 5.0

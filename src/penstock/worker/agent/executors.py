@@ -9,8 +9,11 @@ from msgspec import Struct
 
 from penstock.model.job import LogLine, Progress
 from penstock.model.timing import Clock
-from penstock.worker.attempt import Attempt
-from penstock.worker.ending import Cause, Died, Ending, Failed, Halted, Returned
+from penstock.worker.agent.attempt import Attempt
+from penstock.worker.agent.ending import Cause, Died, Ending, Failed, Halted, Returned
+from penstock.worker.agent.loading import Loading
+from penstock.worker.agent.memory import MIB, resident_bytes
+from penstock.worker.agent.process import ExecutorProcess, Phase
 from penstock.worker.frames import (
     Errored,
     Finished,
@@ -23,10 +26,7 @@ from penstock.worker.frames import (
     ToAgent,
     Wrote,
 )
-from penstock.worker.loading import Loading
-from penstock.worker.memory import MIB, resident_bytes
 from penstock.worker.mortality import describe
-from penstock.worker.process import ExecutorProcess, Phase
 
 LOGGER = logging.getLogger("penstock.worker")
 

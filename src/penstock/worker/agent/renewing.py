@@ -10,9 +10,9 @@ from penstock.model.errors import NotFound, Refused, Unavailable
 from penstock.model.job import Renewal
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.workers import JobType, Worker
-from penstock.worker.attempt import Attempt, StopReason
-from penstock.worker.outage import Backoff, Outage
-from penstock.worker.terms import Terms
+from penstock.worker.agent.attempt import Attempt, StopReason
+from penstock.worker.agent.outage import Backoff, Outage
+from penstock.worker.agent.terms import Terms
 
 LOGGER = logging.getLogger("penstock.worker")
 APART_SECONDS = 0.25

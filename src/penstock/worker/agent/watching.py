@@ -1,8 +1,8 @@
 """In the agent: a look around, often enough that nothing is noticed late."""
 
 from penstock.model.timing import Clock, seconds, within
-from penstock.worker.attempts import Attempts
-from penstock.worker.executors import Executors
+from penstock.worker.agent.attempts import Attempts
+from penstock.worker.agent.executors import Executors
 
 BUSY = seconds(0.1)
 IDLE = seconds(1.0)

@@ -11,9 +11,9 @@ from pathlib import Path
 from penstock.engine.reach import Reach
 from penstock.model.errors import CorruptObject, Refused, Unavailable
 from penstock.model.job import Claim, ErrorCode, FileLink, JobError
-from penstock.worker.attempt import Attempt
-from penstock.worker.ending import attempt_error
-from penstock.worker.outage import Backoff
+from penstock.worker.agent.attempt import Attempt
+from penstock.worker.agent.ending import attempt_error
+from penstock.worker.agent.outage import Backoff
 
 CHUNK_BYTES = 256 * 1024
 DEFAULT_TYPE = "application/octet-stream"

@@ -8,9 +8,9 @@ from penstock.model.errors import Refused, Unavailable
 from penstock.model.job import Claim
 from penstock.model.timing import Clock, seconds
 from penstock.model.workers import Subscription
-from penstock.worker.bell import Bell
-from penstock.worker.outage import Backoff
-from penstock.worker.terms import Terms
+from penstock.worker.agent.bell import Bell
+from penstock.worker.agent.outage import Backoff
+from penstock.worker.agent.terms import Terms
 
 LOGGER = logging.getLogger("penstock.worker")
 REFUSED = seconds(5.0)

@@ -16,21 +16,21 @@ from penstock.model.errors import InvalidSetting, PenstockError, Unavailable
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.wire import JoinResponse
 from penstock.model.workers import HandlerKind, Subscription, Worker, WorkerState
-from penstock.worker.attempts import Attempts, Rules
-from penstock.worker.claiming import Claiming
-from penstock.worker.draining import Draining
-from penstock.worker.endless import endless
-from penstock.worker.executors import LOAD_SECONDS, Executors, Plan
-from penstock.worker.files import remove
+from penstock.worker.agent.attempts import Attempts, Rules
+from penstock.worker.agent.claiming import Claiming
+from penstock.worker.agent.draining import Draining
+from penstock.worker.agent.endless import endless
+from penstock.worker.agent.executors import LOAD_SECONDS, Executors, Plan
+from penstock.worker.agent.files import remove
+from penstock.worker.agent.identity import new_worker_id, usable_cores
+from penstock.worker.agent.logs import Logs
+from penstock.worker.agent.memory import MIB, limit_bytes
+from penstock.worker.agent.outage import Backoff, Outage
+from penstock.worker.agent.renewing import Renewing
+from penstock.worker.agent.settling import Settling
+from penstock.worker.agent.terms import Terms
+from penstock.worker.agent.watching import Watching
 from penstock.worker.frames import Loaded
-from penstock.worker.identity import new_worker_id, usable_cores
-from penstock.worker.logs import Logs
-from penstock.worker.memory import MIB, limit_bytes
-from penstock.worker.outage import Backoff, Outage
-from penstock.worker.renewing import Renewing
-from penstock.worker.settling import Settling
-from penstock.worker.terms import Terms
-from penstock.worker.watching import Watching
 
 LOGGER = logging.getLogger("penstock.worker")
 JOBS_PER_EXECUTOR = 16
