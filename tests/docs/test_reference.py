@@ -1,5 +1,6 @@
 """What the reference says exists, and what exists is in the reference."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,8 +111,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_names_of_the_package_and_of_its_clients() -> None:
     page = (DOCS / "reference/python.md").read_text()
-    imported = page.partition("from penstock import ")[2].partition("\n")[0].split(", ")
-    assert set(imported) == set(penstock.__all__) - {"__version__"}
+    (statement,) = ast.parse(page.partition("```python\n")[2].partition("```")[0]).body
+    assert isinstance(statement, ast.ImportFrom)
+    assert {name.name for name in statement.names} == set(penstock.__all__) - {"__version__"}
     clients = re.findall(r"`(\w+)`", page.partition("without any app: ")[2].partition(". Errors")[0])
     for client in (penstock.Client, penstock.AsyncClient):
         assert set(clients) == {name for name in dir(client) if not name.startswith("_")} - {"close"}
