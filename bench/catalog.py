@@ -21,7 +21,7 @@ class Peer:
 
     @property
     def needs_virtualenv(self) -> bool:
-        return not self.node and self.name != SUBJECT
+        return not self.node and not self.own_server
 
 
 _ALL = (
@@ -46,6 +46,15 @@ _ALL = (
         40_000,
         own_server=True,
         keeps="row, result, history; acks late, batched; SQLite FULL",
+    ),
+    Peer(
+        "penstock-grown",
+        "penstock_grown",
+        3_000,
+        40_000,
+        own_server=True,
+        by_default=False,
+        keeps="the same, on a shard with 5,000,000 finished and 1,000,000 scheduled jobs",
     ),
 )
 PEERS = {peer.name: peer for peer in _ALL}

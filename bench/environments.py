@@ -70,7 +70,7 @@ def _node(places: Places) -> str:
 def _project_python(peer: Peer, places: Places) -> str:
     """The interpreter that runs the bench, which is the project's: Penstock is measured as installed there."""
     try:
-        _run([sys.executable, "-c", f"import {peer.adapter}; {peer.adapter}.Penstock"], peer.adapter, places)
+        _run([sys.executable, "-c", "import penstock; penstock.Penstock"], peer.adapter, places)
     except StepFailed as failure:
         raise Unavailable("penstock cannot be imported by the Python that runs the bench: make setup") from failure
     return sys.executable

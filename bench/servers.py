@@ -16,7 +16,7 @@ from environments import Unavailable, virtualenv
 from places import SOURCE, Places
 from processes import Account, StepFailed, child, output_of
 
-READY_SECONDS = 30.0
+READY_SECONDS = 120.0
 _POSTGRES_SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
