@@ -246,7 +246,7 @@ class Executors:
             case Loaded():
                 self._is_loaded(executor, frame)
             case LoadFailed(message, traceback):
-                self.loading.failed(f"{self._plan.app} cannot be imported: {message}\n\n{traceback}")
+                self.loading.failed(f"{self._plan.app} cannot be imported: {message}\n{traceback}".rstrip())
             case Pong() | Wrote() | Progressed():
                 pass
 

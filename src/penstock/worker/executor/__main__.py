@@ -53,9 +53,18 @@ def _load_or_exit(reference: str, channel: socket.socket) -> Penstock:
     try:
         return load(reference)
     except BaseException as error:  # noqa: BLE001 - importing runs user code, which may raise anything
-        body = msgspec.msgpack.encode([LoadFailed(f"{type(error).__name__}: {error}", traceback.format_exc())])
+        body = msgspec.msgpack.encode([LoadFailed(f"{type(error).__name__}: {error}", _where(error))])
         channel.sendall(len(body).to_bytes(HEADER, "big") + body)
         sys.exit(UNLOADABLE)
+
+
+def _where(error: BaseException) -> str:
+    """The user's own part of the traceback; nothing if the app was not found at all."""
+    machinery = (__file__, "<frozen importlib", importlib.__file__ or "")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(machinery)]
+    if not frames and not isinstance(error, SyntaxError):
+        return ""
+    return "".join([*traceback.format_list(frames), *traceback.format_exception_only(error)])
 
 
 def load(reference: str) -> Penstock:
