@@ -53,8 +53,8 @@ class Cron(Struct, frozen=True, tag="cron"):
 class Schedule(Struct, frozen=True, kw_only=True):
     """The durable row of one schedule.
 
-    `next_tick_at` is the earliest tick that has become neither a job nor a skip; None when there is none to come (ended,
-    or waiting for a completion). `pending_tick_at` is a tick of `queue_one` that waits for the job before it.
+    `next_tick_at` is the earliest tick that has become neither a job nor a skip; None when there is none to come
+    (ended, or waiting for a completion). `pending_tick_at` is a tick of `queue_one` that waits for the job before it.
     `version` grows with each change of the intention itself: a plan made for another version is refused.
     """
 
