@@ -1,6 +1,7 @@
 """One job type of each sort. Start it with `penstock up examples.quickstart:app`, then from another terminal:
 
 penstock jobs submit add a=1 b=2 --wait
+penstock schedules
 python -m examples.quickstart
 """
 
@@ -60,6 +61,16 @@ def report(ctx: Context, rows: int = 3) -> int:
 def word_count(ctx: Context) -> dict[str, int]:
     """Count the words of every input file."""
     return {name: len(path.read_text().split()) for name, path in ctx.inputs.items()}
+
+
+@app.job
+async def tick_tock(word: str = "tick") -> str:
+    """Come again and again; see `penstock schedules`."""
+    return word
+
+
+app.schedule("every-minute", tick_tock, interval=timedelta(minutes=1), params={"word": "tock"}, overlap="skip")
+app.schedule("nightly", report, cron="0 2 * * *", timezone="Europe/Berlin", params={"rows": 100})
 
 
 @app.job(isolated=True, retry=Retry.none())

@@ -11,12 +11,14 @@ import msgspec
 from penstock.client.aio import AsyncClient
 from penstock.client.answers import error_of
 from penstock.client.handle import JobHandle
+from penstock.client.scheduling import ScheduleOptions, declared_schedule
 from penstock.client.submission import Duration, JobSpec, SubmitOptions, seconds_of, spec_of
 from penstock.client.sync import Client
 from penstock.context import Context
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.params import Signature
 from penstock.model.retry import Retry
+from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.wire import BatchAnswer
 from penstock.model.workers import HandlerKind, JobType
 
@@ -46,7 +48,7 @@ class FunctionOptions(JobOptions, total=False):
 
 
 class Penstock:
-    """The job types of one application. Make one, decorate functions with `@app.job`, point workers at it.
+    """The job types and schedules of one application. Decorate functions with `@app.job`, and point workers at it.
 
     `url` is the server that jobs are submitted to: else PENSTOCK_URL, else http://127.0.0.1:7373.
     """
@@ -54,6 +56,7 @@ class Penstock:
     def __init__(self, url: str | None = None) -> None:
         self.url = url
         self.handlers: dict[str, Handler[..., Any]] = {}
+        self.schedules: dict[str, ScheduleRequest] = {}
 
     @cached_property
     def client(self) -> Client:
@@ -84,6 +87,25 @@ class Penstock:
             raise Invalid(f"command {name!r}: give argv as a list of words, such as {shlex.split(str(argv))!r}")
         declared = job_type(name, HandlerKind.COMMAND, options, params_schema)
         return self.add(Handler(self, declared, command=Command(tuple(argv), dict(env or {}))))
+
+    def schedule(
+        self,
+        name: str,
+        handler: "Handler[..., Any]",
+        *,
+        params: Mapping[str, object] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleRequest:
+        """Declare that a handler's jobs come again and again: on an `interval`, or by `cron` in a `timezone`.
+
+        Nothing ticks here: workers of this app bring what is declared to the server when they join. There it is made,
+        or made to say what is said here; unchanged, it is left alone. Invalid names what in it can never be.
+        """
+        if name in self.schedules:
+            raise Invalid(f"schedule {name!r} is declared twice; give one of them another name")
+        declared = declared_schedule(name, handler.name, handler.params((), params or {}), options)
+        self.schedules[name] = declared
+        return declared
 
     def add(self, handler: "H") -> "H":
         """Keep a handler. Each job type has one."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import resource
 import signal
 import stat
@@ -9,17 +10,21 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import apsw
 import pytest
 
 from penstock.model.errors import Invalid, StoreUnavailable
-from penstock.model.ids import JobId, ShardId
+from penstock.model.ids import JobId, ShardId, new_job_id, to_bytes
+from penstock.model.timing import to_millis
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.connection import open_reader
+from penstock.store.sqlite.migrate import migrations
 from penstock.store.sqlite.writer import CHECKPOINT_PAGES
 from penstock.testing.clock import SimulatedClock
+from penstock.testing.store_contract.intentions import put, ticked
 from penstock.testing.store_contract.stage import TICKET, Stage
 
 LARGE = b'"' + b"x" * 4000 + b'"'
@@ -177,6 +182,40 @@ async def test_a_database_newer_than_the_code_is_refused(path: Path) -> None:
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"schema 999.*newer Penstock"):
             await SqliteStore.open(path)
+
+
+async def test_a_database_from_before_schedules_is_brought_up_to_date(path: Path) -> None:
+    clock = SimulatedClock()
+    waiting, ended = (new_job_id(number, ShardId(0), random.Random(number)) for number in (1, 2))
+    database_of_schema_1(path, waiting, ended, to_millis(clock.now()))
+    store = await SqliteStore.open(path, clock=clock)
+    stage = Stage(store, clock)
+    kept = await stage.job(waiting)
+    assert (kept.type, kept.params, kept.tags, kept.timeout) == ("mail", b'{"to":1}', ("red",), timedelta(seconds=9))
+    assert (kept.schedule, kept.tick_at, kept.interval) == (None, None, None)
+    assert [job.id for job in await stage.all_jobs()] == [ended, waiting]
+    assert await stage.counted() == await stage.counted_by_hand()
+    assert [claim.job for claim in await stage.claim(waiting, ended)] == [waiting]
+    await ticked(stage, await put(stage))
+    assert len(await stage.all_jobs()) == 3
+    await store.close()
+
+
+def database_of_schema_1(path: Path, waiting: JobId, ended: JobId, now: int) -> None:
+    """A file as the first release of the schema left it, with two jobs."""
+    path.parent.mkdir(parents=True)
+    with apsw.Connection(str(path)) as connection:
+        connection.execute(migrations()[1])
+        connection.pragma("user_version", 1)
+        connection.execute("INSERT INTO shard VALUES (0, 0)")
+        for job, state, completed_at in ((waiting, "queued", None), (ended, "succeeded", now)):
+            connection.execute(
+                "INSERT INTO jobs (id, type, queue, state, priority, due_at, created_at, completed_at, timeout, tags,"
+                " params) VALUES (?, 'mail', 'mail', ?, 5, ?, ?, ?, 9000, ?, ?)",
+                (to_bytes(job), state, now, now, completed_at, '["red"]', b'{"to":1}'),
+            )
+            connection.execute("INSERT INTO counts VALUES ('mail', 'mail', ?, 1)", (state,))
+    connection.close()
 
 
 async def test_the_file_of_another_shard_is_refused(path: Path) -> None:

@@ -10,14 +10,17 @@ import pytest
 
 from penstock.model.job import Settlement
 from penstock.model.lifecycle import State
+from penstock.model.schedule import Every
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.connection import open_reader
 from penstock.store.sqlite.statements import ROWS_MAX, Bulk, load
 from penstock.testing.clock import SimulatedClock
+from penstock.testing.store_contract.intentions import put, ticked
 from penstock.testing.store_contract.reading import populate
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.stage import MINUTE, TICKET, Stage
 
 SORTS = "TEMP B-TREE"
+SCANS = ("SCAN job", "SCAN schedules", "SCAN ticks")
 
 PLANS = {
     "existing": {"SEARCH jobs USING by_id", "SEARCH jobs USING by_key"},
@@ -49,8 +52,16 @@ PLANS = {
     "prune_logs": {"SEARCH job_logs USING PRIMARY KEY"},
     "log_end": {"SEARCH jobs USING by_id", "SEARCH job_logs USING PRIMARY KEY"},
     "read_log": {"SEARCH jobs USING by_id", "SEARCH job_logs USING PRIMARY KEY"},
+    "replace_schedule": {"SEARCH schedules USING schedules_by_name"},
+    "schedules_by_name": {"SEARCH schedules USING schedules_by_name"},
+    "list_schedules": {"SEARCH schedules USING schedules_by_name"},
+    "next_tick": {"SEARCH schedules USING ticking"},
+    "tick": {"SEARCH schedules USING schedules_by_name"},
+    "ticks": {"SEARCH ticks USING PRIMARY KEY (schedule=? AND tick_at<?)"},
+    "drop_ticks": {"SEARCH ticks USING PRIMARY KEY"},
+    "prune_ticks": {"SEARCH ticks USING ticks_by_age"},
 }
-"""What each statement must use. None of these may sort, or scan a table of jobs."""
+"""What each statement must use. None of these may sort, or scan a table."""
 
 SORTED_PLANS = {
     "list_scheduled": {"SCAN jobs USING due"},
@@ -58,6 +69,16 @@ SORTED_PLANS = {
     "list_queued": {"SCAN jobs USING unticketed", "SCAN jobs USING ticketed"},
 }
 """Walks through a small index that are sorted afterwards."""
+
+DUE_PLAN = {
+    "SEARCH schedules USING ticking (next_tick_at>? AND next_tick_at<?)",
+    "SEARCH schedules USING pending (pending_tick_at>?)",
+    "SCAN schedules USING completing",
+    "SEARCH schedules USING INTEGER PRIMARY KEY (rowid=?)",
+    "SEARCH jobs USING active_of (schedule=?)",
+    "SEARCH jobs USING completed_of (schedule=? AND completed_at>?)",
+}
+"""What is due is found without reading what is not."""
 
 
 @pytest.fixture(scope="module", params=["as it comes", "analyzed"])
@@ -70,7 +91,7 @@ def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 async def fill(path: Path, *, analyzed: bool) -> None:
-    """Some jobs in every state, and thousands that have ended."""
+    """Some jobs in every state, thousands that have ended, and hundreds of schedules."""
     clock = SimulatedClock()
     store = await SqliteStore.open(path, clock=clock)
     stage = Stage(store, clock)
@@ -82,6 +103,8 @@ async def fill(path: Path, *, analyzed: bool) -> None:
             for claim in await stage.claim(*(answer.job.id for answer in answers))
         ]
     )
+    for number in range(300):
+        await ticked(stage, await put(stage, f"s{number}", when=Every(MINUTE, after_completion=number % 2 > 0)))
     if analyzed:
         await store.writer.run(lambda tx: tx.connection.execute("ANALYZE").fetchall())
     await store.close()
@@ -92,13 +115,27 @@ def test_a_hot_statement_uses_its_index(connection: apsw.Connection, name: str) 
     steps = plan(connection, name)
     for wanted in PLANS[name]:
         assert any(step.startswith(wanted) for step in steps), steps
-    assert not any(step.startswith("SCAN job") or SORTS in step for step in steps), steps
+    assert not any(step.startswith(SCANS) or SORTS in step for step in steps), steps
 
 
 @pytest.mark.parametrize("name", SORTED_PLANS)
 def test_a_walk_by_state_reads_only_that_state(connection: apsw.Connection, name: str) -> None:
     scans = {step for step in plan(connection, name) if "jobs" in step}
     assert scans == SORTED_PLANS[name]
+
+
+def test_due_schedules_are_found_each_by_its_reason(connection: apsw.Connection) -> None:
+    found = plan(connection, "due_schedules")
+    assert {step for step in found if " schedules " in step or " jobs " in step} == DUE_PLAN
+    # The three reasons are merged and put in order; nothing is sorted before its limit is reached.
+    assert [step for step in found if SORTS in step] == [f"USE {SORTS} FOR GROUP BY", f"USE {SORTS} FOR ORDER BY"]
+
+
+@pytest.mark.parametrize("size", [2, 32, ROWS_MAX])
+def test_many_schedules_are_looked_up_one_by_one(connection: apsw.Connection, size: int) -> None:
+    found = list(steps(connection, Bulk("tick").sized(size)))
+    assert [step for step in found if "schedules" in step] == ["SEARCH schedules USING schedules_by_name (name=?)"]
+    assert not any("AUTOMATIC" in step for step in found), found
 
 
 @pytest.mark.parametrize("name", ["claim", "renew", "settle", "release"])

@@ -13,6 +13,7 @@ from penstock.store.seam import Shard
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract import StoreContract
+from penstock.testing.store_contract.tick_machine import tick_machine
 from penstock.testing.store_machine import machine
 
 # These tests are about moves, not about the disk; test_sqlite_file.py is.
@@ -36,3 +37,6 @@ class TestSqliteStore(StoreContract):
 
 TestSqliteMachine = machine(new_store).TestCase
 TestSqliteMachine.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+
+TestSqliteTickMachine = tick_machine(new_store).TestCase
+TestSqliteTickMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -108,3 +108,9 @@ def test_a_smaller_scale_is_less_work_and_never_none() -> None:
     assert small.queued_jobs == 2_000
     assert small.drain_jobs == 1_000
     assert Amounts().scaled(1, 77).drain_jobs == 77
+
+
+def test_a_larger_scale_has_a_million_wait_without_growing_what_has_to_run() -> None:
+    large = Amounts().scaled(10, None)
+    assert large.scheduled_jobs == large.crowd_jobs == 1_000_000
+    assert large.queued_jobs == Amounts().queued_jobs

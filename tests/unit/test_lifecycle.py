@@ -59,8 +59,8 @@ def test_every_state_is_reachable(state: State) -> None:
     assert state in reachable()
 
 
-def test_only_a_submit_makes_a_job() -> None:
-    assert [move for move, rule in MOVES.items() if not rule.before] == [Move.SUBMIT]
+def test_only_a_submit_and_a_tick_make_a_job() -> None:
+    assert [move for move, rule in MOVES.items() if not rule.before] == [Move.SUBMIT, Move.TICK]
 
 
 def test_only_a_claim_starts_a_job() -> None:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.api import batch, files, health, jobs, logs, metrics, queues, workers
+from penstock.api import batch, files, health, jobs, logs, metrics, queues, schedulers, schedules, workers
 from penstock.api.exchange import Call, ClientGone
 from penstock.api.metrics import Traffic
 from penstock.api.openapi import describing
@@ -30,6 +30,8 @@ _DESCRIBED: tuple[Operation, ...] = (
     *logs.OPERATIONS,
     *files.OPERATIONS,
     *queues.OPERATIONS,
+    *schedules.OPERATIONS,
+    *schedulers.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
 )

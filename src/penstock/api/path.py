@@ -18,6 +18,8 @@ KINDS: Mapping[str, Any] = {
     "job": Annotated[str, Meta(pattern=JOB_ID)],
     "queue": Name,
     "worker": Name,
+    "schedule": Name,
+    "scheduler": Name,
     "name": FileName,
     "fence": Annotated[int, Meta(ge=1, le=2**53)],
     "number": Annotated[int, Meta(ge=0, le=9999)],

@@ -39,9 +39,14 @@ def _sharpen(components: Json) -> None:
     for kind, name in (("LogLine", "at"), ("Worker", "started_at")):
         components[kind]["properties"][name]["format"] = "date-time"
     components["Worker"]["properties"]["seen_at"]["anyOf"][0]["format"] = "date-time"
+    components["Verdict"]["properties"]["at"]["format"] = "date-time"
+    for name in ("expected_tick_at", "expected_pending_at", "next_tick_at", "pending_tick_at"):
+        components["Decision"]["properties"][name]["anyOf"][0]["format"] = "date-time"
+    components["Decision"]["properties"]["cancel"]["items"]["pattern"] = JOB_ID
     for shows_lease in ("Lease", "Outcome", "LogEntry"):
         components[shows_lease]["properties"]["job"] = {"type": "string", "pattern": JOB_ID}
-    components["SubmitRequest"]["properties"]["params"] |= {"type": "object"}
+    for asks_for_jobs in ("SubmitRequest", "ScheduleRequest", "ScheduleBody", "ScheduleChange"):
+        components[asks_for_jobs]["properties"]["params"] |= {"type": "object"}
     components["SubmitRequest"]["not"] = {
         "required": ["delay_seconds", "scheduled_at"],
         "properties": {"delay_seconds": {"type": "number"}, "scheduled_at": {"type": "string"}},

@@ -17,7 +17,9 @@ ROOT = Commands(
     lazy={
         "up": ("penstock.cli.up:up", "Run everything on this machine: API, scheduler and a worker."),
         "worker": ("penstock.cli.worker:worker", "Run a worker for a server that is up elsewhere."),
+        "scheduler": ("penstock.cli.scheduler:scheduler", "Run one more scheduler for a server that is up elsewhere."),
         "jobs": ("penstock.cli.jobs:jobs", "Submit jobs, look at them, and stop them."),
+        "schedules": ("penstock.cli.schedules:schedules", "Run jobs again and again: on an interval or by cron."),
         "queues": ("penstock.cli.queues:queues", "Look at queues, pause and resume them."),
         "types": ("penstock.cli.types:types", "List the job types that workers have declared."),
         "workers": ("penstock.cli.workers:workers", "List the workers and how they are."),

@@ -21,6 +21,7 @@ from penstock.config import Settings
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.  [default: 7373]")
 @click.option("--data", metavar="DIR", help="Folder for database and files.  [default: .penstock]")
 @click.option("--no-workers", is_flag=True, help="Run no worker here; start them with `penstock worker`.")
+@click.option("--no-scheduler", is_flag=True, help="Run no scheduler here; start them with `penstock scheduler`.")
 @click.option("--allow-unknown-types", is_flag=True, default=None, help="Accept jobs of types no worker has declared.")
 @options.executors
 @options.capacity
@@ -34,6 +35,7 @@ def up(
     port: int | None,
     data: str | None,
     no_workers: bool,
+    no_scheduler: bool,
     allow_unknown_types: bool | None,
     executors: int | None,
     capacity: int | None,
@@ -52,6 +54,7 @@ def up(
             "server.port": port,
             "server.data": data,
             "server.allow_unknown_types": allow_unknown_types,
+            "server.scheduler": False if no_scheduler else None,
             "worker.executors": executors,
             "worker.capacity": capacity,
         },

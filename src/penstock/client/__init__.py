@@ -2,7 +2,8 @@
 
 from penstock.client.aio import AsyncClient
 from penstock.client.handle import JobHandle
+from penstock.client.scheduling import ScheduleOptions
 from penstock.client.submission import Content, Duration, JobSpec, SubmitOptions
 from penstock.client.sync import Client
 
-__all__ = ["AsyncClient", "Client", "Content", "Duration", "JobHandle", "JobSpec", "SubmitOptions"]
+__all__ = ["AsyncClient", "Client", "Content", "Duration", "JobHandle", "JobSpec", "ScheduleOptions", "SubmitOptions"]

@@ -2,17 +2,28 @@
 
 import random
 from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
-from penstock.client import calls
+from penstock.client import calls, schedule_calls
 from penstock.client.calls import AsyncTransport, Reply
 from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step, uploading
 from penstock.client.http import AsyncHttpTransport, server_url
+from penstock.client.scheduling import (
+    ConflictName,
+    ScheduleChanges,
+    ScheduleOptions,
+    WhenOptions,
+    changes_body,
+    preview_body,
+    schedule_body,
+)
 from penstock.client.submission import Content, Duration, JobSpec, SubmitOptions, span_of, spec_of
 from penstock.model.errors import Unavailable
 from penstock.model.job import JobFilter
 from penstock.model.lifecycle import State
+from penstock.model.schedule_wire import ScheduleItem, TickItem
 from penstock.model.timing import Clock, SystemClock
 from penstock.model.wire import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
 from penstock.model.workers import JobType, Worker
@@ -108,6 +119,76 @@ class AsyncClient:
 
     async def resume(self, queue: str) -> QueueItem:
         return await self._run(self._flows.ask(calls.resume(queue)))
+
+    async def schedule(
+        self,
+        name: str,
+        type: str,
+        params: object = None,
+        *,
+        on_conflict: ConflictName = "raise",
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleItem:
+        """Make a schedule. Replacing one by the same leaves it untouched: its next tick stays what it was."""
+        body = schedule_body(name, type, params, options) | {"on_conflict": on_conflict}
+        return await self._run(self._flows.ask(schedule_calls.put(body)))
+
+    async def schedules(self, *, page_size: int | None = None) -> AsyncIterator[ScheduleItem]:
+        """Schedules by name, fetched page by page as they are consumed."""
+        cursor: str | None = None
+        while True:
+            page = await self._run(self._flows.ask(schedule_calls.page(cursor, page_size)))
+            for item in page.schedules:
+                yield item
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    async def get_schedule(self, name: str) -> ScheduleItem:
+        """The schedule as it is now; NotFound if there is none of this name."""
+        return await self._run(self._flows.ask(schedule_calls.get(name)))
+
+    async def update_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> ScheduleItem:
+        """Change what is named, leave the rest. Naming `interval` ends a cron, and the other way round."""
+        return await self._run(self._flows.ask(schedule_calls.change(name, changes_body(changes))))
+
+    async def pause_schedule(self, name: str) -> ScheduleItem:
+        """Let no more ticks of it come; those that pass meanwhile are missed."""
+        return await self._run(self._flows.ask(schedule_calls.pause(name)))
+
+    async def resume_schedule(self, name: str) -> ScheduleItem:
+        return await self._run(self._flows.ask(schedule_calls.resume(name)))
+
+    async def delete_schedule(self, name: str) -> None:
+        """Remove a schedule and the history of its ticks; its jobs stay."""
+        await self._run(self._flows.ask(schedule_calls.delete(name)))
+
+    async def trigger(self, schedule: str) -> JobItem:
+        """A job of the schedule, now, besides its ticks."""
+        return await self._run(self._flows.ask(schedule_calls.trigger(schedule)))
+
+    async def backfill(self, schedule: str, from_at: datetime, to_at: datetime) -> tuple[TickItem, ...]:
+        """Jobs for the ticks between two instants, both included, that have none yet. Repeating it adds nothing."""
+        return await self._run(self._flows.ask(schedule_calls.backfill(schedule, from_at, to_at)))
+
+    async def preview(self, schedule: str, count: int = 10) -> tuple[datetime, ...]:
+        """The next ticks of a schedule."""
+        return await self._run(self._flows.ask(schedule_calls.preview(schedule, count)))
+
+    async def preview_of(self, count: int = 10, **when: Unpack[WhenOptions]) -> tuple[datetime, ...]:
+        """The next ticks a schedule would have; nothing is stored."""
+        return await self._run(self._flows.ask(schedule_calls.preview_of(preview_body(when, count))))
+
+    async def ticks(self, schedule: str, *, page_size: int | None = None) -> AsyncIterator[TickItem]:
+        """What became of each tick, newest first, fetched page by page as they are consumed."""
+        cursor: str | None = None
+        while True:
+            page = await self._run(self._flows.ask(schedule_calls.ticks(schedule, cursor, page_size)))
+            for tick in page.ticks:
+                yield tick
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     async def types(self) -> tuple[JobType, ...]:
         return await self._run(self._flows.ask(calls.types()))

@@ -92,16 +92,16 @@ def submit_batch(bodies: Sequence[msgspec.Raw]) -> Call[BatchResponse]:
 
 
 def get(job: str, wait: timedelta = NO_WAIT) -> Call[JobItem]:
-    return Call("GET", _job_path(job), _JOB, query=_query(wait=wait.total_seconds() or None), wait=wait)
+    return Call("GET", _job_path(job), _JOB, query=query_of(wait=wait.total_seconds() or None), wait=wait)
 
 
 def page(wanted: JobFilter, cursor: str | None, limit: int | None) -> Call[JobPage]:
-    query = _query(**msgspec.structs.asdict(wanted), cursor=cursor, limit=limit)
+    query = query_of(**msgspec.structs.asdict(wanted), cursor=cursor, limit=limit)
     return Call("GET", "/v1/jobs", msgspec.json.Decoder(JobPage).decode, query=query)
 
 
 def cancel(job: str, *, force: bool) -> Call[JobItem]:
-    return Call("POST", _job_path(job, "cancel"), _JOB, query=_query(force="true" if force else None))
+    return Call("POST", _job_path(job, "cancel"), _JOB, query=query_of(force="true" if force else None))
 
 
 def retry(job: str) -> Call[JobItem]:
@@ -110,7 +110,7 @@ def retry(job: str) -> Call[JobItem]:
 
 
 def logs(job: str, after: int) -> Call[LogPage]:
-    return Call("GET", _job_path(job, "logs"), msgspec.json.Decoder(LogPage).decode, query=_query(after=after))
+    return Call("GET", _job_path(job, "logs"), msgspec.json.Decoder(LogPage).decode, query=query_of(after=after))
 
 
 def upload(content: bytes | Path, content_type: str) -> Call[Upload]:
@@ -134,11 +134,11 @@ def queues() -> Call[tuple[QueueItem, ...]]:
 
 
 def pause(queue: str) -> Call[QueueItem]:
-    return Call("POST", _path("queues", queue, "pause"), msgspec.json.Decoder(QueueItem).decode)
+    return Call("POST", path_of("queues", queue, "pause"), msgspec.json.Decoder(QueueItem).decode)
 
 
 def resume(queue: str) -> Call[QueueItem]:
-    return Call("POST", _path("queues", queue, "resume"), msgspec.json.Decoder(QueueItem).decode)
+    return Call("POST", path_of("queues", queue, "resume"), msgspec.json.Decoder(QueueItem).decode)
 
 
 def types() -> Call[tuple[JobType, ...]]:
@@ -158,12 +158,14 @@ _BATCH = msgspec.json.Decoder(BatchResponse).decode
 
 
 def _job_path(job: str, *parts: str) -> str:
-    return _path("jobs", job, *parts)
+    return path_of("jobs", job, *parts)
 
 
-def _path(*parts: str) -> str:
+def path_of(*parts: str) -> str:
+    """A path below `/v1`; each part may hold anything."""
     return "/v1/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def _query(**values: object) -> str:
+def query_of(**values: object) -> str:
+    """A query of the values that were said."""
     return urlencode({name: str(value) for name, value in values.items() if value is not None})

@@ -21,14 +21,16 @@ Content: TypeAlias = Path | str | bytes
 class SubmitOptions(TypedDict, total=False):
     """How to submit a job; what is left out comes from its job type.
 
-    `delay` and `scheduled_at` exclude each other. `timeout=None` lets an attempt run for ever. `key` makes the submit
-    idempotent: the same key and the same job give the same job back, whoever asks.
+    `delay` and `scheduled_at` exclude each other. `interval` makes a schedule of it: the job comes again that often.
+    `timeout=None` lets an attempt run for ever. `key` makes the submit idempotent: the same key and the same job give
+    the same job back, whoever asks.
     """
 
     queue: str | None
     priority: int | None
     delay: Duration | None
     scheduled_at: datetime | None
+    interval: Duration | None
     retry: Retry | RetryKind | None
     timeout: Duration | None
     expires_at: datetime | None
@@ -57,15 +59,16 @@ def body_of(spec: JobSpec, uploads: Mapping[str, str]) -> dict[str, object]:
     """The wire's `SubmitRequest`, holding only what was said. `uploads` are the ids of the inputs, by name."""
     body: dict[str, object] = {
         "type": spec["type"],
-        "params": params_of(spec),
+        "params": params_json(spec["type"], spec.get("params")),
         "idempotency_key": spec.get("key"),
         "queue": spec.get("queue"),
         "priority": spec.get("priority"),
         "delay_seconds": seconds_of(spec.get("delay")),
         "scheduled_at": aware("scheduled_at", spec.get("scheduled_at")),
+        "interval": seconds_of(spec.get("interval")),
         "retry_policy": spec.get("retry"),
         "expires_at": aware("expires_at", spec.get("expires_at")),
-        "tags": _words("tags", spec.get("tags")),
+        "tags": words_of("tags", spec.get("tags")),
         "inputs": uploads or None,
     }
     said = {name: value for name, value in body.items() if value is not None}
@@ -74,15 +77,14 @@ def body_of(spec: JobSpec, uploads: Mapping[str, str]) -> dict[str, object]:
     return said
 
 
-def params_of(spec: JobSpec) -> msgspec.Raw:
+def params_json(type_name: str, params: object) -> msgspec.Raw:
     """Params as JSON; `Raw` passes as it is. InvalidParams names the value that JSON cannot hold."""
-    params = spec.get("params")
     if isinstance(params, msgspec.Raw):
         return params
     try:
         return msgspec.Raw(msgspec.json.encode({} if params is None else params))
     except (TypeError, ValueError) as error:
-        raise InvalidParams(f"params of a {spec['type']!r} job cannot be written as JSON: {error}") from error
+        raise InvalidParams(f"params of a {type_name!r} job cannot be written as JSON: {error}") from error
 
 
 def seconds_of(span: Duration | None) -> float | None:
@@ -99,7 +101,7 @@ def aware(name: str, at: datetime | None) -> datetime | None:
     return at
 
 
-def _words(name: str, words: Iterable[str] | None) -> list[str] | None:
+def words_of(name: str, words: Iterable[str] | None) -> list[str] | None:
     if isinstance(words, str):
         raise Invalid(f"{name} is a list of words: pass [{words!r}], not {words!r}")
     return list(words) if words else None

@@ -3,17 +3,28 @@
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
-from penstock.client import calls
+from penstock.client import calls, schedule_calls
 from penstock.client.calls import Reply, Transport
 from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step, uploading
 from penstock.client.http import HttpTransport, server_url
+from penstock.client.scheduling import (
+    ConflictName,
+    ScheduleChanges,
+    ScheduleOptions,
+    WhenOptions,
+    changes_body,
+    preview_body,
+    schedule_body,
+)
 from penstock.client.submission import Content, Duration, JobSpec, SubmitOptions, span_of, spec_of
 from penstock.model.errors import Unavailable
 from penstock.model.job import JobFilter
 from penstock.model.lifecycle import State
+from penstock.model.schedule_wire import ScheduleItem, TickItem
 from penstock.model.timing import Clock, SystemClock
 from penstock.model.wire import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
 from penstock.model.workers import JobType, Worker
@@ -111,6 +122,74 @@ class Client:
 
     def resume(self, queue: str) -> QueueItem:
         return self._run(self._flows.ask(calls.resume(queue)))
+
+    def schedule(
+        self,
+        name: str,
+        type: str,
+        params: object = None,
+        *,
+        on_conflict: ConflictName = "raise",
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleItem:
+        """Make a schedule. Replacing one by the same leaves it untouched: its next tick stays what it was."""
+        body = schedule_body(name, type, params, options) | {"on_conflict": on_conflict}
+        return self._run(self._flows.ask(schedule_calls.put(body)))
+
+    def schedules(self, *, page_size: int | None = None) -> Iterator[ScheduleItem]:
+        """Schedules by name, fetched page by page as they are consumed."""
+        cursor: str | None = None
+        while True:
+            page = self._run(self._flows.ask(schedule_calls.page(cursor, page_size)))
+            yield from page.schedules
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def get_schedule(self, name: str) -> ScheduleItem:
+        """The schedule as it is now; NotFound if there is none of this name."""
+        return self._run(self._flows.ask(schedule_calls.get(name)))
+
+    def update_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> ScheduleItem:
+        """Change what is named, leave the rest. Naming `interval` ends a cron, and the other way round."""
+        return self._run(self._flows.ask(schedule_calls.change(name, changes_body(changes))))
+
+    def pause_schedule(self, name: str) -> ScheduleItem:
+        """Let no more ticks of it come; those that pass meanwhile are missed."""
+        return self._run(self._flows.ask(schedule_calls.pause(name)))
+
+    def resume_schedule(self, name: str) -> ScheduleItem:
+        return self._run(self._flows.ask(schedule_calls.resume(name)))
+
+    def delete_schedule(self, name: str) -> None:
+        """Remove a schedule and the history of its ticks; its jobs stay."""
+        self._run(self._flows.ask(schedule_calls.delete(name)))
+
+    def trigger(self, schedule: str) -> JobItem:
+        """A job of the schedule, now, besides its ticks."""
+        return self._run(self._flows.ask(schedule_calls.trigger(schedule)))
+
+    def backfill(self, schedule: str, from_at: datetime, to_at: datetime) -> tuple[TickItem, ...]:
+        """Jobs for the ticks between two instants, both included, that have none yet. Repeating it adds nothing."""
+        return self._run(self._flows.ask(schedule_calls.backfill(schedule, from_at, to_at)))
+
+    def preview(self, schedule: str, count: int = 10) -> tuple[datetime, ...]:
+        """The next ticks of a schedule."""
+        return self._run(self._flows.ask(schedule_calls.preview(schedule, count)))
+
+    def preview_of(self, count: int = 10, **when: Unpack[WhenOptions]) -> tuple[datetime, ...]:
+        """The next ticks a schedule would have; nothing is stored."""
+        return self._run(self._flows.ask(schedule_calls.preview_of(preview_body(when, count))))
+
+    def ticks(self, schedule: str, *, page_size: int | None = None) -> Iterator[TickItem]:
+        """What became of each tick, newest first, fetched page by page as they are consumed."""
+        cursor: str | None = None
+        while True:
+            page = self._run(self._flows.ask(schedule_calls.ticks(schedule, cursor, page_size)))
+            yield from page.ticks
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     def types(self) -> tuple[JobType, ...]:
         return self._run(self._flows.ask(calls.types()))

@@ -21,6 +21,9 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     allow_unknown_types: Annotated[
         bool, Meta(description="Accept jobs of types that no worker has declared yet; they wait until one does.")
     ] = False
+    scheduler: Annotated[
+        bool, Meta(description="Run a scheduler in the server; without it schedules wait for `penstock scheduler`.")
+    ] = True
 
 
 class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,6 +45,12 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     window_jobs: Annotated[
         int, Meta(description="The least number of tickets a queue's window has room for.", ge=1)
     ] = 2000
+    slot_seconds: Annotated[
+        float, Meta(description="How far ahead a scheduler reads what falls due.", ge=0.1, le=3600)
+    ] = 1.0
+    retries_per_second: Annotated[
+        float, Meta(description="Most retries of one queue that one server lets fall due in a second.", gt=0)
+    ] = 100.0
 
 
 class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,7 +1,6 @@
 """The client's moves: submit, get, wait, list, cancel, retry."""
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -10,11 +9,12 @@ from msgspec.structs import replace
 
 from penstock.engine.catalog import Reading
 from penstock.engine.files import job_prefix
+from penstock.engine.repeating import Repeating
 from penstock.engine.submit import fingerprint, new_job, same_again
 from penstock.engine.why import why_it_waits
 from penstock.model.errors import Conflict, KeyConflict, NotFound, PenstockError
-from penstock.model.ids import JobId, ShardId, new_job_id
-from penstock.model.job import Job, JobFilter, NewJob, Submission, Ticket
+from penstock.model.ids import JobId, new_job_id
+from penstock.model.job import Job, JobFilter, NewJob, Submission
 from penstock.model.timing import to_millis
 from penstock.model.wire import JobItem, JobPage, LogPage, SubmitRequest, job_item
 
@@ -30,6 +30,7 @@ class Jobs:
         self._store = engine.store
         self._files = engine.files
         self._chance = chance
+        self._repeating = Repeating(engine)
 
     async def submit(self, requests: Sequence[SubmitRequest]) -> list[Submission | PenstockError]:
         """Make each job durable, or refuse it by itself. One answer each, in order."""
@@ -39,7 +40,15 @@ class Jobs:
         submitted = iter(await self._insert(accepted))
         return [_answer(next(submitted)) if isinstance(job, NewJob) else job for job in prepared]
 
-    async def _prepare(self, request: SubmitRequest, reading: Reading, now: datetime) -> NewJob | PenstockError:
+    async def _prepare(
+        self, request: SubmitRequest, reading: Reading, now: datetime
+    ) -> NewJob | Submission | PenstockError:
+        """A job to insert with the others; one that repeats is made at once, by its schedule's first tick."""
+        if request.interval is not None:
+            return await self._repeating.submit(request, self._new_id(now))
+        return await self._prepare_one(request, reading, now)
+
+    async def _prepare_one(self, request: SubmitRequest, reading: Reading, now: datetime) -> NewJob | PenstockError:
         try:
             job = self._resolve(request, reading, now)
             if request.inputs or len(request.params) > self._engine.settings.limits.inline_bytes:
@@ -67,27 +76,13 @@ class Jobs:
     async def _insert(self, jobs: Sequence[NewJob]) -> list[Submission]:
         if not jobs:
             return []
-        tickets = self._engine.tickets
-        marked = await self._mark_ticketed(jobs)
-        submissions = await self._store.submit(marked, tickets.ticket_for)
+        posting = self._engine.posting
+        marked = await posting.mark(jobs)
+        submissions = await self._store.submit(marked, self._engine.tickets.ticket_for)
         created = [submission for submission in submissions if submission.event is not None]
-        wants = {job.id for job in marked if job.ticketed}
-        await tickets.publish([_ticket(made.job, self._store.shard) for made in created if made.job.id in wants])
-        for queue in {made.job.queue for made in created if made.job.id not in wants}:
-            tickets.waits(queue)
+        await posting.post(marked, [made.job for made in created])
         self._engine.moved([made.event for made in created if made.event is not None])
         return submissions
-
-    async def _mark_ticketed(self, jobs: Sequence[NewJob]) -> list[NewJob]:
-        """Jobs due now get a ticket at once where the window has room, so that an idle system answers at once."""
-        paused = (await self._engine.catalog.read()).paused
-        due = [job for job in jobs if job.delay is None and job.due_at is None and job.queue not in paused]
-        wanted = Counter(job.queue for job in due)
-        room = await self._engine.tickets.room(wanted)
-        # All or nothing per queue: a part of a batch in the broker would overtake the rest of it.
-        fits = {queue for queue, jobs_due in wanted.items() if jobs_due <= room[queue]}
-        ticketed = {job.id for job in due if job.queue in fits}
-        return [replace(job, ticketed=True) if job.id in ticketed else job for job in jobs]
 
     async def get(self, job: JobId) -> Job:
         (found,) = await self._store.get([job])
@@ -146,7 +141,3 @@ def _answer(submission: Submission) -> Submission | PenstockError:
     if submission.conflict:
         return KeyConflict(f"the idempotency key was used for job {submission.job.id}, which asked for something else")
     return submission
-
-
-def _ticket(job: Job, shard: ShardId) -> Ticket:
-    return Ticket(shard, job.id, job.queue, job.type, job.priority)

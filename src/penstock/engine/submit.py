@@ -28,7 +28,7 @@ def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime
         queue=request.queue or declared.queue,
         priority=declared.priority if request.priority is None else request.priority,
         params=params,
-        retry=_retry(request.retry_policy, declared.retry),
+        retry=declared.retry if request.retry_policy is None else retry_asked(request.retry_policy),
         timeout=_timeout(request, declared),
         delay=None if request.delay_seconds is None else seconds(request.delay_seconds),
         due_at=request.scheduled_at,
@@ -71,14 +71,9 @@ def _check_times(request: SubmitRequest, now: datetime) -> None:
         raise Invalid(f"expires_at: {request.expires_at.isoformat()} is not after the job is due; it could never run")
 
 
-def _retry(asked: Retry | RetryKind | None, default: Retry) -> Retry:
-    match asked:
-        case None:
-            return default
-        case Retry():
-            return asked
-        case RetryKind():
-            return NAMED[asked]
+def retry_asked(asked: Retry | RetryKind) -> Retry:
+    """The policy, or what its bare name stands for."""
+    return NAMED[asked] if isinstance(asked, RetryKind) else asked
 
 
 def _timeout(request: SubmitRequest, declared: JobType) -> timedelta | None:

@@ -20,6 +20,7 @@ from penstock.model.workers import Subscription
 logger = logging.getLogger("penstock.engine")
 
 NO_TIME = timedelta(0)
+POSTED_BY_THEIR_MAKER = frozenset({Move.SUBMIT, Move.TICK})
 PUBLISH_WITHIN = timedelta(seconds=2)
 """A broker slower than this is left alone: its tickets lapse and are posted again."""
 
@@ -109,7 +110,7 @@ class Tickets:
     def heed(self, events: Sequence[Event]) -> None:
         """Jobs that came back to queued or scheduled need the dispatcher."""
         for event in events:
-            if event.move is Move.SUBMIT:
+            if event.move in POSTED_BY_THEIR_MAKER:
                 continue
             if event.after is State.QUEUED:
                 self.waits(event.queue)

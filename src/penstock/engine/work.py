@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 from msgspec.structs import replace
 
+from penstock.engine.budget import RetryBudget
 from penstock.engine.files import job_prefix
 from penstock.engine.outcome import settle_error
 from penstock.model.errors import CorruptObject, Invalid, NotFound, Unavailable
@@ -45,6 +46,7 @@ class Work:
         self._files = engine.files
         self._chance = chance
         self._lease = seconds(engine.settings.timing.lease_seconds)
+        self._budget = RetryBudget(engine.settings.timing.retries_per_second)
 
     async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
         await self._engine.catalog.declare(types)
@@ -114,7 +116,14 @@ class Work:
         if job is None:
             # Gone: any settlement is refused, and the store says why.
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.FAILED, error=outcome.error)
-        return settle_error(job, outcome.fence, outcome.error, self._chance)
+        return self._spread(job, settle_error(job, outcome.fence, outcome.error, self._chance))
+
+    def _spread(self, job: Job, settlement: Settlement) -> Settlement:
+        """A retry waits as its policy says, and no less than the budget of its queue asks for."""
+        if settlement.retry_in is None:
+            return settlement
+        slot = self._budget.slot(job.queue, self._engine.clock.monotonic())
+        return replace(settlement, retry_in=max(settlement.retry_in, slot))
 
     async def _success(self, outcome: Outcome) -> Settlement:
         try:

@@ -111,6 +111,9 @@ class Job(Struct, frozen=True, kw_only=True):
     outputs: tuple[FileLink, ...] = ()
     worker: str | None = None
     retry_of: JobId | None = None
+    schedule: str | None = None
+    tick_at: datetime | None = None
+    interval: timedelta | None = None
 
     @property
     def ended(self) -> bool:
@@ -140,6 +143,9 @@ class NewJob(Struct, frozen=True, kw_only=True):
     key: str | None = None
     fingerprint: bytes = b""
     retry_of: JobId | None = None
+    schedule: str | None = None
+    tick_at: datetime | None = None
+    interval: timedelta | None = None
     ticketed: bool = False
 
 

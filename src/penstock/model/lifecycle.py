@@ -36,6 +36,7 @@ class Move(StrEnum):
     """What can happen to a job. Everything that changes a job is one of these."""
 
     SUBMIT = "submit"
+    TICK = "tick"
     DISPATCH = "dispatch"
     CLAIM = "claim"
     RENEW = "renew"
@@ -61,6 +62,12 @@ MOVES: Mapping[Move, Rule] = {
         frozenset({State.SCHEDULED, State.QUEUED}),
         "API",
         "the idempotency key is absent (else the same job comes back; with another body: refused)",
+    ),
+    Move.TICK: Rule(
+        frozenset(),
+        frozenset({State.QUEUED}),
+        "any scheduler",
+        "the schedule's version and next tick are as planned, and the tick has come by the shard's clock",
     ),
     Move.DISPATCH: Rule(
         WAITING,

@@ -24,6 +24,7 @@ from penstock.model.timing import Instant
 from penstock.model.workers import JobType, Name, TimeoutSeconds, Worker
 
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
+Interval = Annotated[float, Meta(ge=1, le=315_360_000, description="seconds between two ticks of a schedule")]
 Tag = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags = Annotated[tuple[Tag, ...], Meta(max_length=32)]
 FileName = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -34,7 +35,10 @@ NULL = Raw(JSON_NULL)
 
 
 class SubmitRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A job to add. What is left out comes from the job type; `delay_seconds` and `scheduled_at` exclude each other."""
+    """A job to add. What is left out comes from the job type; `delay_seconds` and `scheduled_at` exclude each other.
+
+    With `interval` it is the first job of a schedule that is made with it; that one starts now and never expires.
+    """
 
     type: Name
     params: Raw = field(default_factory=lambda: EMPTY_OBJECT)
@@ -42,6 +46,7 @@ class SubmitRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     priority: Priority | None = None
     delay_seconds: Seconds | None = None
     scheduled_at: Instant | None = None
+    interval: Interval | None = None
     retry_policy: Retry | RetryKind | None = None
     timeout_seconds: TimeoutSeconds | UnsetType | None = UNSET
     expires_at: Instant | None = None
@@ -125,6 +130,9 @@ class JobItem(Struct, frozen=True, kw_only=True):
     outputs: tuple[FileItem, ...]
     worker: str | None
     retry_of: JobId | None
+    schedule: str | None = None
+    tick_at: Instant | None = None
+    interval: float | None = None
     omitted: tuple[str, ...] = ()
 
 
@@ -305,5 +313,8 @@ def job_item(job: Job, reason: str | None = None) -> JobItem:
         outputs=tuple(map(file_item, job.outputs)),
         worker=job.worker,
         retry_of=job.retry_of,
+        schedule=job.schedule,
+        tick_at=job.tick_at,
+        interval=job.interval.total_seconds() if job.interval is not None else None,
         omitted=tuple(omitted),
     )

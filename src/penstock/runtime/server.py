@@ -13,10 +13,12 @@ from penstock.api import create_app
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
 from penstock.model.errors import InvalidSetting
+from penstock.model.timing import seconds
 from penstock.runtime.embedded import open_engine
+from penstock.runtime.schedulers import ticking
 from penstock.runtime.stopping import Stopping
 from penstock.runtime.workers import WorkerProcess
-from penstock.scheduler import Dispatcher, Pruner, Reaper, run_service
+from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
 
 logger = logging.getLogger("penstock.server")
 
@@ -85,9 +87,12 @@ def _refuse_open_address(host: str) -> None:
 
 @asynccontextmanager
 async def _services(engine: Engine) -> AsyncIterator[None]:
-    """Dispatch, reap and prune while the body runs."""
+    """Tick (unless others do), dispatch, reap and prune while the body runs."""
+    settings = engine.settings
+    ticker = Ticker(engine.ticks, seconds(settings.timing.slot_seconds), engine.clock)
     dispatcher = run_service("dispatcher", Dispatcher(engine).step, engine.tickets.wake)
-    loops = [dispatcher, run_service("reaper", Reaper(engine).step), run_service("pruner", Pruner(engine).step)]
+    reaper, pruner = run_service("reaper", Reaper(engine).step), run_service("pruner", Pruner(engine).step)
+    loops = [dispatcher, reaper, pruner, *(ticking(ticker) if settings.server.scheduler else ())]
     tasks = [asyncio.ensure_future(loop) for loop in loops]
     try:
         yield
@@ -123,5 +128,6 @@ async def _http(engine: Engine, listener: socket.socket) -> AsyncIterator[str]:
         yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     finally:
         await engine.broker.close()
+        engine.changes.close()
         server.should_exit = True
         await serving

@@ -38,6 +38,7 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
+from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.workers import JobType, Worker
 
 
@@ -204,7 +205,54 @@ class Registry(Protocol):
         ...
 
 
-class Shard(JobStore, Registry, Protocol):
+class Schedules(Protocol):
+    """One shard's schedules and their ticks."""
+
+    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+        """Create (`expected_version` None: there is none of that name) or replace (that version is still its own).
+
+        Returns what is stored, or None when the expectation failed; nothing is changed then.
+        """
+        ...
+
+    async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
+        """One answer each, in order."""
+        ...
+
+    async def schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        """By name, after a name."""
+        ...
+
+    async def drop_schedule(self, name: str) -> bool:
+        """Remove a schedule and its history; its jobs stay. False if there is none."""
+        ...
+
+    async def due_schedules(self, before: datetime, limit: int) -> list[Due]:
+        """Schedules that are not paused and have something to decide before that instant, earliest first.
+
+        That is a next tick, a pending tick whose predecessors have all ended, or a completion to count from.
+        """
+        ...
+
+    async def next_tick(self) -> datetime | None:
+        """The earliest next tick of all schedules that are not paused; cheap however many there are."""
+        ...
+
+    async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
+        """Apply each decision whose schedule still has that version, next tick and pending tick, and is not paused.
+
+        Per move one atomic write: jobs inserted (one whose id exists is not inserted again), records kept, the schedule
+        advanced. A move whose records lie after the shard's now is refused: never early. One answer each, in order.
+        Cancelling is not part of it: the caller does that once the move is applied.
+        """
+        ...
+
+    async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
+        """The history, newest first, before an instant."""
+        ...
+
+
+class Shard(JobStore, Registry, Schedules, Protocol):
     """A whole shard, as one backend gives it."""
 
     async def probe(self) -> None:

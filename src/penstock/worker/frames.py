@@ -74,10 +74,14 @@ class Program(Struct, frozen=True, array_like=True):
 
 
 class Loaded(Frame, frozen=True, tag=10):
-    """The app is imported; these are its types, and the programs of those that are commands."""
+    """The app is imported; these are its types, the programs of those that are commands, and its schedules.
+
+    A schedule is the JSON of its `ScheduleRequest`: params are JSON, which msgpack cannot hold as they are.
+    """
 
     types: tuple[JobType, ...]
     programs: Mapping[str, Program]
+    schedules: tuple[bytes, ...] = ()
 
 
 class LoadFailed(Frame, frozen=True, tag=11):

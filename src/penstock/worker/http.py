@@ -9,10 +9,12 @@ from urllib.parse import quote
 
 import httpx2
 import msgspec
+from msgspec.structs import replace
 
 from penstock.model.errors import BY_CODE, CorruptObject, PenstockError, Refused, ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
+from penstock.model.schedule_wire import OnConflict, ScheduleRequest
 from penstock.model.wire import (
     ClaimRequest,
     ClaimResponse,
@@ -52,6 +54,12 @@ class HttpReach:
     async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
         self._worker = worker.id
         return await self._post("/v1/workers", JoinRequest(worker, tuple(types)), JoinResponse)
+
+    async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
+        """Make each schedule what it says now; one that says so already stays untouched. May be repeated."""
+        for schedule in schedules:
+            request = replace(schedule, on_conflict=OnConflict.REPLACE)
+            await self._send("POST", "/v1/schedules", self._encoder.encode(request), JSON)
 
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
         queues = tuple(sorted(wanted.queues)) if wanted.queues is not None else None

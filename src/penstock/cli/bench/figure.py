@@ -14,13 +14,17 @@ class Figure(Struct, frozen=True):
 
 
 class Amounts(Struct, frozen=True, kw_only=True):
-    """How much work each part does. `scaled` keeps the shape and changes the size."""
+    """How much work each part does. `scaled` changes the size; what would take too long only ever shrinks.
+
+    Ten times the size has a million scheduled jobs wait in the growth part.
+    """
 
     drain_jobs: int = 40_000
     submit_seconds: float = 3.0
     bulk_jobs: int = 40_000
     latency_jobs: int = 250
     due_jobs: int = 100
+    crowd_jobs: int = 100_000
     few_jobs: int = 10_000
     scheduled_jobs: int = 100_000
     queued_jobs: int = 200_000
@@ -35,9 +39,10 @@ class Amounts(Struct, frozen=True, kw_only=True):
             bulk_jobs=_scaled(self.bulk_jobs, scale),
             latency_jobs=_scaled(self.latency_jobs, min(1.0, scale), 50),
             due_jobs=_scaled(self.due_jobs, min(1.0, scale), 20),
+            crowd_jobs=_scaled(self.crowd_jobs, scale),
             few_jobs=_scaled(self.few_jobs, min(1.0, scale), 500),
             scheduled_jobs=_scaled(self.scheduled_jobs, scale),
-            queued_jobs=_scaled(self.queued_jobs, scale),
+            queued_jobs=_scaled(self.queued_jobs, min(1.0, scale)),
             idle_seconds=max(1.0, self.idle_seconds * min(1.0, scale)),
             starts=max(3, round(self.starts * min(1.0, scale))),
         )

@@ -5,13 +5,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from penstock.cli.bench.startlog import Start, StartLog
 from penstock.cli.children import ChildFailed, Children
 from penstock.client import Client, JobSpec
 from penstock.model.job import DEFAULT_PRIORITY
+from penstock.model.lifecycle import State
 
 APP = "penstock.cli.bench.app:app"
 TYPE = "noop"
@@ -34,11 +35,11 @@ class Rig:
     client: Client
     starts: StartLog
 
-    def load(self, jobs: int, delay: timedelta | None = None) -> float:
+    def load(self, jobs: int, delay: timedelta | None = None, due_at: datetime | None = None) -> float:
         """Submit no-op jobs in bulk; the seconds it took."""
         began = time.monotonic()
         for first in range(0, jobs, BATCH):
-            self.client.submit_many(specs(first, min(BATCH, jobs - first), delay))
+            self.client.submit_many(specs(first, min(BATCH, jobs - first), delay, due_at))
         return time.monotonic() - began
 
     def drained(self, jobs: int, *, behind: int = 0) -> list[Start]:
@@ -53,12 +54,16 @@ class Rig:
         self._wait_for(jobs)
         return self.starts.starts()[:jobs]
 
+    def waiting(self, state: State) -> int:
+        """How many no-op jobs are in a state now."""
+        return next((queue.jobs.get(state, 0) for queue in self.client.queues() if queue.name == TYPE), 0)
+
     def settle_down(self, jobs: int) -> None:
         """Wait until so many have started since the last measurement began, so that nothing disturbs the next."""
         self._wait_for(jobs)
 
     def _wait_for(self, jobs: int) -> None:
-        patience = max(DRAIN_SECONDS, jobs / SLOWEST)
+        patience = patience_for(jobs)
         if not self.starts.wait_for(jobs, patience):
             raise ChildFailed(f"only {self.starts.count():,} of {jobs:,} jobs started in {patience:.0f} s")
 
@@ -84,13 +89,20 @@ class Workshop:
             yield rig
 
 
-def specs(first: int, jobs: int, delay: timedelta | None = None) -> Iterator[JobSpec]:
-    """No-op jobs to submit, about a hundred bytes each."""
+def patience_for(jobs: int) -> float:
+    """The seconds after which so many jobs should long have started."""
+    return max(DRAIN_SECONDS, jobs / SLOWEST)
+
+
+def specs(first: int, jobs: int, delay: timedelta | None = None, due_at: datetime | None = None) -> Iterator[JobSpec]:
+    """No-op jobs to submit, about a hundred bytes each; expected when they are due, if that is said."""
+    expected_at = due_at.timestamp() if due_at else 0.0
     for number in range(first, first + jobs):
         yield {
             "type": TYPE,
-            "params": {"number": number, "expected_at": 0.0, "pad": PAD},
+            "params": {"number": number, "expected_at": expected_at, "pad": PAD},
             "delay": delay,
+            "scheduled_at": due_at,
             "priority": DEFAULT_PRIORITY,
         }
 

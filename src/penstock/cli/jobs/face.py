@@ -77,6 +77,8 @@ def _pairs(item: JobItem) -> list[tuple[str, str]]:
         ("outputs", _files(item.outputs)),
         ("worker", item.worker or ""),
         ("retry of", item.retry_of or ""),
+        ("schedule", item.schedule or ""),
+        ("tick", _instant(item, "tick_at")),
     ]
 
 

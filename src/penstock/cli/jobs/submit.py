@@ -30,6 +30,7 @@ from penstock.model.timing import SystemClock
 @click.option("--priority", type=click.IntRange(0, 9), help="9 goes first.  [default: the type's own]")
 @click.option("--delay", type=span, metavar="SPAN", help="Run it after this long, such as 90s or 1h30m.")
 @click.option("--at", "scheduled_at", type=instant, metavar="TIME", help="Run it at this time (ISO 8601).")
+@click.option("--interval", type=span, metavar="SPAN", help="Run it again and again, this often: makes a schedule.")
 @click.option("--timeout", type=span, metavar="SPAN", help="Stop an attempt after this long.")
 @click.option(
     "--retry", type=click.Choice([kind.value for kind in RetryKind]), help="How attempts that error are tried again."

@@ -29,6 +29,9 @@ OUTAGES = (
 )
 """Errors of the file or the machine. Every other error of SQLite is the fault of one call."""
 
+FAULTS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
+"""What breaks an invariant of the tables; the fault of what was to be kept."""
+
 
 def open_writer(path: Path) -> apsw.Connection:
     """The only connection that may write and checkpoint. Creates the file, readable by its owner alone.
@@ -56,7 +59,7 @@ def unavailable(path: Path, error: Exception) -> StoreUnavailable:
 
 def refused(error: Exception) -> Exception:
     """What the caller at fault is told: Invalid for what breaks an invariant of the tables, else the error itself."""
-    if isinstance(error, apsw.ConstraintError | apsw.MismatchError | apsw.TooBigError):
+    if isinstance(error, FAULTS):
         return Invalid(f"the store cannot keep this: {error}")
     return error
 

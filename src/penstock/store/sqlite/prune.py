@@ -1,4 +1,4 @@
-"""Deletes ended jobs past their retention, with their tags and logs."""
+"""Deletes ended jobs past their retention, with their tags and logs; and the records of old ticks."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -16,6 +16,10 @@ _PRUNE = load("prune")
 _PRUNE_TAGS = load("prune_tags")
 _PRUNE_LOGS = load("prune_logs")
 _PRUNE_COUNTS = load("prune_counts")
+_PRUNE_TICKS = load("prune_ticks")
+
+TICKS_FOR_A_JOB = 50
+"""Records of ticks are small, and a schedule that mostly skips has far more of them than jobs."""
 
 
 def prune(tx: Transaction, keep: Retention, limit: int) -> Pruned:
@@ -23,6 +27,7 @@ def prune(tx: Transaction, keep: Retention, limit: int) -> Pruned:
     rows: list[Row] = []
     for state, kept in _retentions(keep):
         rows += _pruned(tx, state, tx.now - millis(kept), limit - len(rows))
+    _prune_ticks(tx, tx.now - millis(keep.failed), limit * TICKS_FOR_A_JOB)
     return Pruned(len(rows), tuple(from_bytes(row[1]) for row in rows if row[4]))
 
 
@@ -47,3 +52,8 @@ def _forget(tx: Transaction, rows: list[Row]) -> None:
     tx.connection.execute(_PRUNE_TAGS, gone)
     tx.connection.execute(_PRUNE_LOGS, gone)
     tx.connection.execute(_PRUNE_COUNTS)
+
+
+def _prune_ticks(tx: Transaction, until: int, limit: int) -> None:
+    """About `limit` of them, the oldest first."""
+    tx.connection.execute(_PRUNE_TICKS, {"until": until, "limit": limit})

@@ -36,7 +36,7 @@ def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
         new.priority,
         due_at,
         now,
-        to_millis(new.expires_at) if new.expires_at else None,
+        optional_millis(new.expires_at),
         now + millis(ticket_for) if queued and new.ticketed else None,
         None if new.timeout is None else millis(new.timeout),
         int(bool(new.params_object or new.inputs)),
@@ -48,6 +48,9 @@ def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
         text_of(new.inputs),
         text_of(new.params_object),
         new.params,
+        new.schedule,
+        optional_millis(new.tick_at),
+        None if new.interval is None else millis(new.interval),
     )
 
 
@@ -63,13 +66,16 @@ def submitted(new: NewJob, now: int) -> Job:
         params=new.params,
         params_object=new.params_object,
         retry=new.retry,
-        timeout=None if new.timeout is None else timedelta(milliseconds=millis(new.timeout)),
+        timeout=whole(new.timeout),
         due_at=from_millis(due_at),
         created_at=from_millis(now),
-        expires_at=None if new.expires_at is None else from_millis(to_millis(new.expires_at)),
+        expires_at=instant(optional_millis(new.expires_at)),
         tags=new.tags,
         inputs=new.inputs,
         retry_of=new.retry_of,
+        schedule=new.schedule,
+        tick_at=instant(optional_millis(new.tick_at)),
+        interval=whole(new.interval),
     )
 
 
@@ -85,7 +91,7 @@ def job_of(row: Row) -> Job:
     (
         _seq, raw_id, type_name, queue, state, priority, attempt, fence, losses, due_at, created_at, started_at,
         completed_at, expires_at, cancel_requested_at, timeout, worker, reason, retry_of, retry, tags, progress, error,
-        inputs, outputs, params_object, result_object, params, result,
+        inputs, outputs, params_object, result_object, params, result, schedule, tick_at, interval,
     ) = row  # fmt: skip
     return Job(
         id=from_bytes(raw_id),
@@ -104,7 +110,7 @@ def job_of(row: Row) -> Job:
         fence=fence,
         losses=losses,
         retry=decoded(_retry, retry) or _DEFAULT_RETRY,
-        timeout=None if timeout is None else timedelta(milliseconds=timeout),
+        timeout=span(timeout),
         due_at=from_millis(due_at),
         created_at=from_millis(created_at),
         started_at=instant(started_at),
@@ -116,6 +122,9 @@ def job_of(row: Row) -> Job:
         outputs=decoded(_files, outputs) or (),
         worker=worker,
         retry_of=optional_id(retry_of),
+        schedule=schedule,
+        tick_at=instant(tick_at),
+        interval=span(interval),
     )
 
 
@@ -142,6 +151,19 @@ def tags_of(text: str | None) -> tuple[str, ...]:
 
 def instant(value: int | None) -> datetime | None:
     return None if value is None else from_millis(value)
+
+
+def optional_millis(at: datetime | None) -> int | None:
+    return None if at is None else to_millis(at)
+
+
+def span(value: int | None) -> timedelta | None:
+    return None if value is None else timedelta(milliseconds=value)
+
+
+def whole(value: timedelta | None) -> timedelta | None:
+    """A span as it is kept: in whole milliseconds."""
+    return None if value is None else span(millis(value))
 
 
 def optional_id(raw: bytes | None) -> JobId | None:

@@ -31,10 +31,11 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
+from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.timing import Clock, SystemClock, to_millis
 from penstock.model.workers import JobType, Worker
 from penstock.store.seam import Capabilities, Outlook
-from penstock.store.sqlite import listing, logs, reads, registry
+from penstock.store.sqlite import listing, logs, reads, registry, schedules, ticks
 from penstock.store.sqlite.cancel import cancel, expire
 from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
 from penstock.store.sqlite.dispatch import dispatch, lapse, promote
@@ -175,6 +176,31 @@ class SqliteStore:
 
     async def workers(self) -> list[Worker]:
         return await self._readers.read(registry.workers)
+
+    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+        put = partial(schedules.put_schedule, schedule=schedule, expected_version=expected_version)
+        return await self.writer.run(put)
+
+    async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
+        return await self._readers.read(partial(schedules.get_schedules, names=names))
+
+    async def schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        return await self._readers.read(partial(schedules.list_schedules, after=after, limit=limit))
+
+    async def drop_schedule(self, name: str) -> bool:
+        return await self.writer.run(partial(schedules.drop_schedule, name=name))
+
+    async def due_schedules(self, before: datetime, limit: int) -> list[Due]:
+        return await self._readers.read(partial(schedules.due_schedules, before=before, limit=limit))
+
+    async def next_tick(self) -> datetime | None:
+        return await self._readers.read(schedules.next_tick)
+
+    async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
+        return await self.writer.each(ticks.tick, [(move, ticket_for) for move in moves])
+
+    async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
+        return await self._readers.read(partial(ticks.ticks, name=name, before=before, limit=limit))
 
     async def probe(self) -> None:
         await self.writer.run(_probe)

@@ -23,19 +23,25 @@ Entry = tuple[NewJob, timedelta]
 
 def submit(tx: Transaction, entries: Sequence[Entry]) -> list[Submission]:
     """One answer each, in order. A job whose id or key is there already is given back as it is."""
+    answers = insert(tx, entries, Move.SUBMIT)
+    tx.record(answer.event for answer in answers if answer.event)
+    return answers
+
+
+def insert(tx: Transaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
+    """What `submit` does, for any move that makes jobs; recording the events is left to the caller."""
     watermark: int = tx.connection.execute(_NEWEST_SEQ).get
     inserted = _SUBMIT.execute(tx.connection, [row_of(new, tx.now, ticket_for) for new, ticket_for in entries])
     jobs = [new for new, _ in entries]
     complete = inserted == len(entries)
-    answers = [_inserted(tx, new) for new in jobs] if complete else _sorted_out(tx, jobs, watermark)
-    tx.record(answer.event for answer in answers if answer.event)
+    answers = [_inserted(tx, new, move) for new in jobs] if complete else _sorted_out(tx, jobs, move, watermark)
     _insert_tags(tx, [new.id for new, answer in zip(jobs, answers, strict=True) if answer.event and new.tags])
     return answers
 
 
-def _inserted(tx: Transaction, new: NewJob) -> Submission:
+def _inserted(tx: Transaction, new: NewJob, move: Move) -> Submission:
     job = submitted(new, tx.now)
-    return Submission(job, Event(job.id, job.type, job.queue, Move.SUBMIT, None, job.state, tx.at, 0, 0))
+    return Submission(job, Event(job.id, job.type, job.queue, move, None, job.state, tx.at, 0, 0))
 
 
 def _insert_tags(tx: Transaction, jobs: Sequence[JobId]) -> None:
@@ -43,7 +49,7 @@ def _insert_tags(tx: Transaction, jobs: Sequence[JobId]) -> None:
         tx.connection.execute(_SUBMIT_TAGS, {"ids": apsw.carray(tuple(map(to_bytes, jobs)))})
 
 
-def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], watermark: int) -> list[Submission]:
+def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], move: Move, watermark: int) -> list[Submission]:
     """Some were there already: read what each has met. Rows above the watermark are this call's own."""
     met = _Met(tx, jobs)
     fresh = {row[1] for row in met.rows if row[0] > watermark}
@@ -52,7 +58,7 @@ def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], watermark: int) -> list
         raw_id = to_bytes(new.id)
         if raw_id in fresh:
             fresh.remove(raw_id)
-            answers.append(_inserted(tx, new))
+            answers.append(_inserted(tx, new, move))
         else:
             answers.append(met.answer(new))
     return answers

@@ -1,7 +1,8 @@
 """One commit in the making: the instant at which all its moves happen, and the record of what they did."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 import apsw
@@ -35,6 +36,12 @@ class Transaction:
     def record_pruned(self, queue: str, type_name: str, state: State) -> None:
         """Note that an ended job is no longer there; it is no move, and no event."""
         self._changes[queue, type_name, state] -= 1
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is written within is written entirely, or not at all when it raises; the rest of the commit goes on."""
+        with self.connection:
+            yield
 
     def finish(self) -> None:
         """Write the record; the last thing before the commit."""

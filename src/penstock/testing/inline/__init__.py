@@ -15,6 +15,8 @@ or as a pytest fixture:
         with inline.run(app) as jobs:
             yield jobs
 
+Schedules do not tick by themselves: `jobs.tick("nightly")` runs one tick of a schedule that the app declares.
+
 Everything passes through what a real job passes through: arguments are checked and become JSON and come back, results
 too; inputs are files and outputs are kept only by an attempt that succeeded; retries, idempotency keys and errors go by
 the same rules. What differs: nothing waits (a delay or a retry comes at once), timeouts are not enforced, `isolated`

@@ -32,6 +32,7 @@ from penstock.model.wire import (
     job_item,
 )
 from penstock.testing.inline.attempt import Unheard, recorded, run_to_end
+from penstock.testing.inline.ticks import Tick, submit_of
 from penstock.worker.executor.runs import End, Run
 from penstock.worker.frames import Errored, Finished, Start
 
@@ -57,6 +58,14 @@ class InlineJobs:
     def of(self, type: str) -> list[JobItem]:
         """The jobs of one type."""
         return [job for job in self.all() if job.type == type]
+
+    def tick(self, schedule: str) -> JobItem:
+        """Run one tick of a schedule that the app declares, now; its job, ended."""
+        declared = self._app.schedules.get(schedule)
+        if declared is None:
+            known = ", ".join(sorted(self._app.schedules)) or "none"
+            raise NotFound(f"the app declares no schedule {schedule!r}; there are: {known}")
+        return job_item(self._submit(submit_of(declared), Tick(schedule, self._clock.now())))
 
     # -- as a transport
 
@@ -99,7 +108,7 @@ class InlineJobs:
 
     # -- submitting
 
-    def _submit(self, request: SubmitRequest) -> Job:
+    def _submit(self, request: SubmitRequest, tick: Tick | None = None) -> Job:
         """The job, ended: inline there is nothing between its submit and its end."""
         inputs = tuple(self._linked(name, upload) for name, upload in request.inputs.items())
         asked = fingerprint(request, inputs)
@@ -111,6 +120,8 @@ class InlineJobs:
             handler.signature.decode(bytes(request.params))
         if request.idempotency_key:
             self._keys[request.idempotency_key] = asked, new.id
+        if tick is not None:
+            new = replace(new, schedule=tick.schedule, tick_at=tick.at)
         return self._run(new, inputs)
 
     def _known(self, key: str | None, asked: bytes) -> Job | None:

@@ -5,11 +5,13 @@ from penstock.testing.store_contract.ending import Ending
 from penstock.testing.store_contract.leasing import Leasing
 from penstock.testing.store_contract.reading import Reading
 from penstock.testing.store_contract.registering import Registering
+from penstock.testing.store_contract.scheduling import Scheduling
 from penstock.testing.store_contract.settling import Settling
 from penstock.testing.store_contract.submitting import Submitting
+from penstock.testing.store_contract.ticking import Ticking
 
 __all__ = ["StoreContract"]
 
 
-class StoreContract(Submitting, Dispatching, Leasing, Settling, Ending, Reading, Registering):
+class StoreContract(Submitting, Dispatching, Leasing, Settling, Ending, Reading, Registering, Scheduling, Ticking):
     """The promises of `penstock.store.seam`, each as a test."""

@@ -45,12 +45,16 @@ class Submitting(OnStage):
             tags=("red", "blue"),
             inputs=(FileLink("a.txt", LINK),),
             retry_of=stage.unknown(),
+            schedule="nightly",
+            tick_at=stage.clock.now() - MINUTE,
+            interval=MINUTE,
         )
         (answer,) = await stage.store.submit([new], TICKET)
         job = await stage.job(new.id)
         assert job == answer.job
         for field in ("queue", "priority", "params", "params_object", "retry", "timeout", "expires_at", "tags"):
             assert getattr(job, field) == getattr(new, field), field
+        assert (job.schedule, job.tick_at, job.interval) == (new.schedule, new.tick_at, new.interval)
         assert (job.inputs, job.retry_of, job.created_at) == (new.inputs, new.retry_of, stage.clock.now())
 
     async def test_a_key_that_exists_gives_its_job_back_unchanged(self, stage: Stage) -> None:

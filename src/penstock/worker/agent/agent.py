@@ -18,6 +18,7 @@ from penstock.model.wire import JoinResponse
 from penstock.model.workers import HandlerKind, Subscription, Worker, WorkerState
 from penstock.worker.agent.attempts import Attempts, Rules
 from penstock.worker.agent.claiming import Claiming
+from penstock.worker.agent.declaring import declare
 from penstock.worker.agent.draining import Draining
 from penstock.worker.agent.endless import endless
 from penstock.worker.agent.executors import LOAD_SECONDS, Executors, Plan
@@ -165,6 +166,7 @@ class Agent:
         while True:
             try:
                 answer = await self._reach.join(self._describe(), self._loaded.types)
+                await declare(self._loaded, self._reach)
             except Unavailable as error:
                 await backoff.wait(error)
             else:

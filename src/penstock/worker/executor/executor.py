@@ -44,6 +44,7 @@ class Executor:
 
     def __init__(self, app: Penstock, end: socket.socket, marks: Marks, clock: Clock, log_bytes: int) -> None:
         self._handlers = app.handlers
+        self._schedules = tuple(app.schedules.values())
         self._marks = marks
         self._clock = clock
         self._log_bytes = log_bytes
@@ -69,7 +70,8 @@ class Executor:
             for name, one in self._handlers.items()
             if one.command is not None
         }
-        return Loaded(tuple(one.declared for one in self._handlers.values()), programs)
+        schedules = tuple(map(msgspec.json.encode, self._schedules))
+        return Loaded(tuple(one.declared for one in self._handlers.values()), programs, schedules)
 
     def _receive(self, frames: list[ToExecutor]) -> None:
         for frame in frames:

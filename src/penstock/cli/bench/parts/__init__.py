@@ -5,6 +5,7 @@ from collections.abc import Callable
 from penstock.cli.bench.figure import Amounts, Figure
 from penstock.cli.bench.parts.bulk import bulk
 from penstock.cli.bench.parts.drain import drain
+from penstock.cli.bench.parts.due import due
 from penstock.cli.bench.parts.growth import growth
 from penstock.cli.bench.parts.idle import idle
 from penstock.cli.bench.parts.latency import latency
@@ -21,6 +22,7 @@ PARTS: dict[str, Part] = {
     "submit": submit,
     "bulk": bulk,
     "latency": latency,
+    "due": due,
     "growth": growth,
     "memory": memory,
     "idle": idle,

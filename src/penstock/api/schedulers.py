@@ -1,0 +1,70 @@
+"""Schedulers: the moves by which a scheduler reaches the engine over HTTP."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from penstock.api.exchange import Call, ClientGone, Reply, json_reply
+from penstock.api.operation import Answer, operation
+from penstock.api.path import is_job_id
+from penstock.model.errors import Invalid
+from penstock.model.schedule import Decision
+from penstock.model.schedule_wire import Agenda, DueRequest, TickRequest, TickResponse
+from penstock.model.timing import seconds
+
+
+@operation("POST /v1/schedulers/{scheduler}/due", {200: Answer("What falls due.", Agenda)}, body=DueRequest)
+async def read_due(call: Call) -> Reply:
+    """Tell what falls due in the coming slot; with `seen`, once something has changed or `wait_seconds` have passed."""
+    call.path("scheduler")
+    request = await call.json(DueRequest)
+    wait = seconds(min(request.wait_seconds, call.engine.settings.limits.wait_seconds))
+    reading = call.engine.ticks.due(seconds(request.slot_seconds), request.limit, wait, request.seen)
+    return json_reply(200, await _while_client_stays(call, asyncio.ensure_future(reading)))
+
+
+@operation(
+    "POST /v1/schedulers/{scheduler}/tick",
+    {200: Answer("Which decisions were applied.", TickResponse)},
+    body=TickRequest,
+)
+async def apply_decisions(call: Call) -> Reply:
+    """Carry out what a scheduler decided, where nobody else was faster. May be repeated."""
+    call.path("scheduler")
+    request = await call.json(TickRequest)
+    _check(request.decisions)
+    return json_reply(200, TickResponse(tuple(await call.engine.ticks.apply(request.decisions))))
+
+
+async def _while_client_stays(call: Call, reading: "asyncio.Future[Agenda]") -> Agenda:
+    try:
+        if await call.stays_for(reading):
+            return reading.result()
+        raise ClientGone
+    finally:
+        reading.cancel()
+
+
+def _check(decisions: Iterable[Decision]) -> None:
+    for decision in decisions:
+        if any(at.tzinfo is None for at in _instants(decision)):
+            raise Invalid(f"decision about {decision.name!r}: every time needs an offset, such as Z")
+        if any(verdict.skipped == "" for verdict in decision.verdicts):
+            raise Invalid(f"decision about {decision.name!r}: a skip needs a reason")
+        for job in decision.cancel:
+            if is_job_id(job) is None:
+                raise Invalid(f"cancel: {job!r} is not a job id")
+
+
+def _instants(decision: Decision) -> Iterator[datetime]:
+    named = (
+        decision.expected_tick_at,
+        decision.expected_pending_at,
+        decision.next_tick_at,
+        decision.pending_tick_at,
+        *(verdict.at for verdict in decision.verdicts),
+    )
+    return (at for at in named if at is not None)
+
+
+OPERATIONS = (read_due, apply_decisions)

@@ -1,0 +1,24 @@
+"""`penstock scheduler`"""
+
+from pathlib import Path
+
+from penstock.cli import options
+from penstock.cli.commands import command
+from penstock.cli.log import start_logging
+from penstock.cli.loop import run
+
+
+@command("scheduler", "penstock scheduler --url http://127.0.0.1:7373")
+@options.url
+@options.config
+@options.log_level
+def scheduler(*, url: str | None, config: Path | None, log_level: str) -> None:
+    """Run one more scheduler, for a server that is up elsewhere.
+
+    Any number may run: each tick becomes one job whoever is first, so losing one costs nothing.
+    """
+    settings = options.settings(config, {"worker.url": url})
+    start_logging(log_level)
+    from penstock import runtime
+
+    run(runtime.schedule(settings))

@@ -1,0 +1,61 @@
+"""Whether schedules have changed: what wakes those who sleep until the next tick."""
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from penstock.model.ids import JobId
+from penstock.model.lifecycle import TERMINAL, Event
+from penstock.model.timing import within
+
+AWAITED_JOBS = 10_000
+
+
+class Changes:
+    """A number that grows with each change made in this process, and the jobs whose end is such a change.
+
+    A hint, like a ticket: what another process changes is seen at the next reading.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._epoch = f"{chance.getrandbits(48):012x}"
+        self._count = 0
+        self._changed = asyncio.Event()
+        self._closed = False
+        self._awaited: dict[JobId, None] = {}
+
+    @property
+    def seen(self) -> str:
+        """A name for the present state; another process, or the next life of this one, never gives the same."""
+        return f"{self._epoch}-{self._count}"
+
+    def note(self) -> None:
+        """Something has changed: everyone who waits looks again."""
+        self._count += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def await_end(self, jobs: Iterable[JobId]) -> None:
+        """The end of these jobs is a change: a schedule waits for it."""
+        self._awaited.update(dict.fromkeys(jobs))
+        while len(self._awaited) > AWAITED_JOBS:
+            del self._awaited[next(iter(self._awaited))]
+
+    def heed(self, events: Sequence[Event]) -> None:
+        if self._awaited:
+            ended = [event.job for event in events if event.after in TERMINAL and event.job in self._awaited]
+            for job in ended:
+                self._awaited.pop(job, None)
+            if ended:
+                self.note()
+
+    async def after(self, seen: str, span: timedelta) -> None:
+        """Return once the present state is not `seen` any more, or `span` has passed."""
+        if seen == self.seen and not self._closed:
+            await within(span, self._changed.wait())
+
+    def close(self) -> None:
+        """Let everyone go who waits, now and from now on."""
+        self._closed = True
+        self._changed.set()

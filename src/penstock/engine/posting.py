@@ -1,0 +1,41 @@
+"""From inserted to ticketed: what a submit and a tick do alike around their write."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from penstock.engine.catalog import Catalog
+from penstock.engine.tickets import Tickets
+from penstock.model.ids import shard_of
+from penstock.model.job import Job, NewJob, Ticket
+
+
+class Posting:
+    """Jobs due now get a ticket at once where the window has room, so that an idle system answers at once."""
+
+    def __init__(self, catalog: Catalog, tickets: Tickets) -> None:
+        self._catalog = catalog
+        self._tickets = tickets
+
+    async def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """The jobs to insert, those `ticketed` that are due and find room; `post` must follow the write."""
+        paused = (await self._catalog.read()).paused
+        due = [job for job in jobs if job.delay is None and job.due_at is None and job.queue not in paused]
+        wanted = Counter(job.queue for job in due)
+        room = await self._tickets.room(wanted)
+        # All or nothing per queue: a part of a batch in the broker would overtake the rest of it.
+        fits = {queue for queue, jobs_due in wanted.items() if jobs_due <= room[queue]}
+        ticketed = {job.id for job in due if job.queue in fits}
+        return [replace(job, ticketed=True) if job.id in ticketed else job for job in jobs]
+
+    async def post(self, marked: Sequence[NewJob], created: Sequence[Job]) -> None:
+        """Publish the tickets of those that were created, and tell the dispatcher of the others."""
+        ticketed = {job.id for job in marked if job.ticketed}
+        await self._tickets.publish([_ticket(job) for job in created if job.id in ticketed])
+        for queue in {job.queue for job in created if job.id not in ticketed}:
+            self._tickets.waits(queue)
+
+
+def _ticket(job: Job) -> Ticket:
+    return Ticket(shard_of(job.id), job.id, job.queue, job.type, job.priority)

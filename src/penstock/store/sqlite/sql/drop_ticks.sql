@@ -1,0 +1,2 @@
+-- The primary key of ticks.
+DELETE FROM ticks WHERE schedule = :name

@@ -1,0 +1,120 @@
+"""The tick move: a schedule advanced, its jobs inserted and its ticks recorded, in one write or not at all."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+import apsw
+
+from penstock.model.ids import JobId, to_bytes
+from penstock.model.job import Submission
+from penstock.model.lifecycle import Move
+from penstock.model.schedule import Ticked, TickMove, TickRecord
+from penstock.model.timing import from_millis, to_millis
+from penstock.store.sqlite.batching import in_rounds
+from penstock.store.sqlite.connection import FAULTS
+from penstock.store.sqlite.rows import Row, optional_id, optional_millis
+from penstock.store.sqlite.schedules import first_milli
+from penstock.store.sqlite.statements import Bulk, load, query
+from penstock.store.sqlite.submit import insert
+from penstock.store.sqlite.transaction import Transaction
+
+_TICK = Bulk("tick")
+_RECORD_TICKS = Bulk("record_ticks")
+_TICKS = load("ticks")
+
+FOREVER = (1 << 63) - 1
+REFUSED = Ticked(applied=False)
+
+Entry = tuple[TickMove, timedelta]
+
+_log = logging.getLogger(__name__)
+
+
+def tick(tx: Transaction, entries: Sequence[Entry]) -> list[Ticked]:
+    """One answer each, in order; of two moves of one schedule the first is moved first."""
+    return in_rounds(entries, lambda one: one[0].decision.name, partial(_tick, tx))
+
+
+def ticks(connection: apsw.Connection, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
+    """Newest first."""
+    scope = {"name": name, "before": FOREVER if before is None else first_milli(before), "limit": limit}
+    return [
+        TickRecord(from_millis(tick_at), optional_id(job), skipped)
+        for tick_at, job, skipped in query(connection, _TICKS, scope)
+    ]
+
+
+def _tick(tx: Transaction, entries: Sequence[Entry]) -> list[Ticked]:
+    """In a round each schedule is named once."""
+    ticked = _all_applied(tx, [entry for entry in entries if not _early(entry[0], tx.at)])
+    tx.record(event for one in ticked.values() for event in one.events)
+    return [ticked.get(move.decision.name, REFUSED) for move, _ in entries]
+
+
+def _early(move: TickMove, now: datetime) -> bool:
+    """Whether one of its ticks has not come yet, by the shard's clock."""
+    instants = [record.at for record in move.records] + [verdict.at for verdict in move.decision.verdicts]
+    return any(at > now for at in instants)
+
+
+def _all_applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
+    """All in a few statements; when one of them breaks an invariant of the tables, all but that one, each by itself."""
+    try:
+        with tx.whole():
+            return _applied(tx, entries)
+    except FAULTS:
+        return {name: ticked for entry in entries for name, ticked in _alone(tx, entry).items()}
+
+
+def _alone(tx: Transaction, entry: Entry) -> dict[str, Ticked]:
+    try:
+        with tx.whole():
+            return _applied(tx, [entry])
+    except FAULTS as error:
+        _log.error("a tick of schedule %s cannot be kept, and nothing of it is: %s", entry[0].decision.name, error)
+        return {}
+
+
+def _applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
+    """Those whose schedule is still as it was read."""
+    names = {name for (name,) in _TICK.run(tx.connection, [_decided(move) for move, _ in entries])}
+    advanced = [entry for entry in entries if entry[0].decision.name in names]
+    recorded = {job for (job,) in _RECORD_TICKS.run(tx.connection, list(_records(advanced)))}
+    inserted = _inserted(tx, advanced, recorded)
+    return {move.decision.name: _ticked(move, inserted) for move, _ in advanced}
+
+
+def _decided(move: TickMove) -> Row:
+    """The columns of `tick.sql`, in its order."""
+    decision = move.decision
+    return (
+        decision.name,
+        decision.version,
+        optional_millis(decision.expected_tick_at),
+        optional_millis(decision.expected_pending_at),
+        optional_millis(decision.next_tick_at),
+        optional_millis(decision.pending_tick_at),
+        max((to_millis(record.at) for record in move.records), default=None),
+    )
+
+
+def _records(entries: Sequence[Entry]) -> Iterator[Row]:
+    """The columns of `record_ticks.sql`, in its order."""
+    for move, _ in entries:
+        for record in move.records:
+            job = None if record.job is None else to_bytes(record.job)
+            yield move.decision.name, to_millis(record.at), job, record.skipped
+
+
+def _inserted(tx: Transaction, entries: Sequence[Entry], recorded: set[bytes | None]) -> dict[JobId, Submission]:
+    """Only jobs whose tick was recorded just now: a tick that has its job gets no other."""
+    jobs = [(new, span) for move, span in entries for new in move.jobs if to_bytes(new.id) in recorded]
+    answers = insert(tx, jobs, Move.TICK) if jobs else []
+    return {answer.job.id: answer for answer in answers if answer.event}
+
+
+def _ticked(move: TickMove, inserted: Mapping[JobId, Submission]) -> Ticked:
+    answers = [inserted[new.id] for new in move.jobs if new.id in inserted]
+    return Ticked(True, [answer.job for answer in answers], [answer.event for answer in answers if answer.event])

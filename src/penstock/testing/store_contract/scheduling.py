@@ -1,0 +1,185 @@
+"""Schedules: kept under their version, listed by name, due when they have something to decide."""
+
+import asyncio
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from penstock.model.job import Retention
+from penstock.model.retry import Retry
+from penstock.model.schedule import Cron, Every, Misfire, Overlap
+from penstock.testing.store_contract.intentions import apply, finish, found, job_of, move_of, put, schedule, ticked
+from penstock.testing.store_contract.stage import MINUTE, SECOND, OnStage, Stage
+
+AFTER_COMPLETION = Every(MINUTE, after_completion=True)
+
+
+async def due_names(stage: Stage, in_: timedelta = SECOND, limit: int = 99) -> list[str]:
+    return [due.schedule.name for due in await stage.store.due_schedules(stage.clock.now() + in_, limit)]
+
+
+class Scheduling(OnStage):
+    async def test_everything_intended_is_kept(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        wanted = schedule(
+            stage,
+            when=Cron("0 2 * * *", "Europe/Berlin"),
+            params=b'{"to":"x"}',
+            queue="slow",
+            priority=7,
+            retry=Retry.fixed(2, max_attempts=9),
+            timeout=timedelta(seconds=1.5),
+            tags=("red", "blue"),
+            start_at=now - MINUTE,
+            end_at=now + MINUTE * 9,
+            jitter=SECOND,
+            misfire=Misfire.RUN_ALL,
+            misfire_cap=7,
+            misfire_grace=SECOND * 5,
+            overlap=Overlap.QUEUE_ONE,
+            paused=True,
+            pending_tick_at=now - SECOND,
+            last_tick_at=now - MINUTE,
+        )
+        assert await stage.store.put_schedule(wanted, None) == wanted
+        assert await found(stage) == wanted
+
+    async def test_a_name_is_created_once(self, stage: Stage) -> None:
+        first = await put(stage)
+        calls = [stage.store.put_schedule(schedule(stage, type="scan"), None) for _ in range(5)]
+        assert await asyncio.gather(*calls) == [None] * 5
+        assert await found(stage) == first
+
+    async def test_a_replacement_takes_the_next_version(self, stage: Stage) -> None:
+        first = await put(stage)
+        changed = replace(first, type="scan", paused=True, next_tick_at=None)
+        second = await stage.store.put_schedule(changed, 1)
+        assert second == replace(changed, version=2)
+        assert await found(stage) == second
+
+    async def test_a_replacement_of_another_version_changes_nothing(self, stage: Stage) -> None:
+        first = await put(stage)
+        second = await stage.store.put_schedule(first, 1)
+        for expected in (1, 3):
+            assert await stage.store.put_schedule(replace(first, type="scan"), expected) is None
+        assert await stage.store.put_schedule(schedule(stage, "other"), 1) is None
+        assert await stage.store.get_schedules(["nightly", "other"]) == [second, None]
+
+    async def test_of_concurrent_replacements_one_wins(self, stage: Stage) -> None:
+        first = await put(stage)
+        calls = [stage.store.put_schedule(replace(first, type=f"t{number}"), 1) for number in range(9)]
+        winners = [one for one in await asyncio.gather(*calls) if one is not None]
+        assert winners == [await found(stage)]
+
+    async def test_a_replacement_does_not_forget_the_last_tick(self, stage: Stage) -> None:
+        before = await put(stage)
+        await ticked(stage, before)
+        await stage.store.put_schedule(before, before.version)
+        assert (await found(stage)).last_tick_at == stage.clock.now()
+
+    async def test_schedules_are_answered_in_order(self, stage: Stage) -> None:
+        first, second = await put(stage, "a"), await put(stage, "b")
+        assert await stage.store.get_schedules(["b", "none", "a", "b"]) == [second, None, first, second]
+        assert await stage.store.get_schedules([]) == []
+
+    async def test_schedules_are_listed_by_name(self, stage: Stage) -> None:
+        for name in ("d", "b", "a", "c"):
+            await put(stage, name, paused=name == "c")
+        assert [one.name for one in await stage.store.schedules(None, 3)] == ["a", "b", "c"]
+        assert [one.name for one in await stage.store.schedules("c", 3)] == ["d"]
+        assert await stage.store.schedules("d", 3) == []
+
+    async def test_a_dropped_schedule_takes_its_history_and_leaves_its_jobs(self, stage: Stage) -> None:
+        job = await ticked(stage, await put(stage))
+        other = await ticked(stage, await put(stage, "other"))
+        assert await stage.store.drop_schedule("nightly")
+        assert not await stage.store.drop_schedule("nightly")
+        assert await stage.store.get_schedules(["nightly"]) == [None]
+        assert await stage.store.ticks("nightly", None, 9) == []
+        assert [one.job for one in await stage.store.ticks("other", None, 9)] == [other.id]
+        assert (await stage.job(job.id)).schedule == "nightly"
+
+    async def test_what_ticks_soonest_is_due_first(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        for name, wait in {"late": 2, "soon": 1, "now": 0, "past": -60, "far": 5}.items():
+            await put(stage, name, next_tick_at=now + SECOND * wait)
+        await put(stage, "paused", paused=True)
+        await put(stage, "over", next_tick_at=None)
+        assert await due_names(stage, SECOND * 5) == ["past", "now", "soon", "late"]
+        assert await due_names(stage, SECOND * 5, limit=2) == ["past", "now"]
+        assert await due_names(stage, SECOND * 5 + timedelta(microseconds=1)) == ["past", "now", "soon", "late", "far"]
+
+    async def test_a_due_schedule_comes_with_its_jobs_that_have_not_ended(self, stage: Stage) -> None:
+        read = await put(stage)
+        await put(stage, "other")
+        ended, first, second = [job_of(stage, read, stage.clock.now() - SECOND * ago) for ago in (3, 2, 1)]
+        await apply(stage, move_of(read, [ended, first, second], next_tick_at=read.next_tick_at))
+        stage.clock.advance(SECOND)
+        await finish(stage, ended)
+        await stage.claim(second.id)
+        mine, other = sorted(await stage.store.due_schedules(stage.clock.now(), 9), key=lambda due: due.schedule.name)
+        assert (mine.schedule, mine.active) == (await found(stage), (first.id, second.id))
+        assert mine.completed_at == stage.clock.now()
+        assert (other.active, other.completed_at) == ((), None)
+
+    async def test_a_pending_tick_is_due_once_its_predecessors_have_ended(self, stage: Stage) -> None:
+        job = await ticked(stage, await put(stage), pending_tick_at=stage.clock.now() + SECOND)
+        assert await due_names(stage) == []
+        await finish(stage, job)
+        assert await due_names(stage) == ["nightly"]
+        await stage.store.put_schedule(replace(await found(stage), paused=True), 1)
+        assert await due_names(stage) == []
+
+    async def test_a_schedule_with_two_reasons_is_due_once(self, stage: Stage) -> None:
+        await put(stage, pending_tick_at=stage.clock.now() - SECOND)
+        assert await due_names(stage) == ["nightly"]
+
+    async def test_a_completion_is_what_a_fixed_delay_counts_from(self, stage: Stage) -> None:
+        job = await ticked(stage, await put(stage, when=AFTER_COMPLETION), next_tick_at=None)
+        stage.clock.advance(MINUTE)
+        assert await due_names(stage) == []
+        await finish(stage, job)
+        (due,) = await stage.store.due_schedules(stage.clock.now(), 9)
+        assert (due.completed_at, due.active) == (stage.clock.now(), ())
+        (answer,) = await apply(stage, move_of(due.schedule, next_tick_at=stage.clock.now() + MINUTE))
+        assert answer.applied
+        assert await due_names(stage) == []
+
+    async def test_a_fixed_rate_without_a_next_tick_waits_for_no_completion(self, stage: Stage) -> None:
+        await finish(stage, await ticked(stage, await put(stage), next_tick_at=None))
+        assert await due_names(stage) == []
+
+    async def test_a_fixed_delay_past_its_end_or_paused_is_not_due(self, stage: Stage) -> None:
+        for name in ("ends", "paused"):
+            read = await put(stage, name, when=AFTER_COMPLETION, end_at=stage.clock.now() + MINUTE)
+            await finish(stage, await ticked(stage, read, next_tick_at=None))
+        await stage.store.put_schedule(replace(await found(stage, "paused"), paused=True), 1)
+        assert await due_names(stage) == ["ends"]
+        stage.clock.advance(MINUTE)
+        assert await due_names(stage) == []
+
+    async def test_no_fixed_delay_is_silent_when_its_job_is_pruned_or_the_clock_is_set_back(self, stage: Stage) -> None:
+        start = stage.clock.now()
+        pruned = await ticked(stage, await put(stage, "pruned", when=AFTER_COMPLETION), next_tick_at=None)
+        await finish(stage, pruned)
+        await stage.store.prune(Retention(timedelta(), MINUTE), 9)
+        early = await ticked(stage, await put(stage, "set back", when=AFTER_COMPLETION), next_tick_at=None)
+        stage.clock.set(start - MINUTE)
+        await finish(stage, early)
+        dues = await stage.store.due_schedules(start, 9)
+        assert {due.schedule.name: due.completed_at for due in dues} == {"pruned": start, "set back": start}
+
+    async def test_a_fixed_delay_that_has_never_ticked_is_due(self, stage: Stage) -> None:
+        await put(stage, when=AFTER_COMPLETION, next_tick_at=None)
+        (due,) = await stage.store.due_schedules(stage.clock.now(), 9)
+        assert (due.active, due.completed_at) == ((), None)
+
+    async def test_the_next_tick_is_the_earliest_of_those_not_paused(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        assert await stage.store.next_tick() is None
+        await put(stage, "paused", paused=True)
+        await put(stage, "over", next_tick_at=None)
+        assert await stage.store.next_tick() is None
+        await put(stage, "late", next_tick_at=now + MINUTE)
+        await put(stage, "soon", next_tick_at=now + SECOND)
+        assert await stage.store.next_tick() == now + SECOND

@@ -1,0 +1,213 @@
+"""The tick move: one job or one recorded skip for each tick; never two, never early, never half."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.model.job import JobFilter, Retention
+from penstock.model.lifecycle import Move, State
+from penstock.model.schedule import TickMove, TickRecord, Verdict
+from penstock.testing.store_contract.intentions import apply, found, job_of, move_of, put, ticked
+from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
+
+
+class Ticking(OnStage):
+    async def test_a_tick_inserts_its_job_keeps_its_record_and_advances(self, stage: Stage) -> None:
+        read, now = await put(stage), stage.clock.now()
+        job = job_of(stage, read, queue="slow", tags=("red",), interval=MINUTE)
+        (answer,) = await apply(stage, move_of(read, [job]))
+        assert answer.applied
+        kept = await stage.job(job.id)
+        assert list(answer.jobs) == [kept]
+        assert (kept.state, kept.schedule, kept.tick_at, kept.interval) == (State.QUEUED, "nightly", now, MINUTE)
+        assert await stage.store.ticks("nightly", None, 9) == [TickRecord(now, job=job.id)]
+        assert await found(stage) == replace(read, next_tick_at=now + MINUTE, last_tick_at=now)
+        assert await stage.all_jobs(JobFilter(tag="red")) == [kept]
+        assert await stage.counted() == await stage.counted_by_hand()
+
+    async def test_the_event_tells_of_the_tick(self, stage: Stage) -> None:
+        read = await put(stage)
+        (answer,) = await apply(stage, move_of(read, [job := job_of(stage, read)]))
+        (event,) = answer.events
+        assert (event.job, event.type, event.queue, event.at) == (job.id, "mail", "mail", stage.clock.now())
+        assert (event.move, event.before, event.after) == (Move.TICK, None, State.QUEUED)
+
+    async def test_a_ticketed_job_gets_no_second_ticket(self, stage: Stage) -> None:
+        read = await put(stage)
+        now = stage.clock.now()
+        plain, ticketed = job_of(stage, read, now - SECOND), job_of(stage, read, ticketed=True)
+        later = job_of(stage, read, now - SECOND * 2, ticketed=True, due_at=now + SECOND)
+        await apply(stage, move_of(read, [plain, ticketed, later]))
+        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [plain.id]
+        assert (await stage.job(later.id)).state is State.SCHEDULED
+
+    async def test_a_tick_may_become_a_skip(self, stage: Stage) -> None:
+        read, now = await put(stage), stage.clock.now()
+        (answer,) = await apply(stage, move_of(read, skips={now: "overlap: 1 job is active"}))
+        assert (answer.applied, list(answer.jobs), list(answer.events)) == (True, [], [])
+        assert await stage.store.ticks("nightly", None, 9) == [TickRecord(now, skipped="overlap: 1 job is active")]
+        assert (await found(stage)).last_tick_at == now
+
+    async def test_of_two_ticks_from_the_same_reading_one_is_applied(self, stage: Stage) -> None:
+        read = await put(stage)
+        moves = [move_of(read, [job_of(stage, read)]) for _ in range(6)]
+        batches = await asyncio.gather(apply(stage, *moves[:2]), *(apply(stage, move) for move in moves[2:]))
+        answers = [answer for batch in batches for answer in batch]
+        assert sum(answer.applied for answer in answers) == 1
+        (job,) = await stage.all_jobs()
+        assert [list(answer.jobs) for answer in answers if answer.applied] == [[job]]
+        assert [record.job for record in await stage.store.ticks("nightly", None, 9)] == [job.id]
+
+    async def test_moves_of_one_batch_may_follow_each_other(self, stage: Stage) -> None:
+        read = await put(stage, next_tick_at=stage.clock.now() - MINUTE)
+        then = replace(read, next_tick_at=stage.clock.now())
+        answers = await apply(stage, move_of(read, [job_of(stage, read)]), move_of(then, [job_of(stage, then)]))
+        assert [answer.applied for answer in answers] == [True, True]
+        assert (await found(stage)).next_tick_at == stage.clock.now() + MINUTE
+
+    @pytest.mark.parametrize("stale", ["name", "version", "next", "no next", "pending", "no pending"])
+    async def test_a_plan_for_another_state_of_the_schedule_is_refused(self, stage: Stage, stale: str) -> None:
+        now = stage.clock.now()
+        read = await put(stage, pending_tick_at=now - MINUTE)
+        other = {
+            "name": replace(read, name="other"),
+            "version": replace(read, version=2),
+            "next": replace(read, next_tick_at=now - SECOND),
+            "no next": replace(read, next_tick_at=None),
+            "pending": replace(read, pending_tick_at=now - SECOND),
+            "no pending": replace(read, pending_tick_at=None),
+        }[stale]
+        await refused(stage, move_of(other, [job_of(stage, read)], next_tick_at=now + MINUTE))
+        assert await found(stage) == read
+
+    async def test_a_plan_made_before_a_replacement_is_refused(self, stage: Stage) -> None:
+        read = await put(stage)
+        await stage.store.put_schedule(replace(read, type="scan"), read.version)
+        await refused(stage, move_of(read, [job_of(stage, read)]))
+
+    async def test_a_paused_schedule_does_not_tick(self, stage: Stage) -> None:
+        read = await put(stage, paused=True)
+        await refused(stage, move_of(read, [job_of(stage, read)]))
+        assert await found(stage) == read
+
+    async def test_a_dropped_schedule_does_not_tick(self, stage: Stage) -> None:
+        read = await put(stage)
+        await stage.store.drop_schedule("nightly")
+        await refused(stage, move_of(read, [job_of(stage, read)]))
+
+    @pytest.mark.parametrize("early", ["job", "skip", "verdict"])
+    async def test_no_tick_is_early_by_the_shards_clock(self, stage: Stage, early: str) -> None:
+        at = stage.clock.now() + SECOND
+        read = await put(stage, next_tick_at=at)
+        move = {
+            "job": move_of(read, [job_of(stage, read)]),
+            "skip": move_of(read, skips={at: "misfire"}),
+            "verdict": move_of(read, verdicts=(Verdict(at),)),
+        }[early]
+        stage.clock.advance(SECOND - timedelta(milliseconds=1))
+        await refused(stage, move)
+        assert await found(stage) == read
+        stage.clock.advance(timedelta(milliseconds=1))
+        assert [answer.applied for answer in await apply(stage, move)] == [True]
+
+    async def test_the_job_of_a_tick_is_never_inserted_twice(self, stage: Stage) -> None:
+        read = await put(stage)
+        job = job_of(stage, read)
+        await stage.store.submit([job], TICKET)
+        (answer,) = await apply(stage, move_of(read, [job]))
+        assert (answer.applied, list(answer.jobs), list(answer.events)) == (True, [], [])
+        assert [record.job for record in await stage.store.ticks("nightly", None, 9)] == [job.id]
+        assert len(await stage.all_jobs()) == 1
+        assert await stage.counted() == await stage.counted_by_hand()
+
+    async def test_a_tick_that_was_decided_is_not_decided_again(self, stage: Stage) -> None:
+        """A replacement may put the next tick back to one that has its job; the schedule must still get past it."""
+        read = await put(stage)
+        job = await ticked(stage, read)
+        again = await stage.store.put_schedule(read, read.version)
+        assert again is not None
+        (answer,) = await apply(stage, move_of(again, [job_of(stage, again)]))
+        assert (answer.applied, list(answer.jobs)) == (True, [])
+        assert (await found(stage)).next_tick_at == stage.clock.now() + MINUTE
+        last = await stage.store.put_schedule(read, again.version)
+        assert last is not None
+        await apply(stage, move_of(last, skips={stage.clock.now(): "misfire"}))
+        assert await stage.store.ticks("nightly", None, 9) == [TickRecord(stage.clock.now(), job=job.id)]
+        assert [one.id for one in await stage.all_jobs()] == [job.id]
+
+    async def test_a_skipped_tick_may_be_made_up_for(self, stage: Stage) -> None:
+        read, now = await put(stage), stage.clock.now()
+        await apply(stage, move_of(read, skips={now: "misfire", now - SECOND: "misfire"}))
+        read = await found(stage)
+        job = job_of(stage, read, now - SECOND)
+        (answer,) = await apply(stage, move_of(read, [job], next_tick_at=read.next_tick_at))
+        assert [one.id for one in answer.jobs] == [job.id]
+        records = [TickRecord(now, skipped="misfire"), TickRecord(now - SECOND, job=job.id)]
+        assert await stage.store.ticks("nightly", None, 9) == records
+        assert (await found(stage)).last_tick_at == now
+
+    async def test_a_move_that_cannot_be_kept_leaves_nothing_and_hurts_no_other(self, stage: Stage) -> None:
+        reads = [await put(stage, name) for name in ("a", "b", "c")]
+        moves = [move_of(read, [job_of(stage, read)]) for read in reads]
+        neither = TickRecord(stage.clock.now() - SECOND)
+        moves[1] = replace(moves[1], records=(*moves[1].records, neither))
+        assert [answer.applied for answer in await apply(stage, *moves)] == [True, False, True]
+        assert await found(stage, "b") == reads[1]
+        assert await stage.store.ticks("b", None, 9) == []
+        assert {job.schedule for job in await stage.all_jobs()} == {"a", "c"}
+        assert await stage.counted() == await stage.counted_by_hand()
+
+    async def test_a_pending_tick_is_kept_and_taken_up(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        await apply(stage, move_of(await put(stage), pending_tick_at=now))
+        read = await found(stage)
+        assert (read.pending_tick_at, read.next_tick_at, read.last_tick_at) == (now, now + MINUTE, None)
+        job = job_of(stage, read, now)
+        answers = [await apply(stage, move_of(read, [job], next_tick_at=read.next_tick_at)) for _ in range(2)]
+        assert [answer.applied for (answer,) in answers] == [True, False]
+        after = await found(stage)
+        assert (after.pending_tick_at, after.next_tick_at, after.last_tick_at) == (None, now + MINUTE, now)
+
+    async def test_a_large_batch_is_answered_in_order(self, stage: Stage) -> None:
+        reads = [await put(stage, f"s{number}") for number in range(70)]
+        moves = [move_of(read, [job_of(stage, read)]) for read in reads]
+        await apply(stage, *moves[::3])
+        answers = await apply(stage, *moves)
+        assert [answer.applied for answer in answers] == [number % 3 > 0 for number in range(70)]
+        applied = [move for number, move in enumerate(moves) if number % 3]
+        assert [job.id for answer in answers for job in answer.jobs] == [move.jobs[0].id for move in applied]
+        assert await stage.counted() == await stage.counted_by_hand()
+        assert await apply(stage) == []
+
+    async def test_the_history_is_newest_first_and_read_in_pages(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        instants = [now - SECOND * ago for ago in range(7)]
+        await apply(stage, move_of(await put(stage), skips=dict.fromkeys(reversed(instants), "misfire")))
+        await ticked(stage, await put(stage, "other"))
+        first = await stage.store.ticks("nightly", None, 3)
+        rest = await stage.store.ticks("nightly", first[-1].at, 9)
+        assert [record.at for record in first] == instants[:3]
+        assert [record.at for record in rest] == instants[3:]
+        assert await stage.store.ticks("nightly", instants[-1], 9) == []
+        assert await stage.store.ticks("none", None, 9) == []
+
+    async def test_the_history_is_kept_as_long_as_failed_jobs(self, stage: Stage) -> None:
+        now, keep = stage.clock.now(), Retention(SECOND, MINUTE)
+        await apply(stage, move_of(await put(stage), skips={now - SECOND: "misfire", now: "misfire"}))
+        stage.clock.advance(MINUTE - SECOND)
+        await stage.store.prune(keep, 9)
+        assert [record.at for record in await stage.store.ticks("nightly", None, 9)] == [now]
+        stage.clock.advance(SECOND)
+        await stage.store.prune(keep, 9)
+        assert await stage.store.ticks("nightly", None, 9) == []
+
+
+async def refused(stage: Stage, move: TickMove) -> None:
+    """Nothing of the move is stored."""
+    jobs, records = await stage.all_jobs(), await stage.store.ticks(move.decision.name, None, 99)
+    (answer,) = await apply(stage, move)
+    assert (answer.applied, list(answer.jobs), list(answer.events)) == (False, [], [])
+    assert await stage.all_jobs() == jobs
+    assert await stage.store.ticks(move.decision.name, None, 99) == records

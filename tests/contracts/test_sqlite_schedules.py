@@ -1,0 +1,60 @@
+"""Ticks in SQLite beyond the contract: when the tables or the disk refuse them, and how much is read of a schedule."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.model.errors import StoreUnavailable
+from penstock.store.sqlite import SqliteStore
+from penstock.store.sqlite.schedules import ACTIVE_MAX
+from penstock.testing.clock import SimulatedClock
+from penstock.testing.store_contract.intentions import job_of, move_of, put
+from penstock.testing.store_contract.stage import SECOND, TICKET, Stage
+
+LARGE = b'"' + b"x" * 4000 + b'"'
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "jobs.db", clock=SimulatedClock())
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def stage(store: SqliteStore) -> Stage:
+    return Stage(store, SimulatedClock())
+
+
+async def test_a_tick_whose_job_cannot_be_kept_leaves_nothing(
+    store: SqliteStore, stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is the last of the three writes: the schedule was advanced and the tick recorded before it."""
+    reads = [await put(stage, name) for name in ("a", "b", "c")]
+    moves = [move_of(read, [job_of(stage, read, priority=99 if read.name == "b" else 5)]) for read in reads]
+    answers = await store.tick(moves, TICKET)
+    assert [answer.applied for answer in answers] == [True, False, True]
+    assert await store.get_schedules(["b"]) == [reads[1]]
+    assert await store.ticks("b", None, 9) == []
+    assert {job.schedule for job in await stage.all_jobs()} == {"a", "c"}
+    assert await stage.counted() == await stage.counted_by_hand()
+    assert "schedule b cannot be kept" in caplog.text
+
+
+async def test_a_disk_that_fills_up_during_a_tick_leaves_nothing(store: SqliteStore, stage: Stage) -> None:
+    reads = [await put(stage, f"s{number}") for number in range(99)]
+    await store.writer.run(lambda tx: tx.connection.pragma("max_page_count", 1))
+    with pytest.raises(StoreUnavailable, match="full"):
+        await store.tick([move_of(read, [job_of(stage, read, params=LARGE)]) for read in reads], TICKET)
+    assert await stage.all_jobs() == []
+    assert sorted(await store.schedules(None, 99), key=lambda one: int(one.name[1:])) == reads
+    assert await store.ticks("s0", None, 9) == []
+
+
+async def test_a_schedule_with_many_active_jobs_names_its_oldest(store: SqliteStore, stage: Stage) -> None:
+    read = await put(stage)
+    jobs = [job_of(stage, read, stage.clock.now() - SECOND * ago) for ago in range(ACTIVE_MAX + 5)]
+    await store.tick([move_of(read, jobs, next_tick_at=read.next_tick_at)], TICKET)
+    (due,) = await store.due_schedules(stage.clock.now() + SECOND, 9)
+    assert due.active == tuple(job.id for job in jobs[:ACTIVE_MAX])
