@@ -11,6 +11,7 @@ from msgspec import Raw
 from penstock.model.errors import CorruptObject, ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, LogLine, Loss, ObjectLink, Progress, Renewal
+from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.timing import within
 from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
 from penstock.model.workers import JobType, Subscription, Worker
@@ -38,6 +39,7 @@ class FakeReach:
         self.outputs: dict[tuple[str, int], tuple[bytes, str]] = {}
         self.workers: list[Worker] = []
         self.types: Sequence[JobType] = ()
+        self.schedules: Sequence[ScheduleRequest] = ()
         self.left = False
         self._number = 0
         self._news = asyncio.Event()
@@ -101,6 +103,10 @@ class FakeReach:
         self._require_up()
         self.types = types
         return JoinResponse(self.lease, self.heartbeat)
+
+    async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
+        self._require_up()
+        self.schedules = schedules
 
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
         self._require_up()

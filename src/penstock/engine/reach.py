@@ -6,6 +6,7 @@ from typing import Protocol
 
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
+from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
 from penstock.model.workers import JobType, Subscription, Worker
 
@@ -15,6 +16,10 @@ class Reach(Protocol):
 
     async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
         """Present the worker and declare its types; may be repeated."""
+        ...
+
+    async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
+        """Make each schedule what it says now; one that says so already stays untouched. May be repeated."""
         ...
 
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:

@@ -29,6 +29,7 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import State
+from penstock.model.schedule_wire import OnConflict, ScheduleRequest
 from penstock.model.timing import seconds
 from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
 from penstock.model.workers import JobType, Subscription, Worker
@@ -54,6 +55,10 @@ class Work:
         self._engine.catalog.forget()
         timing = self._engine.settings.timing
         return JoinResponse(timing.lease_seconds, timing.heartbeat_seconds)
+
+    async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
+        for schedule in schedules:
+            await self._engine.schedules.create(replace(schedule, on_conflict=OnConflict.REPLACE))
 
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
         clock = self._engine.clock

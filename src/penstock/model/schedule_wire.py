@@ -1,7 +1,7 @@
 """The bodies of HTTP requests and answers about schedules. Durations are `…_seconds`, and so is `interval`."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
@@ -110,7 +110,7 @@ class ScheduleItem(Struct, frozen=True, kw_only=True):
 
     name: str
     type: str
-    params: Raw
+    params: Any
     interval: float | None
     after_completion: bool
     cron: str | None

@@ -56,7 +56,6 @@ class HttpReach:
         return await self._post("/v1/workers", JoinRequest(worker, tuple(types)), JoinResponse)
 
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
-        """Make each schedule what it says now; one that says so already stays untouched. May be repeated."""
         for schedule in schedules:
             request = replace(schedule, on_conflict=OnConflict.REPLACE)
             await self._send("POST", "/v1/schedules", self._encoder.encode(request), JSON)

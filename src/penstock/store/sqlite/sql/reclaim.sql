@@ -9,11 +9,11 @@ SET state = CASE
     END,
     reason = CASE
         WHEN cancel_requested_at IS NOT NULL THEN 'cancel requested'
-        WHEN losses + 1 >= :poison_losses THEN 'poison: ' || (losses + 1) || ' workers were lost while running it'
+        WHEN losses + 1 >= :poison_losses THEN 'poison'
     END,
     error = iif(
         cancel_requested_at IS NULL AND losses + 1 >= :poison_losses,
-        json_object('code', 'worker_lost', 'message', 'worker ' || worker || ' stopped renewing its lease',
+        json_object('code', 'worker_lost', 'message', 'worker ' || worker || ' stopped renewing its lease, as ' || losses || ' others did before it',
                     'attempt', attempt),
         error
     ),
