@@ -41,7 +41,7 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     )
     window_seconds: Annotated[
         float, Meta(description="How many seconds of drain the broker holds per queue.", gt=0)
-    ] = 10.0
+    ] = 2.0
     window_jobs: Annotated[
         int, Meta(description="The least number of tickets a queue's window has room for.", ge=1)
     ] = 2000
