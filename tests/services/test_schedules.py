@@ -123,9 +123,15 @@ async def test_a_trigger_is_a_tick_of_its_own(engine: Engine, clock: SimulatedCl
     assert {record.job for record in await history(engine)} == {first.id, second.id}
     assert (await engine.schedules.get("s")).next_tick_at == made.next_tick_at
     assert len(await claim(engine)) == 2
+
+
+async def test_a_paused_schedule_is_triggered_by_hand_and_stays_paused(engine: Engine, clock: SimulatedClock) -> None:
+    await create(engine)
     await engine.schedules.pause("s")
-    with pytest.raises(Conflict, match="resume"):
-        await engine.schedules.trigger("s")
+    clock.advance(3 * SECOND)
+    job = await engine.schedules.trigger("s")
+    assert [claimed.job for claimed in await claim(engine)] == [job.id]
+    assert (await engine.schedules.get("s")).paused
 
 
 async def test_a_backfill_fills_only_what_is_empty(engine: Engine, clock: SimulatedClock) -> None:

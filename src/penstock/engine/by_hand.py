@@ -27,7 +27,7 @@ TRIES = 20
 
 
 class ByHand:
-    """Guarded like any tick: of the schedule that was read, and not of one that is paused."""
+    """Guarded like any tick, and allowed while the schedule is paused: somebody asked for it."""
 
     def __init__(self, engine: "Engine", get: Callable[[str], Awaitable[Schedule]]) -> None:
         self._engine = engine
@@ -36,7 +36,7 @@ class ByHand:
 
     async def trigger(self, name: str) -> Job:
         for _ in range(TRIES):
-            schedule, now = await self._running(name), whole_millis(await self._store.now())
+            schedule, now = await self._get(name), whole_millis(await self._store.now())
             recent = await self._store.ticks(name, now + MILLISECOND, HISTORY_PAGE)
             taken = {schedule.next_tick_at, schedule.pending_tick_at, *(record.at for record in recent)}
             at = _free_instant(now, taken)
@@ -48,19 +48,13 @@ class ByHand:
     async def backfill(self, name: str, from_at: datetime, to_at: datetime) -> list[TickRecord]:
         """Ticks that are still to be decided are left to the schedulers."""
         for _ in range(TRIES):
-            schedule = await self._running(name)
+            schedule = await self._get(name)
             wanted = await self._unrecorded(schedule, _range_of(schedule, from_at, to_at, await self._store.now()))
             if not wanted:
                 return []
             if (await self._tick(schedule, wanted)).applied:
                 return await self._recorded(name, wanted)
         raise too_busy(name)
-
-    async def _running(self, name: str) -> Schedule:
-        schedule = await self._get(name)
-        if schedule.paused:
-            raise Conflict(f"schedule {name!r} is paused; resume it first")
-        return schedule
 
     async def _refuse(self, name: str, at: datetime) -> Job:
         """For a trigger that could make no job."""
@@ -76,6 +70,7 @@ class ByHand:
             next_tick_at=schedule.next_tick_at,
             pending_tick_at=schedule.pending_tick_at,
             verdicts=tuple(map(Verdict, instants)),
+            by_hand=True,
         )
         (ticked,) = await self._engine.ticks.tick([decision])
         return ticked

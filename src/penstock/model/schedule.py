@@ -105,6 +105,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """What a scheduler decides about one schedule, from one reading of it. Holds no job: the engine makes those.
 
     Applied only while version, next tick and pending tick are still what was read; so of many schedulers one wins.
+    Nothing is decided about a paused schedule, except `by_hand`: somebody asked for these very ticks.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     pending_tick_at: datetime | None = None
     verdicts: tuple[Verdict, ...] = ()
     cancel: tuple[JobId, ...] = ()
+    by_hand: bool = False
 
 
 class TickRecord(Struct, frozen=True, omit_defaults=True):

@@ -239,8 +239,9 @@ class Schedules(Protocol):
         ...
 
     async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
-        """Apply each decision whose schedule still has that version, next tick and pending tick, and is not paused.
+        """Apply each decision whose schedule still has that version, next tick and pending tick.
 
+        Not while the schedule is paused, unless it was decided `by_hand`.
         Per move one atomic write: jobs inserted (one whose id exists is not inserted again), records kept, the schedule
         advanced. A move whose records lie after the shard's now is refused: never early. One answer each, in order.
         Cancelling is not part of it: the caller does that once the move is applied.

@@ -97,6 +97,7 @@ def _decided(move: TickMove) -> Row:
         optional_millis(decision.next_tick_at),
         optional_millis(decision.pending_tick_at),
         max((to_millis(record.at) for record in move.records), default=None),
+        int(decision.by_hand),
     )
 
 

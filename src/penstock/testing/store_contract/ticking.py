@@ -92,6 +92,13 @@ class Ticking(OnStage):
         await refused(stage, move_of(read, [job_of(stage, read)]))
         assert await found(stage) == read
 
+    async def test_somebody_who_asks_by_hand_gets_a_tick_of_a_paused_schedule(self, stage: Stage) -> None:
+        read = await put(stage, paused=True)
+        move = move_of(read, [job_of(stage, read)], next_tick_at=read.next_tick_at, by_hand=True)
+        (answer,) = await apply(stage, move)
+        assert (answer.applied, len(answer.jobs)) == (True, 1)
+        assert (await found(stage)).paused
+
     async def test_a_dropped_schedule_does_not_tick(self, stage: Stage) -> None:
         read = await put(stage)
         await stage.store.drop_schedule("nightly")
