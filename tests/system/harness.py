@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, TypeVar
@@ -72,8 +72,10 @@ class Process:
         return [top, *top.children(recursive=True)]
 
     def signal_all(self, number: signal.Signals) -> None:
+        """This process first, so that it starts no other meanwhile; one that has just ended needs no signal."""
         for process in self.tree():
-            process.send_signal(number)
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
     def kill(self) -> None:
         """kill -9 of this one process; what it started must notice by itself."""
@@ -93,10 +95,8 @@ class Process:
         except psutil.NoSuchProcess:
             remains = []
         for process in remains:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         self.popen.wait(WITHIN)
         self._collector.join(WITHIN)
         for pipe in (self.popen.stdout, self.popen.stderr):
