@@ -57,7 +57,7 @@ class Unheard:
     """The host of an inline run: nobody listens while it runs; progress is looked at when it has ended."""
 
     def new_log(self, attempt: int, send: Callable[[tuple[LogLine, ...]], None]) -> NoReturn:
-        raise NotImplementedError("inline runs are not captured")
+        raise RuntimeError("inline runs are not captured")
 
     def send(self, frames: object) -> None: ...
 
