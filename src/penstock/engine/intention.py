@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from penstock.engine.submit import retry_asked
@@ -11,7 +11,7 @@ from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.ids import ShardId
 from penstock.model.job import NewJob
 from penstock.model.schedule import Cron, Every, Schedule
-from penstock.model.schedule_wire import ScheduleBody, ScheduleChange, WhenBody
+from penstock.model.schedule_wire import ScheduleBody, ScheduleChange, WhenBody, schedule_body
 from penstock.model.timing import seconds
 from penstock.model.workers import JobType
 
@@ -76,33 +76,7 @@ def changed_body(schedule: Schedule, change: ScheduleChange) -> ScheduleBody:
         said = {"interval": None, "after_completion": False, **said}
     if said.get("interval") is not None:
         said = {"cron": None, "timezone": None, **said}
-    return replace(body_of(schedule), **said)
-
-
-def body_of(schedule: Schedule) -> ScheduleBody:
-    """What a client would say to get this schedule."""
-    when = schedule.when
-    return ScheduleBody(
-        interval=when.span.total_seconds() if isinstance(when, Every) else None,
-        after_completion=isinstance(when, Every) and when.after_completion,
-        cron=when.expression if isinstance(when, Cron) else None,
-        timezone=when.timezone if isinstance(when, Cron) else None,
-        start_at=schedule.start_at,
-        end_at=schedule.end_at,
-        jitter_seconds=schedule.jitter.total_seconds(),
-        type=schedule.type,
-        params=Raw(schedule.params),
-        queue=schedule.queue,
-        priority=schedule.priority,
-        retry_policy=schedule.retry,
-        timeout_seconds=None if schedule.timeout is None else schedule.timeout.total_seconds(),
-        tags=schedule.tags,
-        misfire=schedule.misfire,
-        misfire_cap=schedule.misfire_cap,
-        misfire_grace_seconds=schedule.misfire_grace.total_seconds(),
-        overlap=schedule.overlap,
-        paused=schedule.paused,
-    )
+    return replace(schedule_body(schedule), **said)
 
 
 def when_of(body: WhenBody) -> Every | Cron:

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+from msgspec.structs import asdict
 
 from penstock.model.ids import JobId
 from penstock.model.job import Priority
@@ -224,12 +225,23 @@ class TickResponse(Struct, frozen=True):
 
 
 def schedule_item(schedule: Schedule) -> ScheduleItem:
-    """The public face of a schedule."""
-    when = schedule.when
+    """The public face of a schedule: what a client said of it, and where it stands."""
     return ScheduleItem(
+        **asdict(schedule_body(schedule)),
         name=schedule.name,
-        type=schedule.type,
-        params=Raw(schedule.params),
+        version=schedule.version,
+        next_tick_at=schedule.next_tick_at,
+        last_tick_at=schedule.last_tick_at,
+        pending_tick_at=schedule.pending_tick_at,
+        created_at=schedule.created_at,
+        updated_at=schedule.updated_at,
+    )
+
+
+def schedule_body(schedule: Schedule) -> ScheduleBody:
+    """What a client would say to get this schedule."""
+    when = schedule.when
+    return ScheduleBody(
         interval=when.span.total_seconds() if isinstance(when, Every) else None,
         after_completion=isinstance(when, Every) and when.after_completion,
         cron=when.expression if isinstance(when, Cron) else None,
@@ -237,22 +249,18 @@ def schedule_item(schedule: Schedule) -> ScheduleItem:
         start_at=schedule.start_at,
         end_at=schedule.end_at,
         jitter_seconds=schedule.jitter.total_seconds(),
+        type=schedule.type,
+        params=Raw(schedule.params),
         queue=schedule.queue,
         priority=schedule.priority,
         retry_policy=schedule.retry,
-        timeout_seconds=schedule.timeout.total_seconds() if schedule.timeout is not None else None,
+        timeout_seconds=None if schedule.timeout is None else schedule.timeout.total_seconds(),
         tags=schedule.tags,
         misfire=schedule.misfire,
         misfire_cap=schedule.misfire_cap,
         misfire_grace_seconds=schedule.misfire_grace.total_seconds(),
         overlap=schedule.overlap,
         paused=schedule.paused,
-        version=schedule.version,
-        next_tick_at=schedule.next_tick_at,
-        last_tick_at=schedule.last_tick_at,
-        pending_tick_at=schedule.pending_tick_at,
-        created_at=schedule.created_at,
-        updated_at=schedule.updated_at,
     )
 
 
