@@ -47,6 +47,8 @@ def _sharpen(components: Json) -> None:
         components[shows_lease]["properties"]["job"] = {"type": "string", "pattern": JOB_ID}
     for asks_for_jobs in ("SubmitRequest", "ScheduleRequest", "ScheduleBody", "ScheduleChange"):
         components[asks_for_jobs]["properties"]["params"] |= {"type": "object"}
+        components[asks_for_jobs]["properties"]["interval"]["anyOf"][0]["minimum"] = 1
+    components["PreviewRequest"]["properties"]["interval"]["anyOf"][0]["minimum"] = 1
     components["SubmitRequest"]["not"] = {
         "required": ["delay_seconds", "scheduled_at"],
         "properties": {"delay_seconds": {"type": "number"}, "scheduled_at": {"type": "string"}},

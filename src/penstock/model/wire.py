@@ -24,7 +24,10 @@ from penstock.model.timing import Instant
 from penstock.model.workers import JobType, Name, TimeoutSeconds, Worker
 
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
-Interval = Annotated[float, Meta(ge=1, le=315_360_000, description="seconds between two ticks of a schedule")]
+# One that is too short is refused by `model.ticks`, which says what to do.
+Interval = Annotated[
+    float, Meta(ge=-315_360_000, le=315_360_000, description="seconds between two ticks of a schedule")
+]
 Tag = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags = Annotated[tuple[Tag, ...], Meta(max_length=32)]
 FileName = Annotated[str, Meta(min_length=1, max_length=255)]
