@@ -74,7 +74,7 @@ async def test_put_makes_and_replaces_and_patch_changes(client: Client) -> None:
     [
         ({"cron": "0 0 31 2 *"}, "cron"),
         ({"cron": "@daily", "timezone": "Nowhere"}, "timezone"),
-        ({"interval": 0}, "interval"),
+        ({"interval": 0}, "interval: 0 s is too short; use 1 s or more"),
         ({"interval": -1}, "interval"),
         ({"start_at": FAR, "end_at": "2098-01-01T00:00:00Z"}, "end_at"),
         ({"misfire": "panic"}, "misfire"),
