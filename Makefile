@@ -2,14 +2,15 @@ PYTHON ?= python3
 ARGS ?=
 
 BIN := .venv/bin
+DEBIAN := nginx-light pgbouncer podman runc catatonit
 UV := $(BIN)/uv
 SYNCED := .venv/.synced
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
-LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra fast \
+LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --extra fast --extra postgres --extra redis --extra s3 --extra containers --extra kubernetes \
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick check bench lock clean
+.PHONY: help setup demo up test test-quick check bench cluster servers lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +23,7 @@ demo: setup ## See it work: a server, a worker and a few jobs
 up: setup ## Run everything on this machine with the quickstart's jobs
 	$(BIN)/penstock up examples.quickstart:app $(ARGS)
 
-test: check ## Run the checks and every test, as CI does
+test: check servers ## Run the checks and every test, as CI does
 	$(PYTEST) $(ARGS)
 
 test-quick: setup ## Run the tests that need no server process: under a minute
@@ -31,12 +32,23 @@ test-quick: setup ## Run the tests that need no server process: under a minute
 check: setup ## Check format, lint, types, layers and dependencies
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy $(wildcard src examples tests)
+	$(BIN)/mypy $(wildcard src examples servers cluster tests)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
 
 bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
 	$(BIN)/python bench/run.py $(ARGS)
+
+cluster: setup servers ## Run a whole cluster under load, kill its parts in turn and judge it (ARGS="--jobs 5000")
+	$(BIN)/python -m cluster $(ARGS)
+
+servers: ## Install Debian's nginx, PgBouncer and podman, if they are missing and you are root
+	@for program in nginx pgbouncer podman runc catatonit; do \
+		PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; exit; fi; \
+	echo "Not installed:$$missing. As root: apt-get install $(DEBIAN). Without them their tests are skipped, and fail under CI." >&2; \
+	[ -z "$$CI" ]
 
 lock: $(UV) ## Pin pyproject.toml's dependencies by hash (ARGS=--upgrade for the newest)
 	$(LOCK) --group dev --output-file requirements/dev.txt $(ARGS)
@@ -44,7 +56,7 @@ lock: $(UV) ## Pin pyproject.toml's dependencies by hash (ARGS=--upgrade for the
 
 clean: ## Remove .venv, caches and build leftovers
 	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
-	find src tests examples bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests examples bench servers cluster -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(SYNCED): requirements/dev.txt pyproject.toml | $(UV)
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt

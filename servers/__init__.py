@@ -1,0 +1,15 @@
+"""Real servers for tests, the cluster and the benchmark: started on loopback at free ports, ended with their owner.
+
+PostgreSQL, Valkey and SeaweedFS come as wheels, pinned by hash; nginx, PgBouncer and Podman are Debian's packages.
+"""
+
+from servers.launch import Launched, Missing
+from servers.nginx import Nginx
+from servers.pgbouncer import PgBouncer
+from servers.podman import Podman
+from servers.postgres import Postgres
+from servers.proxy import FaultProxy
+from servers.seaweed import Seaweed
+from servers.valkey import Valkey
+
+__all__ = ["FaultProxy", "Launched", "Missing", "Nginx", "PgBouncer", "Podman", "Postgres", "Seaweed", "Valkey"]

