@@ -2,6 +2,8 @@
 
 PenstockError
 ├── Refused                 asking again the same way gets the same answer
+│   ├── Unauthorized        unauthorized         no API key was shown, or none that is good
+│   ├── Forbidden           forbidden            the API key is good, but not for this
 │   ├── Malformed           malformed            the request is not JSON of the expected shape
 │   ├── Invalid             invalid              well-formed, but a value is not acceptable
 │   │   ├── UnknownType     unknown_type         no job type of that name is known
@@ -15,7 +17,9 @@ PenstockError
 │   └── CorruptObject       corrupt_object       stored bytes do not match their digest
 ├── Unavailable             may succeed later: retry, with the same idempotency key
 │   ├── StoreUnavailable    store_unavailable    the shard cannot be read or written safely now
+│   ├── BrokerUnavailable   broker_unavailable   the broker cannot be reached; jobs wait in the store
 │   ├── ObjectsUnavailable  objects_unavailable  the object store cannot be reached
+│   ├── FleetUnavailable    fleet_unavailable    workers cannot be started, stopped or seen now
 │   ├── ServerUnavailable   server_unavailable   no answer from the Penstock server
 │   └── ShuttingDown        shutting_down        this process is stopping
 └── JobEnded                job_ended            waited for a job that did not succeed
@@ -41,6 +45,18 @@ class Refused(PenstockError):
     """Asking again the same way gets the same answer."""
 
     code = "refused"
+
+
+class Unauthorized(Refused):
+    """No API key was shown, or none that is good."""
+
+    code = "unauthorized"
+
+
+class Forbidden(Refused):
+    """The API key is good, but not for this."""
+
+    code = "forbidden"
 
 
 class Malformed(Refused):
@@ -121,10 +137,22 @@ class StoreUnavailable(Unavailable):
     code = "store_unavailable"
 
 
+class BrokerUnavailable(Unavailable):
+    """The broker cannot be reached; jobs wait in the store."""
+
+    code = "broker_unavailable"
+
+
 class ObjectsUnavailable(Unavailable):
     """The object store cannot be reached."""
 
     code = "objects_unavailable"
+
+
+class FleetUnavailable(Unavailable):
+    """Workers cannot be started, stopped or seen now; those that run go on."""
+
+    code = "fleet_unavailable"
 
 
 class ServerUnavailable(Unavailable):

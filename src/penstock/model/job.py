@@ -193,11 +193,12 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Loss(StrEnum):
-    """Why a move that showed a fence changed nothing."""
+    """Why a move that showed a fence changed nothing; `unsure` when its shard gave no answer: ask again."""
 
     MINE_ALREADY = "mine_already"
     LOST = "lost"
     GONE = "gone"
+    UNSURE = "unsure"
 
 
 class Renewal(Struct, frozen=True, omit_defaults=True):
@@ -256,10 +257,14 @@ class Page(Struct, frozen=True):
     """Some jobs, newest first, and the cursor of the next page; None at the end.
 
     A job that is there from the first page to the last is seen exactly once, whatever is added or removed meanwhile.
+    `behind` holds, for each job, the cursor of a page that would begin behind it; `missing` the shards that did not
+    answer, whose jobs are not in it.
     """
 
     jobs: Sequence[Job]
     cursor: str | None
+    behind: Sequence[str] = ()
+    missing: tuple[ShardId, ...] = ()
 
 
 class LogLine(Struct, frozen=True, omit_defaults=True):

@@ -31,6 +31,10 @@ Interval = Annotated[
 Tag = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags = Annotated[tuple[Tag, ...], Meta(max_length=32)]
 FileName = Annotated[str, Meta(min_length=1, max_length=255)]
+ContentType = Annotated[
+    str,
+    Meta(max_length=255, pattern=r"^[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}( *; *[\x20-\x7e]*)?$"),
+]
 Key = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 
 EMPTY_OBJECT = Raw(b"{}")
@@ -140,10 +144,14 @@ class JobItem(Struct, frozen=True, kw_only=True):
 
 
 class JobPage(Struct, frozen=True):
-    """A page of jobs, newest first; `cursor` gets the next one, null at the end."""
+    """A page of jobs, newest first; `cursor` gets the next one, null at the end.
+
+    `missing_shards` did not answer: their jobs are not in it, and come on a later page once they do.
+    """
 
     jobs: tuple[JobItem, ...]
     cursor: str | None
+    missing_shards: tuple[int, ...] = ()
 
 
 class LogPage(Struct, frozen=True):
@@ -162,6 +170,28 @@ class Upload(Struct, frozen=True):
     content_type: str
 
 
+class UploadRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that is to be sent to the object store itself: its SHA-256 in hex, how many bytes, and what it is."""
+
+    digest: Annotated[str, Meta(min_length=64, max_length=64, pattern="^[0-9a-fA-F]{64}$")]
+    size: Annotated[int, Meta(ge=0)]
+    content_type: ContentType = "application/octet-stream"
+
+
+class DirectUpload(Struct, frozen=True):
+    """Where to send the bytes: one request of `method` to `url` with these `headers`, before `expires_at`.
+
+    `id` names the file from then on: in a job's inputs, or as the key of an output. Where the object store cannot be
+    reached from outside, all are null: send the bytes to the server.
+    """
+
+    id: str | None = None
+    url: str | None = None
+    method: str | None = None
+    headers: dict[str, str] | None = None
+    expires_at: Instant | None = None
+
+
 class QueueItem(Struct, frozen=True, kw_only=True):
     """A queue: its jobs by state, how long the oldest due one has waited, and whether it is paused."""
 
@@ -172,7 +202,10 @@ class QueueItem(Struct, frozen=True, kw_only=True):
 
 
 class QueueList(Struct, frozen=True):
+    """Queues; jobs on `missing_shards`, which did not answer, are not counted."""
+
     queues: tuple[QueueItem, ...]
+    missing_shards: tuple[int, ...] = ()
 
 
 class TypeList(Struct, frozen=True):
@@ -207,13 +240,17 @@ class JoinResponse(Struct, frozen=True):
     heartbeat_seconds: float
 
 
-class ClaimRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many jobs the worker can take now, of which types and queues, and how long it will wait for the first."""
+class ClaimRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How many jobs the worker can take now, of which types and queues, and how long it will wait for the first.
+
+    `queues` null: all but `except_queues`.
+    """
 
     types: tuple[Name, ...]
     limit: Annotated[int, Meta(ge=1, le=10_000)]
     wait_seconds: Seconds = 20.0
     queues: tuple[Name, ...] | None = None
+    except_queues: tuple[Name, ...] = ()
 
 
 class ClaimResponse(Struct, frozen=True):

@@ -5,12 +5,23 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from penstock.model.fleets import Fleet
 from penstock.model.job import DEFAULT_PRIORITY, Priority
+from penstock.model.names import NAME_PATTERN, Name
 from penstock.model.retry import Retry
 from penstock.model.timing import Instant
 
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:-]*$"
-Name = Annotated[str, Meta(pattern=NAME_PATTERN, max_length=128)]
+__all__ = [
+    "DEFAULT_TIMEOUT_SECONDS",
+    "NAME_PATTERN",
+    "HandlerKind",
+    "JobType",
+    "Name",
+    "Subscription",
+    "TimeoutSeconds",
+    "Worker",
+    "WorkerState",
+]
 
 DEFAULT_TIMEOUT_SECONDS = 3600.0
 TimeoutSeconds = Annotated[float, Meta(gt=0, le=31_536_000)]
@@ -28,7 +39,8 @@ class HandlerKind(StrEnum):
 class JobType(Struct, frozen=True, kw_only=True):
     """A job type as declared beside its handler: the defaults a submit may override, and the shape of its params.
 
-    `params_schema` is JSON Schema made from the handler's signature; None accepts anything.
+    `params_schema` is JSON Schema made from the handler's signature; None accepts anything. `fleet` None: its jobs are
+    run by the fleet that serves their queue, which is the default one unless another names it.
     """
 
     name: Name
@@ -39,6 +51,7 @@ class JobType(Struct, frozen=True, kw_only=True):
     timeout_seconds: TimeoutSeconds | None = DEFAULT_TIMEOUT_SECONDS
     params_schema: dict[str, Any] | None = None
     description: str | None = None
+    fleet: Fleet | None = None
 
 
 class WorkerState(StrEnum):
@@ -58,6 +71,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     version: str
     types: tuple[str, ...]
     queues: tuple[str, ...] | None = None
+    except_queues: tuple[str, ...] = ()
     capacity: int
     running: int = 0
     state: WorkerState = WorkerState.READY
@@ -66,7 +80,10 @@ class Worker(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Struct, frozen=True):
-    """Which tickets a worker wants: of these types, in these queues (None: in any). Never what it cannot run."""
+    """Which tickets a worker wants: of these types, in these queues (None: in any) but not in some others.
+
+    Never what it cannot run.
+    """
 
     types: frozenset[str]
     queues: frozenset[str] | None = None

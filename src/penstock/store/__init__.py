@@ -1,5 +1,5 @@
-"""The JobStore seam: one shard, the durable truth. Backends are folders beside this file."""
+"""The store seams: shards, the durable truth. Backends are folders beside this file."""
 
-from penstock.store.seam import Capabilities, JobStore, Outlook, Registry, Shard
+from penstock.store.seam import Capabilities, JobStore, Outlook, Post, Registry, Shard, Store, role_key, schedule_key
 
-__all__ = ["Capabilities", "JobStore", "Outlook", "Registry", "Shard"]
+__all__ = ["Capabilities", "JobStore", "Outlook", "Post", "Registry", "Shard", "Store", "role_key", "schedule_key"]

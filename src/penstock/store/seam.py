@@ -12,7 +12,7 @@ Whatever holds across jobs is a declared capability.
 *A refused move says why.* Zero rows changed is read again and answered as mine already, lost or gone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -38,8 +38,11 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
+from penstock.model.notices import Notice
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
-from penstock.model.workers import JobType, Worker
+from penstock.model.workers import Worker
+
+Post = Callable[[Sequence[Ticket]], Awaitable[None]]
 
 
 class Capabilities(Struct, frozen=True):
@@ -47,10 +50,12 @@ class Capabilities(Struct, frozen=True):
 
     `atomic_batches`: a batch is one transaction, all visible at once.
     `exact_counts`: `counts` agrees with the rows at every instant, not only soon afterwards.
+    `one_line`: dispatch and lists follow one order over all jobs; without it, one order in each shard.
     """
 
     atomic_batches: bool
     exact_counts: bool
+    one_line: bool = True
 
 
 class Outlook(Struct, frozen=True):
@@ -61,15 +66,17 @@ class Outlook(Struct, frozen=True):
 
 
 class JobStore(Protocol):
-    """One shard's jobs and their moves."""
-
-    @property
-    def shard(self) -> ShardId:
-        """The number in the ids of all jobs kept here."""
-        ...
+    """Jobs and their moves. A call that names jobs of several shards raises Unavailable when one of them does."""
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    def home(self, key: str | None = None) -> ShardId:
+        """The shard whose number the id of a new job must carry: the one place of its key, or any that is well.
+
+        StoreUnavailable when none is well. The place of a key never depends on which shards are well.
+        """
+        ...
 
     async def now(self) -> datetime:
         """The shard's clock, by which due times, leases and deadlines are judged."""
@@ -89,10 +96,12 @@ class JobStore(Protocol):
         """Move up to `limit` scheduled jobs that are due to queued, earliest first; they have no ticket yet."""
         ...
 
-    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta) -> list[Ticket]:
-        """Mark queued jobs without a ticket as ticketed, at most `room[queue]` of each; the caller publishes them.
+    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+        """Mark queued jobs without a ticket as ticketed, at most `room[queue]` of each, and `post` them.
 
-        Highest priority first, then oldest first; expired jobs are passed over.
+        Highest priority first, then oldest first; expired jobs are passed over. A store that others share posts before
+        its marks are durable: whoever dies in between leaves jobs that anyone may post again at once. What `post`
+        raises is raised, and then nothing is marked there. Without `post` the caller posts.
         """
         ...
 
@@ -153,7 +162,10 @@ class JobStore(Protocol):
         ...
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
-        """Newest first. A cursor is opaque text from an earlier page; Invalid if it is not."""
+        """Newest first. A cursor is opaque text from an earlier page; Invalid if it is not.
+
+        Jobs of shards that do not answer are left out; `missing` names those.
+        """
         ...
 
     async def counts(self) -> list[Count]:
@@ -164,8 +176,19 @@ class JobStore(Protocol):
         """For each queue with queued jobs, the due time of (about) the one that has waited longest."""
         ...
 
+    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        """Queue and due time of the scheduled jobs that are due before an instant, earliest first, at most `limit`."""
+        ...
+
+    async def holders(self) -> dict[str, int]:
+        """How many running jobs each worker holds, of those that hold any."""
+        ...
+
     async def prune(self, keep: Retention, limit: int) -> Pruned:
-        """Delete up to `limit` ended jobs past their retention, with their logs."""
+        """Delete up to `limit` ended jobs past their retention, with their logs.
+
+        A store that can drop many at once may delete more; with fewer deleted, there is no more to do for now.
+        """
         ...
 
     # -- logs
@@ -180,19 +203,26 @@ class JobStore(Protocol):
 
 
 class Registry(Protocol):
-    """What a shard knows besides jobs: declared types, paused queues, workers. Small, and read often."""
+    """What is known besides jobs: notices, roles and workers. Small, and read often."""
 
-    async def declare(self, types: Sequence[JobType]) -> None:
-        """Create or replace each type."""
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        """Keep each notice, unless one about the same that counts before it is there."""
         ...
 
-    async def types(self) -> list[JobType]:
-        """By name."""
+    async def notices(self) -> list[Notice]:
+        """All of them, also those that withdraw, by kind and name."""
         ...
 
-    async def pause(self, queue: str, *, paused: bool) -> None: ...
+    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
+        """Become or stay the one holder of a role for `span`, by the shard's clock; None while another holds it.
 
-    async def paused(self) -> frozenset[str]: ...
+        The answer is the role's fence, which grows each time it passes to another holder.
+        """
+        ...
+
+    async def resign(self, role: str, holder: str) -> None:
+        """Give up a role, so that another may have it at once; nothing if it is not held."""
+        ...
 
     async def see(self, worker: Worker) -> None:
         """Create or replace a worker's row, seen now by the shard's clock."""
@@ -253,13 +283,43 @@ class Schedules(Protocol):
         ...
 
 
-class Shard(JobStore, Registry, Schedules, Protocol):
-    """A whole shard, as one backend gives it."""
+class Store(JobStore, Registry, Schedules, Protocol):
+    """Everything durable, as the engine uses it: one shard, or many behind an orchestrator.
+
+    A schedule lives at `home(schedule_key(name))`, and the jobs of its ticks with it.
+    """
+
+    def parts(self) -> Sequence["Shard"]:
+        """The shards in use. What sweeps them does so one by one, so that none has to wait for another."""
+        ...
+
+    def missing(self) -> tuple[ShardId, ...]:
+        """The shards that do not answer now: what lists and counts leave out."""
+        ...
 
     async def probe(self) -> None:
-        """Return if the shard can be read and written now; raise StoreUnavailable if not."""
+        """Return if jobs can be read and written now; raise StoreUnavailable if not."""
         ...
 
     async def close(self) -> None:
         """Finish what was accepted and let go of files and connections."""
         ...
+
+
+class Shard(Store, Protocol):
+    """A whole shard, as one backend gives it."""
+
+    @property
+    def shard(self) -> ShardId:
+        """The number in the ids of all jobs kept here."""
+        ...
+
+
+def schedule_key(name: str) -> str:
+    """The key that a schedule of this name lives under."""
+    return f"schedule/{name}"
+
+
+def role_key(role: str) -> str:
+    """The key that a role lives under."""
+    return f"role/{role}"

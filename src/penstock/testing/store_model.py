@@ -1,13 +1,13 @@
 """A job store as a dictionary: the specification of every move, in its shortest form."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.ids import JobId
+from penstock.model.ids import JobId, ShardId, shard_of
 from penstock.model.job import Lease, Loss, NewJob, Retention
 from penstock.model.lifecycle import POISON_LOSSES, WAITING, State
 from penstock.testing.clock import SimulatedClock
@@ -41,6 +41,14 @@ class ModelJob(Struct, frozen=True):
     def waits(self, now: datetime) -> bool:
         """Queued and not expired."""
         return self.state is State.QUEUED and (self.expires_at is None or self.expires_at > now)
+
+
+def by_shard(jobs: Iterable[JobId]) -> dict[ShardId, list[JobId]]:
+    """Jobs as the lines of their shards, each in the order given."""
+    lines: dict[ShardId, list[JobId]] = {}
+    for job in jobs:
+        lines.setdefault(shard_of(job), []).append(job)
+    return lines
 
 
 class Model:
@@ -80,13 +88,29 @@ class Model:
         return due
 
     def dispatch(self, room: dict[str, int]) -> list[JobId]:
-        now, chosen = self.clock.now(), []
-        for queue, free in room.items():
-            ready = [j for j in self.jobs.values() if j.queue == queue and j.waits(now) and j.ticket_until is None]
-            chosen += [job.id for job in sorted(ready, key=lambda job: -job.priority)[:free]]
-        for job in chosen:
-            self.change(job, ticket_until=now + TICKET)
+        chosen = [job for queue, free in room.items() for job in self.ready(queue)[:free]]
+        self.ticket(chosen)
         return chosen
+
+    def ready(self, queue: str) -> list[JobId]:
+        """The jobs that wait for a ticket, in the order in which they get it."""
+        now = self.clock.now()
+        ready = [j for j in self.jobs.values() if j.queue == queue and j.waits(now) and j.ticket_until is None]
+        return [job.id for job in sorted(ready, key=lambda job: -job.priority)]
+
+    def ticket(self, jobs: Sequence[JobId]) -> None:
+        for job in jobs:
+            self.change(job, ticket_until=self.clock.now() + TICKET)
+
+    def follow_dispatch(self, room: dict[str, int], chosen: Sequence[JobId]) -> None:
+        """Take over the choice of a store of many lines, if it is legal: the rooms are used, each shard's first go."""
+        for queue, free in room.items():
+            ready, mine = self.ready(queue), [job for job in chosen if self.jobs[job].queue == queue]
+            assert len(mine) == min(free, len(ready))
+            lines = by_shard(ready)
+            assert all(line == lines.get(shard, [])[: len(line)] for shard, line in by_shard(mine).items())
+        assert {self.jobs[job].queue for job in chosen} <= set(room)
+        self.ticket(chosen)
 
     def lapse(self, *, everything: bool) -> int:
         now = self.clock.now()

@@ -53,7 +53,8 @@ def page(connection: apsw.Connection, where: JobFilter, cursor: str | None, limi
     }
     seqs = [seq for (seq,) in query(connection, _SQL[walk], scope)]
     jobs = jobs_by_seq(connection, seqs[:limit])
-    return Page([jobs[seq] for seq in seqs[:limit]], f"{seqs[limit - 1]:x}" if len(seqs) > limit else None)
+    behind = [f"{seq:x}" for seq in seqs[:limit]]
+    return Page([jobs[seq] for seq in seqs[:limit]], behind[-1] if len(seqs) > limit else None, behind)
 
 
 def cheapest(where: JobFilter, counted: list[Count], limit: int) -> Walk | None:

@@ -9,7 +9,7 @@ import apsw
 from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Count, Job
 from penstock.model.lifecycle import State
-from penstock.model.timing import from_millis
+from penstock.model.timing import from_millis, to_millis
 from penstock.store.seam import Outlook
 from penstock.store.sqlite.rows import instant, job_of
 from penstock.store.sqlite.statements import load, query
@@ -20,6 +20,8 @@ _COUNTS = load("counts")
 _BACKLOG = load("backlog")
 _NEXT_DUE = load("next_due")
 _OLDEST_DUE = load("oldest_due")
+_FALLING_DUE = load("falling_due")
+_HOLDERS = load("holders")
 
 
 def get(connection: apsw.Connection, jobs: Sequence[JobId]) -> list[Job | None]:
@@ -62,3 +64,12 @@ def outlook(connection: apsw.Connection, now: int) -> Outlook:
 
 def oldest_due(connection: apsw.Connection) -> dict[str, datetime]:
     return {queue: from_millis(due_at) for queue, due_at in query(connection, _OLDEST_DUE)}
+
+
+def falling_due(connection: apsw.Connection, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+    rows = query(connection, _FALLING_DUE, {"before": to_millis(before), "limit": limit})
+    return [(queue, from_millis(due_at)) for queue, due_at in rows]
+
+
+def holders(connection: apsw.Connection) -> dict[str, int]:
+    return dict(query(connection, _HOLDERS))

@@ -1,38 +1,43 @@
-"""What a shard knows besides jobs: declared types, paused queues, workers."""
+"""What a shard knows besides jobs: notices, roles and workers."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import apsw
 import msgspec
 
-from penstock.model.timing import from_millis
-from penstock.model.workers import JobType, Worker
+from penstock.model.notices import Notice
+from penstock.model.timing import from_millis, millis, to_millis
+from penstock.model.workers import Worker
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
-_DECLARE, _TYPES = load("declare"), load("types")
-_PAUSE, _RESUME, _PAUSED = load("pause"), load("resume"), load("paused")
+_TELL, _NOTICES = load("tell"), load("notices")
+_LEAD, _RESIGN = load("lead"), load("resign")
 _SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
 
-_type = msgspec.json.Decoder(JobType)
 _worker = msgspec.json.Decoder(Worker)
 
 
-def declare(tx: Transaction, types: Sequence[JobType]) -> None:
-    for one in types:
-        tx.connection.execute(_DECLARE, {"name": one.name, "declared": msgspec.json.encode(one).decode()})
+def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
+    for one in notices:
+        scope = {"kind": one.kind, "name": one.name, "told_at": to_millis(one.told_at), "value": one.value}
+        tx.connection.execute(_TELL, scope)
 
 
-def types(connection: apsw.Connection) -> list[JobType]:
-    return [_type.decode(declared) for (declared,) in query(connection, _TYPES)]
+def notices(connection: apsw.Connection) -> list[Notice]:
+    rows = query(connection, _NOTICES)
+    return [Notice(kind, name, value, from_millis(told_at)) for kind, name, value, told_at in rows]
 
 
-def pause(tx: Transaction, queue: str, *, paused: bool) -> None:
-    tx.connection.execute(_PAUSE if paused else _RESUME, {"queue": queue})
+def lead(tx: Transaction, role: str, holder: str, span: timedelta) -> int | None:
+    scope = {"role": role, "holder": holder, "now": tx.now, "held_until": tx.now + millis(span)}
+    fences = query(tx.connection, _LEAD, scope)
+    return fences[0][0] if fences else None
 
 
-def paused(connection: apsw.Connection) -> frozenset[str]:
-    return frozenset(queue for (queue,) in query(connection, _PAUSED))
+def resign(tx: Transaction, role: str, holder: str) -> None:
+    tx.connection.execute(_RESIGN, {"role": role, "holder": holder})
 
 
 def see(tx: Transaction, worker: Worker) -> None:

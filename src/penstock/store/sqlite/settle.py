@@ -7,7 +7,7 @@ from penstock.model.ids import to_bytes
 from penstock.model.job import Settled, Settlement
 from penstock.model.lifecycle import Move, State
 from penstock.model.timing import millis
-from penstock.store.sqlite.batching import in_rounds
+from penstock.store.batching import in_rounds
 from penstock.store.sqlite.lease import losses_of
 from penstock.store.sqlite.rows import Row, text_of
 from penstock.store.sqlite.statements import Bulk

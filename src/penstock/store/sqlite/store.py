@@ -31,10 +31,11 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
+from penstock.model.notices import Notice
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.timing import Clock, SystemClock, to_millis
-from penstock.model.workers import JobType, Worker
-from penstock.store.seam import Capabilities, Outlook
+from penstock.model.workers import Worker
+from penstock.store.seam import Capabilities, Outlook, Post
 from penstock.store.sqlite import listing, logs, reads, registry, schedules, ticks
 from penstock.store.sqlite.cancel import cancel, expire
 from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
@@ -95,6 +96,15 @@ class SqliteStore:
         except (*OUTAGES, OSError) as error:
             raise unavailable(path, error) from error
 
+    def home(self, key: str | None = None) -> ShardId:
+        return self.shard
+
+    def parts(self) -> Sequence[Self]:
+        return (self,)
+
+    def missing(self) -> tuple[ShardId, ...]:
+        return ()
+
     async def now(self) -> datetime:
         return self._clock.now()
 
@@ -104,8 +114,12 @@ class SqliteStore:
     async def promote(self, limit: int) -> list[Event]:
         return await self.writer.run(partial(promote, limit=limit))
 
-    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta) -> list[Ticket]:
-        return await self.writer.run(partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for))
+    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+        # Posted afterwards: one process owns the file, and its broker is gone with it.
+        tickets = await self.writer.run(partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for))
+        if post is not None and tickets:
+            await post(tickets)
+        return tickets
 
     async def lapse(self, *, everything: bool = False) -> int:
         return await self.writer.run(partial(lapse, everything=everything))
@@ -147,6 +161,12 @@ class SqliteStore:
     async def oldest_due(self) -> dict[str, datetime]:
         return await self._readers.read(reads.oldest_due)
 
+    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        return await self._readers.read(partial(reads.falling_due, before=before, limit=limit))
+
+    async def holders(self) -> dict[str, int]:
+        return await self._readers.read(reads.holders)
+
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         return await self.writer.run(partial(prune, keep=keep, limit=limit))
 
@@ -156,17 +176,17 @@ class SqliteStore:
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
         return await self._readers.read(partial(logs.read_log, job=job, after=after, limit=limit))
 
-    async def declare(self, types: Sequence[JobType]) -> None:
-        await self.writer.run(partial(registry.declare, types=types))
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        await self.writer.run(partial(registry.tell, notices=notices))
 
-    async def types(self) -> list[JobType]:
-        return await self._readers.read(registry.types)
+    async def notices(self) -> list[Notice]:
+        return await self._readers.read(registry.notices)
 
-    async def pause(self, queue: str, *, paused: bool) -> None:
-        await self.writer.run(partial(registry.pause, queue=queue, paused=paused))
+    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
+        return await self.writer.run(partial(registry.lead, role=role, holder=holder, span=span))
 
-    async def paused(self) -> frozenset[str]:
-        return await self._readers.read(registry.paused)
+    async def resign(self, role: str, holder: str) -> None:
+        await self.writer.run(partial(registry.resign, role=role, holder=holder))
 
     async def see(self, worker: Worker) -> None:
         await self.writer.run(partial(registry.see, worker=worker))
@@ -204,7 +224,7 @@ class SqliteStore:
 
     async def probe(self) -> None:
         await self.writer.run(_probe)
-        await self.paused()
+        await self.notices()
 
     async def close(self) -> None:
         await self._readers.close()

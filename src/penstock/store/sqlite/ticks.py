@@ -12,7 +12,7 @@ from penstock.model.job import Submission
 from penstock.model.lifecycle import Move
 from penstock.model.schedule import Ticked, TickMove, TickRecord
 from penstock.model.timing import from_millis, to_millis
-from penstock.store.sqlite.batching import in_rounds
+from penstock.store.batching import in_rounds
 from penstock.store.sqlite.connection import FAULTS
 from penstock.store.sqlite.rows import Row, optional_id, optional_millis
 from penstock.store.sqlite.schedules import first_milli

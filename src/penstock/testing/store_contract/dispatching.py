@@ -1,8 +1,10 @@
 """Promote, dispatch, lapse: due jobs get a ticket, one at a time, the urgent and the old first."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
+from penstock.model.ids import shard_of
 from penstock.model.job import Ticket
 from penstock.model.lifecycle import Move, State
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
@@ -13,7 +15,7 @@ class Dispatching(OnStage):
         late, soon, later = [(await stage.submit(delay=SECOND * delay)).id for delay in (20, 10, 60)]
         stage.clock.advance(SECOND * 30)
         events = await stage.store.promote(10)
-        assert [event.job for event in events] == [soon, late]
+        assert stage.lines(event.job for event in events) == stage.lines([soon, late])
         assert {(event.move, event.before, event.after) for event in events} == {
             (Move.DISPATCH, State.SCHEDULED, State.QUEUED)
         }
@@ -22,8 +24,10 @@ class Dispatching(OnStage):
     async def test_promote_keeps_to_its_limit(self, stage: Stage) -> None:
         jobs = [(await stage.submit(delay=SECOND * delay)).id for delay in range(1, 6)]
         stage.clock.advance(MINUTE)
-        assert [event.job for event in await stage.store.promote(2)] == jobs[:2]
-        assert [event.job for event in await stage.store.promote(9)] == jobs[2:]
+        first = [event.job for event in await stage.store.promote(2)]
+        rest = [event.job for event in await stage.store.promote(9)]
+        assert (len(first), len(rest)) == (2, 3)
+        assert stage.lines(first + rest) == stage.lines(jobs)
         assert await stage.store.promote(9) == []
 
     async def test_a_promoted_job_waits_for_a_ticket(self, stage: Stage) -> None:
@@ -36,12 +40,25 @@ class Dispatching(OnStage):
     async def test_dispatch_goes_by_priority_and_then_by_age(self, stage: Stage) -> None:
         low, first, second, high = [(await stage.submit(priority=priority)).id for priority in (1, 5, 5, 9)]
         tickets = await stage.store.dispatch({"mail": 3}, TICKET)
-        assert [ticket.job for ticket in tickets] == [high, first, second]
-        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 3}, TICKET)] == [low]
+        assert len(tickets) == 3
+        tickets += await stage.store.dispatch({"mail": 3}, TICKET)
+        assert stage.lines(ticket.job for ticket in tickets) == stage.lines([high, first, second, low])
 
     async def test_a_ticket_names_its_job(self, stage: Stage) -> None:
         job = await stage.submit(type="mail", queue="slow", priority=7)
-        assert await stage.store.dispatch({"slow": 1}, TICKET) == [Ticket(stage.store.shard, job.id, "slow", "mail", 7)]
+        assert await stage.store.dispatch({"slow": 1}, TICKET) == [Ticket(shard_of(job.id), job.id, "slow", "mail", 7)]
+
+    async def test_what_is_marked_is_posted(self, stage: Stage) -> None:
+        jobs = {(await stage.submit()).id for _ in range(3)}
+        posted = list[Ticket]()
+
+        async def post(tickets: Sequence[Ticket]) -> None:
+            posted.extend(tickets)
+
+        marked = await stage.store.dispatch({"mail": 9}, TICKET, post)
+        assert {ticket.job for ticket in posted} == {ticket.job for ticket in marked} == jobs
+        assert await stage.store.dispatch({"mail": 9}, TICKET, post) == []
+        assert len(posted) == 3
 
     async def test_each_queue_has_its_own_room(self, stage: Stage) -> None:
         for _ in range(3):
@@ -86,7 +103,7 @@ class Dispatching(OnStage):
         second = await stage.submit()
         await stage.store.lapse(everything=True)
         tickets = await stage.store.dispatch({"mail": 9}, TICKET)
-        assert [ticket.job for ticket in tickets] == [first.id, second.id]
+        assert stage.lines(ticket.job for ticket in tickets) == stage.lines([first.id, second.id])
 
     async def test_the_outlook_names_queues_that_wait_for_a_ticket(self, stage: Stage) -> None:
         empty = await stage.store.outlook()

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.model.job import Lease, NewJob
 from penstock.model.schedule import Decision, Every, Schedule, Ticked, TickMove, TickRecord
+from penstock.store.seam import schedule_key
 from penstock.testing.store_contract.stage import MINUTE, TICKET, Stage
 
 
@@ -31,7 +32,8 @@ async def found(stage: Stage, name: str = "nightly") -> Schedule:
 
 
 def job_of(stage: Stage, read: Schedule, at: datetime | None = None, **fields: Any) -> NewJob:
-    """The job of a tick; of the schedule's next one unless told otherwise."""
+    """The job of a tick, at its schedule's place; of the schedule's next tick unless told otherwise."""
+    fields.setdefault("id", stage.new_id(schedule_key(read.name)))
     return stage.new(type=read.type, schedule=read.name, tick_at=at or read.next_tick_at, **fields)
 
 

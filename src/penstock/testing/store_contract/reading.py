@@ -20,11 +20,28 @@ class Reading(OnStage):
         assert await stage.store.get([]) == []
 
     async def test_a_page_is_newest_first(self, stage: Stage) -> None:
-        jobs = [await stage.submit() for _ in range(5)]
+        jobs = []
+        for _ in range(5):
+            jobs.append(await stage.submit())
+            stage.clock.advance(SECOND)
         page = await stage.store.page(JobFilter(), None, 3)
         assert (list(page.jobs), page.cursor is None) == (jobs[:1:-1], False)
         rest = await stage.store.page(JobFilter(), page.cursor, 3)
         assert (list(rest.jobs), rest.cursor) == (jobs[1::-1], None)
+
+    async def test_jobs_of_one_instant_are_newest_first_in_their_line(self, stage: Stage) -> None:
+        jobs = [(await stage.submit()).id for _ in range(9)]
+        listed = [job.id for job in await stage.all_jobs(page=2)]
+        assert (len(listed), stage.lines(listed)) == (9, stage.lines(reversed(jobs)))
+
+    async def test_a_page_may_begin_behind_any_job(self, stage: Stage) -> None:
+        for _ in range(7):
+            await stage.submit()
+        page = await stage.store.page(JobFilter(), None, 9)
+        for number, cursor in enumerate(page.behind, 1):
+            behind = await stage.store.page(JobFilter(), cursor, 9)
+            assert list(behind.jobs) == page.jobs[number:]
+        assert (len(page.behind), page.missing) == (7, ())
 
     async def test_a_page_that_is_just_full_is_the_last(self, stage: Stage) -> None:
         await stage.store.submit([stage.new() for _ in range(3)], TICKET)
@@ -84,6 +101,31 @@ class Reading(OnStage):
         await stage.submit(queue="c", delay=MINUTE)
         await stage.running(queue="d")
         assert await stage.store.oldest_due() == {"a": start, "b": start + SECOND}
+
+    async def test_what_falls_due_is_told_earliest_first(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        for queue, minutes in (("a", 3), ("b", 1), ("a", 2), ("c", 9)):
+            await stage.submit(queue=queue, delay=MINUTE * minutes)
+        await stage.submit(queue="due")
+        expected = [("b", now + MINUTE), ("a", now + MINUTE * 2), ("a", now + MINUTE * 3)]
+        assert await stage.store.falling_due(now + MINUTE * 9, 9) == expected
+        assert await stage.store.falling_due(now + MINUTE * 9, 2) == expected[:2]
+        assert await stage.store.falling_due(now + MINUTE, 9) == []
+        stage.clock.advance(MINUTE)
+        await stage.store.promote(9)
+        assert await stage.store.falling_due(now + MINUTE * 9, 9) == expected[1:]
+
+    async def test_workers_hold_the_jobs_that_they_run(self, stage: Stage) -> None:
+        assert await stage.store.holders() == {}
+        jobs = [(await stage.submit(ticketed=number % 2 == 0)).id for number in range(4)]
+        first, _, _ = await stage.claim(*jobs[:3], worker="w1")
+        await stage.claim(jobs[3], worker="w2")
+        assert await stage.store.holders() == {"w1": 3, "w2": 1}
+        await stage.settle(Lease(first.job, first.fence))
+        stage.clock.advance(MINUTE)
+        assert await stage.store.holders() == {"w1": 2, "w2": 1}
+        await stage.store.reclaim(9)
+        assert await stage.store.holders() == {}
 
     async def test_a_log_is_read_by_position(self, stage: Stage) -> None:
         lease = await stage.running()

@@ -1,12 +1,14 @@
-"""Types, paused queues, workers, and whether the shard is well."""
+"""Notices, workers, and whether the shard is well."""
 
 import pytest
 from msgspec.structs import replace
 
 from penstock.model.errors import Unavailable
-from penstock.model.retry import Retry
-from penstock.model.workers import HandlerKind, JobType, Worker, WorkerState
-from penstock.testing.store_contract.stage import MINUTE, TICKET, OnStage, Stage
+from penstock.model.notices import Notice
+from penstock.model.workers import Worker, WorkerState
+from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
+
+KEYS_AT_ONE_INSTANT = (("a", b"1"), ("a", b"2"), ("a", None))
 
 
 def worker(stage: Stage, name: str) -> Worker:
@@ -16,30 +18,53 @@ def worker(stage: Stage, name: str) -> Worker:
 
 
 class Registering(OnStage):
-    async def test_types_are_declared_and_replaced(self, stage: Stage) -> None:
-        scan = JobType(
-            name="scan",
-            queue="slow",
-            kind=HandlerKind.COMMAND,
-            priority=2,
-            retry=Retry.none(),
-            timeout_seconds=None,
-            params_schema={"type": "object"},
-            description="scans",
-        )
-        mail = JobType(name="mail", queue="mail")
-        await stage.store.declare([scan, mail])
-        assert await stage.store.types() == [mail, scan]
-        await stage.store.declare([replace(mail, queue="fast")])
-        assert await stage.store.types() == [replace(mail, queue="fast"), scan]
+    async def test_of_two_notices_about_the_same_the_newest_counts(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        first, second = Notice("type", "mail", b"1", now), Notice("type", "mail", b"2", now + SECOND)
+        other = Notice("pause", "mail", b"true", now)
+        await stage.store.tell([first, other])
+        assert await stage.store.notices() == [other, first]
+        await stage.store.tell([second])
+        await stage.store.tell([first])
+        assert await stage.store.notices() == [other, second]
 
-    async def test_queues_are_paused_and_resumed(self, stage: Stage) -> None:
-        for queue in ("a", "b", "a"):
-            await stage.store.pause(queue, paused=True)
-        assert await stage.store.paused() == {"a", "b"}
-        await stage.store.pause("a", paused=False)
-        await stage.store.pause("c", paused=False)
-        assert await stage.store.paused() == {"b"}
+    async def test_of_two_notices_told_at_one_instant_all_shards_keep_the_same(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        one, another, withdrawn = (Notice("key", name, value, now) for name, value in KEYS_AT_ONE_INSTANT)
+        await stage.store.tell([another, one])
+        await stage.store.tell([withdrawn])
+        assert await stage.store.notices() == [another]
+
+    async def test_a_withdrawn_notice_stays_known_as_withdrawn(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        withdrawn = Notice("pause", "mail", None, now + SECOND)
+        await stage.store.tell([withdrawn])
+        await stage.store.tell([Notice("pause", "mail", b"true", now)])
+        assert await stage.store.notices() == [withdrawn]
+
+    async def test_a_notice_of_a_kind_nobody_knows_yet_is_kept(self, stage: Stage) -> None:
+        later = Notice("of a later version", "x", bytes(range(256)), stage.clock.now())
+        await stage.store.tell([later])
+        assert await stage.store.notices() == [later]
+
+    async def test_a_role_has_one_holder_until_its_time_has_passed(self, stage: Stage) -> None:
+        assert await stage.store.lead("scale", "a", MINUTE) == 1
+        assert await stage.store.lead("scale", "b", MINUTE) is None
+        stage.clock.advance(MINUTE - SECOND)
+        assert await stage.store.lead("scale", "a", MINUTE) == 1
+        stage.clock.advance(MINUTE - SECOND)
+        assert await stage.store.lead("scale", "b", MINUTE) is None
+        stage.clock.advance(SECOND)
+        assert await stage.store.lead("scale", "b", MINUTE) == 2
+        assert await stage.store.lead("scale", "a", MINUTE) is None
+        assert await stage.store.lead("other", "a", MINUTE) == 1
+
+    async def test_a_role_that_is_given_up_passes_on_at_once(self, stage: Stage) -> None:
+        await stage.store.lead("scale", "a", MINUTE)
+        await stage.store.resign("scale", "b")
+        assert await stage.store.lead("scale", "b", MINUTE) is None
+        await stage.store.resign("scale", "a")
+        assert await stage.store.lead("scale", "b", MINUTE) == 2
 
     async def test_workers_are_seen_by_the_shards_clock(self, stage: Stage) -> None:
         second, first = worker(stage, "w2"), worker(stage, "w1")
@@ -61,7 +86,8 @@ class Registering(OnStage):
         await stage.store.probe()
 
     async def test_a_closed_shard_is_unavailable(self, stage: Stage) -> None:
+        late = stage.new()
         await stage.store.close()
-        for attempt in (stage.store.probe(), stage.store.submit([stage.new()], TICKET), stage.store.counts()):
+        for attempt in (stage.store.probe(), stage.store.submit([late], TICKET), stage.store.counts()):
             with pytest.raises(Unavailable):
                 await attempt

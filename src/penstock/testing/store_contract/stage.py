@@ -3,16 +3,17 @@
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from penstock.model.ids import JobId, new_job_id
+from penstock.model.ids import JobId, ShardId, new_job_id, shard_of
 from penstock.model.job import Claim, Count, Job, JobFilter, Lease, NewJob, Settled, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.timing import to_millis
-from penstock.store.seam import Shard
+from penstock.store.seam import Store
 from penstock.testing.clock import SimulatedClock
 
 LEASE = timedelta(seconds=15)
@@ -24,7 +25,7 @@ MINUTE = timedelta(minutes=1)
 class Stage:
     """A store and its clock, with the moves a test needs but is not about."""
 
-    def __init__(self, store: Shard, clock: SimulatedClock) -> None:
+    def __init__(self, store: Store, clock: SimulatedClock) -> None:
         self.store = store
         self.clock = clock
         self._chance = random.Random(7)
@@ -33,8 +34,19 @@ class Stage:
         """A job of type `mail`, due now, unless told otherwise."""
         fields.setdefault("type", "mail")
         fields.setdefault("queue", fields["type"])
-        fields.setdefault("id", new_job_id(to_millis(self.clock.now()), self.store.shard, self._chance))
+        fields.setdefault("id", self.new_id(fields.get("key")))
         return NewJob(**fields)
+
+    def new_id(self, key: str | None = None) -> JobId:
+        """An id at the place of this key; without one, at any."""
+        return new_job_id(to_millis(self.clock.now()), self.store.home(key), self._chance)
+
+    def lines(self, jobs: Iterable[JobId]) -> dict[ShardId | None, list[JobId]]:
+        """The jobs as far as their order is promised: all in one line, or those of each shard."""
+        lines: dict[ShardId | None, list[JobId]] = {}
+        for job in jobs:
+            lines.setdefault(None if self.store.capabilities.one_line else shard_of(job), []).append(job)
+        return lines
 
     def unknown(self) -> JobId:
         """The id of a job that is not there."""
@@ -45,7 +57,7 @@ class Stage:
         return submission.job
 
     async def claim(self, *jobs: JobId, worker: str = "w1") -> list[Claim]:
-        tickets = [Ticket(self.store.shard, job, "mail", "mail") for job in jobs]
+        tickets = [Ticket(shard_of(job), job, "mail", "mail") for job in jobs]
         return await self.store.claim(tickets, worker, LEASE)
 
     async def running(self, **fields: Any) -> Lease:
@@ -102,8 +114,8 @@ class OnStage(ABC):
     @pytest.fixture
     @abstractmethod
     def store(self, clock: SimulatedClock) -> Any:
-        """An empty shard that goes by the clock, closed afterwards."""
+        """An empty store that goes by the clock, closed afterwards."""
 
     @pytest.fixture
-    def stage(self, store: Shard, clock: SimulatedClock) -> Stage:
+    def stage(self, store: Store, clock: SimulatedClock) -> Stage:
         return Stage(store, clock)

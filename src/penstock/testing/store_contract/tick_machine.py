@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from penstock.model.job import NewJob
 from penstock.model.schedule import Every, Schedule, TickMove, TickRecord
-from penstock.store.seam import Shard
+from penstock.store.seam import Store
 from penstock.testing.clock import START, SimulatedClock
 from penstock.testing.store_contract.intentions import apply, finish, job_of, move_of, put
 from penstock.testing.store_contract.stage import Stage
 
 T = TypeVar("T")
-NewStore = Callable[[SimulatedClock], AbstractAsyncContextManager[Shard]]
+NewStore = Callable[[SimulatedClock], AbstractAsyncContextManager[Store]]
 
 SPAN = timedelta(seconds=10)
 NAMES = ["a", "b"]

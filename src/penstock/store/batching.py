@@ -1,6 +1,6 @@
-"""Two small tools for moves that take many items at once."""
+"""Small tools for moves that take many items at once."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -20,6 +20,21 @@ def in_rounds(
     answers: dict[int, Answer] = {}
     for positions in rounds:
         answers |= zip(positions, move([items[position] for position in positions]), strict=True)
+    return [answers[position] for position in range(len(items))]
+
+
+async def in_awaited_rounds(
+    items: Sequence[Item],
+    subject: Callable[[Item], Hashable],
+    move: Callable[[Sequence[Item]], Awaitable[list[Answer]]],
+) -> list[Answer]:
+    """What `in_rounds` does, for a move that has to be awaited."""
+    subjects = [subject(item) for item in items]
+    if len(set(subjects)) == len(items):
+        return await move(items)
+    answers: dict[int, Answer] = {}
+    for positions in _rounds(subjects):
+        answers |= zip(positions, await move([items[position] for position in positions]), strict=True)
     return [answers[position] for position in range(len(items))]
 
 

@@ -1,0 +1,141 @@
+"""Which fleets there are, and which queues each serves: from what is declared, configured and ordered. Pure."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.model.errors import Invalid
+from penstock.model.fleets import Fleet
+from penstock.model.workers import JobType
+
+DEFAULT = "default"
+"""The name of the fleet that serves every queue which no other one does."""
+
+
+class Source(StrEnum):
+    """Where a fleet was first spoken of."""
+
+    DEFAULT = "default"
+    JOB_TYPE = "job type"
+    SETTINGS = "settings"
+    GONE = "nowhere any more"
+
+
+class Orders(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What operators want of a fleet while everything runs. Kept as a notice.
+
+    `changes` are fields of the fleet, laid over what is declared. `paused`: no worker is started or stopped. `count`:
+    so many workers, whatever its policy says.
+    """
+
+    changes: dict[str, Any] = {}
+    paused: bool = False
+    count: int | None = None
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """One fleet as it is in force.
+
+    `queues` None: all that are in none of `except_queues`. `faults` are what was declared or ordered about it but
+    cannot be, in words.
+    """
+
+    name: str
+    fleet: Fleet
+    queues: tuple[str, ...] | None
+    except_queues: tuple[str, ...] = ()
+    source: Source
+    paused: bool = False
+    count: int | None = None
+    faults: tuple[str, ...] = ()
+
+    def serves(self, queue: str) -> bool:
+        return queue not in self.except_queues if self.queues is None else queue in self.queues
+
+
+def plan(
+    default: Fleet,
+    tables: Mapping[str, Mapping[str, object]],
+    types: Iterable[JobType],
+    orders: Mapping[str, Orders],
+) -> dict[str, Standing]:
+    """Every fleet by name, the default one among them. A queue is served by one fleet: the first by name that wants it.
+
+    Fields count in this order: orders, then the table of the settings, then what stands beside the job.
+    """
+    types = sorted(types, key=lambda declared: declared.name)
+    known = {DEFAULT: _default(default, types), **_declared(types)}
+    for name, table in tables.items():
+        before = known.get(name) or _standing(name, Fleet(), Source.SETTINGS)
+        known[name] = _laid_over(before, table, "penstock.toml")
+    for name, ordered in orders.items():
+        if name in known:
+            changed_now = _laid_over(known[name], ordered.changes, "at run time")
+            known[name] = replace(changed_now, paused=ordered.paused, count=ordered.count)
+    return _settled(known)
+
+
+def changed(fleet: Fleet, said: Mapping[str, object]) -> Fleet:
+    """The fleet with these fields, by their names on the wire; Invalid names what cannot be."""
+    fields: dict[str, Any] = msgspec.to_builtins(fleet)
+    for one, other in (("policy", "target_wait_seconds"), ("target_wait_seconds", "policy")):
+        if said.get(one) is not None and other not in said:
+            fields.pop(other)
+    try:
+        return msgspec.convert(fields | dict(said), Fleet)
+    except msgspec.ValidationError as fault:
+        raise Invalid(f"fleet: {fault}") from None
+
+
+def _default(fleet: Fleet, types: Iterable[JobType]) -> Standing:
+    """The default fleet; a job type whose queue has its name can have none of its own."""
+    nameless = [one.name for one in types if one.fleet is not None and one.queue == DEFAULT]
+    faults = tuple(
+        f"job type {name} declares a fleet, but its queue is named {DEFAULT}: rename it" for name in nameless
+    )
+    return replace(_standing(DEFAULT, fleet, Source.DEFAULT), faults=faults)
+
+
+def _declared(types: Iterable[JobType]) -> dict[str, Standing]:
+    """Those beside job types, each named after the queue of its type. Of two for one queue the first by name counts."""
+    found: dict[str, Standing] = {}
+    for one in types:
+        if one.fleet is None or one.queue == DEFAULT:
+            continue
+        if (before := found.get(one.queue)) is None:
+            found[one.queue] = _standing(one.queue, one.fleet, Source.JOB_TYPE)
+        elif before.fleet != one.fleet:
+            fault = f"job type {one.name} declares another fleet for the same queue; that one is passed over"
+            found[one.queue] = replace(before, faults=(*before.faults, fault))
+    return found
+
+
+def _standing(name: str, fleet: Fleet, source: Source) -> Standing:
+    return Standing(name=name, fleet=fleet, queues=None, source=source)
+
+
+def _laid_over(standing: Standing, said: Mapping[str, object], where: str) -> Standing:
+    try:
+        return replace(standing, fleet=changed(standing.fleet, said)) if said else standing
+    except Invalid as fault:
+        return replace(standing, faults=(*standing.faults, f"what was said {where} is passed over: {fault.message}"))
+
+
+def _settled(known: Mapping[str, Standing]) -> dict[str, Standing]:
+    """Each queue given to one fleet, the others told; the default gets the rest."""
+    owners: dict[str, str] = {}
+    settled: dict[str, Standing] = {}
+    for name in sorted(set(known) - {DEFAULT}):
+        standing = known[name]
+        wanted = (name,) if standing.fleet.queues is None else standing.fleet.queues
+        taken = {queue: owners[queue] for queue in wanted if queue in owners}
+        owners |= dict.fromkeys((queue for queue in wanted if queue not in taken), name)
+        faults = tuple(f"queue {queue} is served by fleet {owner} already" for queue, owner in taken.items())
+        mine = tuple(queue for queue in dict.fromkeys(wanted) if queue not in taken)
+        settled[name] = replace(standing, queues=mine, faults=(*standing.faults, *faults))
+    rest = replace(known[DEFAULT], queues=None, except_queues=tuple(sorted(owners)))
+    return {DEFAULT: rest, **settled}

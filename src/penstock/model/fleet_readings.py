@@ -1,0 +1,69 @@
+"""What an autoscaler sees of a fleet, and what it decides. A measurement that could not be made is Unknown, never 0."""
+
+from typing import TypeAlias, TypeGuard, TypeVar
+
+from msgspec import Struct
+
+from penstock.model.timing import Instant
+
+
+class Unknown(Struct, frozen=True):
+    """The third answer of a measurement: it could not be made. `unknown` says why, in words."""
+
+    unknown: str = "not observed"
+
+
+Reading: TypeAlias = float | Unknown
+"""An amount that may be Unknown."""
+Tally: TypeAlias = int | Unknown
+"""A count that may be Unknown."""
+
+T = TypeVar("T")
+
+
+def known(reading: T | Unknown) -> TypeGuard[T]:
+    return not isinstance(reading, Unknown)
+
+
+class Due(Struct, frozen=True):
+    """Jobs that are not due yet: so many, in so many seconds."""
+
+    in_seconds: float
+    jobs: int
+
+
+class FleetReading(Struct, frozen=True, kw_only=True):
+    """One look at a fleet and its queues. Whatever is not told is Unknown.
+
+    `backlog`: jobs that are due and do not run yet; `running`: jobs that run; `due_soon`: those due later, by when.
+    `arrival_rate`: jobs that became due per second since the last look. `service_seconds`: how long jobs have run
+    lately, on average. `startup_seconds`: from asking for a worker to its first claim. `capacity`: jobs a worker runs
+    at once. Workers are in one state each: `starting`, `idle` (ready, and runs nothing), `busy`, `draining`.
+    """
+
+    at: Instant
+    backlog: Tally = Unknown()
+    running: Tally = Unknown()
+    due_soon: tuple[Due, ...] | Unknown = Unknown()
+    oldest_wait_seconds: Reading = Unknown()
+    arrival_rate: Reading = Unknown()
+    service_seconds: Reading = Unknown()
+    startup_seconds: Reading = Unknown()
+    capacity: Tally = Unknown()
+    starting: Tally = Unknown()
+    idle: Tally = Unknown()
+    busy: Tally = Unknown()
+    draining: Tally = Unknown()
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """What to do now: start `start` workers, or stop `stop` of the idle ones; `desired` is the count that is aimed at.
+
+    `reason` is for people. Look again after `look_again_seconds`, or sooner when something happens.
+    """
+
+    desired: int
+    start: int = 0
+    stop: int = 0
+    reason: str
+    look_again_seconds: float

@@ -1,0 +1,60 @@
+"""Notices: what is declared once and must be known everywhere. Kept on every shard; of two the newest counts.
+
+Job types, paused queues, API keys, fleets and the shard map are notices. Each shard keeps what it is told, whoever
+reads merges what the shards say, and a shard that was away is told what it missed. So none of it depends on any one
+shard.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+Name = tuple[str, str]
+
+STEP = timedelta(milliseconds=1)
+
+
+class NoticeKind(StrEnum):
+    """What a notice is about. A newer Penstock may know more: what is not known is kept and passed on."""
+
+    TYPE = "type"
+    PAUSE = "pause"
+    KEY = "key"
+    SHARD = "shard"
+    FLEET = "fleet"
+    FLEET_RECORD = "fleet_record"
+
+
+class Notice(Struct, frozen=True):
+    """One declaration. `value` is JSON; None withdraws what was declared under this name before."""
+
+    kind: str
+    name: str
+    value: bytes | None
+    told_at: datetime
+
+    @property
+    def about(self) -> Name:
+        return self.kind, self.name
+
+    def counts_before(self, other: "Notice") -> bool:
+        """Whether this one is the newer of two about the same; of two told at one instant, one for everybody."""
+        return (self.told_at, self.value or b"") > (other.told_at, other.value or b"")
+
+
+def newest(notices: Iterable[Notice]) -> dict[Name, Notice]:
+    """Of all that is said about each name, what counts."""
+    found: dict[Name, Notice] = {}
+    for notice in notices:
+        known = found.get(notice.about)
+        if known is None or notice.counts_before(known):
+            found[notice.about] = notice
+    return found
+
+
+def notice(kind: str, name: str, value: bytes | None, now: datetime, known: Mapping[Name, Notice]) -> Notice:
+    """A notice that counts before what is known, even where clocks disagree."""
+    before = known.get((kind, name))
+    return Notice(kind, name, value, now if before is None else max(now, before.told_at + STEP))

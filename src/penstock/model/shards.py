@@ -1,0 +1,196 @@
+"""The shard map: which shards there are, what their operator wants of each, and where jobs go.
+
+The map begins with the settings and goes on with notices of kind SHARD, so it changes while everything runs. A notice
+holds only what was said: a shard of the settings keeps their URL, and its password need not be told to anyone.
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Annotated
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from penstock.model.ids import SHARDS_MAX, ShardId
+from penstock.model.notices import Notice, NoticeKind
+
+ShardNumber = Annotated[int, Meta(ge=0, lt=SHARDS_MAX)]
+Weight = Annotated[float, Meta(ge=0, le=1_000_000)]
+
+HIDDEN = "***"
+_SECRETS = frozenset({"password", "sslpassword", "passfile"})
+
+
+class ShardState(StrEnum):
+    """What the operator wants of a shard.
+
+    `active` takes new jobs; `draining` only those whose key lives there, and finishes what it has; `down` is not asked
+    for anything.
+    """
+
+    ACTIVE = "active"
+    DRAINING = "draining"
+    DOWN = "down"
+
+
+class Member(Struct, frozen=True):
+    """One shard as the map knows it. `keyed`: keys and schedules may live there."""
+
+    number: ShardId
+    url: str
+    weight: float = 1.0
+    state: ShardState = ShardState.ACTIVE
+    keyed: bool = True
+
+    @property
+    def takes_new_jobs(self) -> bool:
+        return self.state is ShardState.ACTIVE and self.weight > 0
+
+    def changed(self, weight: float | None, state: ShardState | None, *, keyed: bool | None) -> "Member":
+        """With what is not None."""
+        return Member(
+            self.number,
+            self.url,
+            self.weight if weight is None else weight,
+            self.state if state is None else state,
+            self.keyed if keyed is None else keyed,
+        )
+
+
+class Told(Struct, frozen=True, omit_defaults=True):
+    """What a notice says about a shard; what is None stays as the settings have it."""
+
+    url: str | None = None
+    weight: float | None = None
+    state: ShardState | None = None
+    keyed: bool | None = None
+
+    def then(self, weight: float | None, state: ShardState | None, *, keyed: bool | None) -> "Told":
+        """What has been said once this is said too."""
+        return Told(
+            self.url,
+            self.weight if weight is None else weight,
+            self.state if state is None else state,
+            self.keyed if keyed is None else keyed,
+        )
+
+    def over(self, number: ShardId, settled: Member | None) -> Member | None:
+        """The shard after this was said; None when nobody has said where it is."""
+        url = self.url or (None if settled is None else settled.url)
+        if url is None:
+            return None
+        before = Member(number, url, keyed=False) if settled is None else replace(settled, url=url)
+        return before.changed(self.weight, self.state, keyed=self.keyed)
+
+
+class ShardMap(Struct, frozen=True):
+    """All shards by number."""
+
+    members: Mapping[ShardId, Member]
+
+    @property
+    def ring(self) -> tuple[ShardId, ...]:
+        """The shards that keys live on, whatever their health, state or weight."""
+        return tuple(sorted(number for number, member in self.members.items() if member.keyed))
+
+    def with_(self, member: Member) -> "ShardMap":
+        return ShardMap({**self.members, member.number: member})
+
+
+def shard_map(members: Iterable[Member]) -> ShardMap:
+    return ShardMap({member.number: member for member in members})
+
+
+def merged(settled: ShardMap, notices: Iterable[Notice]) -> ShardMap:
+    """The map of the settings after all that was told at run time.
+
+    Once anything was told, a shard that only the settings name is new: it takes no part in the ring before somebody
+    says so, because another process may not have its settings yet.
+    """
+    told = {number: one for one in notices if (number := _number_of(one)) is not None}
+    if not told:
+        return settled
+    members = {number: Told(keyed=False).over(number, one) for number, one in settled.members.items()}
+    for number, one in told.items():
+        said = _said(one)
+        members[number] = None if said is None else said.over(number, settled.members.get(number))
+    return ShardMap({number: member for number, member in sorted(members.items()) if member is not None})
+
+
+def said_about(number: ShardId, notices: Iterable[Notice]) -> Told | None:
+    """What was told about a shard; None when nothing was, or it was removed."""
+    return next((_said(one) for one in notices if _number_of(one) == number), None)
+
+
+def numbers_used(settled: ShardMap, notices: Iterable[Notice]) -> set[ShardId]:
+    """Every number that a shard has or had: ids of jobs may carry any of them."""
+    told = (_number_of(one) for one in notices)
+    return set(settled.members) | {number for number in told if number is not None}
+
+
+def _number_of(notice: Notice) -> ShardId | None:
+    if notice.kind != NoticeKind.SHARD or not notice.name.isdecimal() or int(notice.name) >= SHARDS_MAX:
+        return None
+    return ShardId(int(notice.name))
+
+
+def _said(notice: Notice) -> Told | None:
+    return None if notice.value is None else msgspec.json.decode(notice.value, type=Told)
+
+
+def home_of(key: str, ring: Sequence[ShardId]) -> ShardId:
+    """The shard of the ring that a key lives on: the highest hash of the two.
+
+    A ring that grows moves keys to the new shard only; one that shrinks moves only those of the shard that left.
+    """
+    return max(ring, key=lambda number: (_score(key, number), number))
+
+
+def _score(key: str, number: ShardId) -> bytes:
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16, salt=number.to_bytes(16)).digest()
+
+
+def choose(members: Sequence[Member], chance: random.Random) -> ShardId | None:
+    """One of those that take new jobs, by weight; None when none does."""
+    open_ones = [member for member in members if member.takes_new_jobs]
+    if not open_ones:
+        return None
+    (chosen,) = chance.choices(open_ones, [member.weight for member in open_ones])
+    return chosen.number
+
+
+def redacted(url: str) -> str:
+    """The URL without what only its shard should know."""
+    try:
+        parts = urlsplit(url)
+        password, query = parts.password, parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return HIDDEN
+    if password is not None:
+        user, _, host = parts.netloc.rpartition("@")
+        url = url.replace(parts.netloc, f"{user.partition(':')[0]}:{HIDDEN}@{host}", 1)
+    if any(name in _SECRETS for name, _ in query):
+        shown = urlencode([(name, HIDDEN if name in _SECRETS else value) for name, value in query], safe="*/")
+        url = url.replace(f"?{parts.query}", f"?{shown}", 1)
+    return url
+
+
+def without_secrets(text: str, url: str) -> str:
+    """A message about a shard, without what only the shard should know."""
+    text = text.replace(url, redacted(url))
+    for secret in _secrets_of(url):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def _secrets_of(url: str) -> list[str]:
+    try:
+        parts = urlsplit(url)
+        found = [unquote(parts.password or ""), *(value for name, value in parse_qsl(parts.query) if name in _SECRETS)]
+    except ValueError:
+        return []
+    return [spelt for secret in found if secret for spelt in (secret, quote(secret, safe=""))]

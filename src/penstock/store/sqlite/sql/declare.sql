@@ -1,2 +1,0 @@
-INSERT INTO types (name, declared) VALUES (:name, :declared)
-ON CONFLICT DO UPDATE SET declared = excluded.declared

@@ -1,0 +1,1 @@
+SELECT kind, name, value, told_at FROM notices ORDER BY kind, name

@@ -1,1 +1,0 @@
-INSERT OR IGNORE INTO paused_queues (queue) VALUES (:queue)

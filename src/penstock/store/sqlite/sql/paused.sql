@@ -1,1 +1,0 @@
-SELECT queue FROM paused_queues

@@ -1,1 +1,0 @@
-DELETE FROM paused_queues WHERE queue = :queue

@@ -1,1 +1,0 @@
-SELECT declared FROM types ORDER BY name
