@@ -1,0 +1,63 @@
+"""Which databases `penstock db` is about, and a connection to each."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from penstock.cli import ink, options
+from penstock.cli.loop import run
+from penstock.config import Settings
+from penstock.model.errors import InvalidSetting
+from penstock.model.shards import Member
+
+if TYPE_CHECKING:
+    from penstock.store.postgres.statements import Connection
+
+T = TypeVar("T")
+
+url = click.option("--url", metavar="URL", help="The database of one shard.  [default: those of the settings]")
+
+
+def check_driver() -> None:
+    """InvalidSetting says how to get PostgreSQL's driver where it is not installed."""
+    if find_spec("psycopg") is None:
+        raise InvalidSetting("PostgreSQL needs its driver: pip install 'penstock[postgres]'")
+
+
+def on_each(
+    config: Path | None, url: str | None, act: Callable[["Connection"], Awaitable[T]]
+) -> list[tuple[Member, T]]:
+    """What `act` gives on each PostgreSQL shard, one after another; a word about those that are none."""
+    settings = options.settings(config, {"store.url": url, "store.shards": () if url else None})
+    chosen = configured(settings)
+    ours = [shard for shard in chosen if urlsplit(shard.url).scheme in {"postgresql", "postgres"}]
+    if len(ours) < max(len(chosen), 1):
+        ink.say("SQLite brings itself up to date when the server starts: nothing to do for it here", err=True)
+    return run(_on_each(ours, act))
+
+
+def configured(settings: Settings) -> Sequence[Member]:
+    """The shards of the settings, in order; none where jobs are kept in the data folder."""
+    from penstock.runtime.backends import embedded, shard_map
+
+    return [] if embedded(settings) else list(shard_map(settings).members.values())
+
+
+def name_of(shard: Member) -> str:
+    """For people, and without a password."""
+    parts = urlsplit(shard.url)
+    return f"{shard.number} at {parts.hostname or 'localhost'}{f':{parts.port}' if parts.port else ''}{parts.path}"
+
+
+async def _on_each(shards: Sequence[Member], act: Callable[["Connection"], Awaitable[T]]) -> list[tuple[Member, T]]:
+    from penstock.store.postgres.migrate import connected
+
+    answers = []
+    for shard in shards:
+        async with connected(shard.url) as connection:
+            answers.append((shard, await act(connection)))
+    return answers

@@ -1,0 +1,151 @@
+"""A few connections to one database, made as needed. One that may be broken is closed and never given out again."""
+
+import asyncio
+import logging
+import os
+import select
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from penstock.model.errors import StoreUnavailable
+from penstock.store.postgres.connection import AGAIN, Address, connect, is_outage, unavailable
+from penstock.store.postgres.statements import Connection
+
+ATTEMPTS = 5
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class Connections:
+    """Runs work on a connection, at most `most` at a time, each within the deadline."""
+
+    def __init__(self, address: Address, deadline: timedelta, most: int) -> None:
+        self.address = address
+        self._deadline = deadline
+        self._free = asyncio.Semaphore(most)
+        self._idle: list[Connection] = []
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._closed = False
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """What the work returns. StoreUnavailable in an outage: then the work may have been done, or not.
+
+        A caller that goes away leaves the work running to its end: to break it off would cost the connection.
+        """
+        task = asyncio.create_task(self._run(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close the connections."""
+        self._closed = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        while self._idle:
+            await self._idle.pop().close()
+
+    def _over(self, task: asyncio.Task[object]) -> None:
+        """A fault that nobody waits for any more is still known to us."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        if self._closed:
+            raise StoreUnavailable(f"the store at {self.address.shown} is closed")
+        await self._slot()
+        try:
+            return await self._attempts(work)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if is_outage(error):
+                raise unavailable(self.address, error) from error
+            raise
+        finally:
+            self._free.release()
+
+    async def _slot(self) -> None:
+        if not self._free.locked():
+            await self._free.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._deadline.total_seconds()):
+                await self._free.acquire()
+        except TimeoutError:
+            raise unavailable(self.address, "all connections are busy") from None
+
+    async def _attempts(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Again when the server itself has undone it, to break a deadlock."""
+        for _ in range(ATTEMPTS - 1):
+            with suppress(*AGAIN):
+                return await self._attempt(work)
+        return await self._attempt(work)
+
+    async def _attempt(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        connection = self._taken() or await self._made()
+        watch = _Watch(connection)
+        timer = asyncio.get_running_loop().call_later(self._deadline.total_seconds(), watch.cut)
+        try:
+            return await work(connection)
+        except psycopg.OperationalError as error:
+            if watch.passed:
+                raise unavailable(self.address, f"no answer within {self._deadline.total_seconds():g} s") from error
+            raise
+        finally:
+            timer.cancel()
+            await self._back(connection)
+
+    def _taken(self) -> Connection | None:
+        """An idle connection on which the server has said nothing: what it says unasked is goodbye."""
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed and not _readable(connection.fileno()):
+                return connection
+            connection.pgconn.finish()
+        return None
+
+    async def _made(self) -> Connection:
+        try:
+            async with asyncio.timeout(self._deadline.total_seconds()):
+                return await connect(self.address, self._deadline)
+        except TimeoutError:
+            raise unavailable(self.address, f"no connection within {self._deadline.total_seconds():g} s") from None
+
+    async def _back(self, connection: Connection) -> None:
+        if connection.pgconn.transaction_status == TransactionStatus.IDLE and not connection.closed:
+            self._idle.append(connection)
+        else:
+            connection.pgconn.finish()
+
+
+class _Watch:
+    """Ends a wait by shutting the socket down under it.
+
+    To cancel the waiting task instead would make psycopg ask the server to cancel, and wait for its answer: of a server
+    that has fallen silent, for ever.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.passed = False
+        self._connection = connection
+
+    def cut(self) -> None:
+        self.passed = True
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._connection.fileno())) as link:
+            link.shutdown(socket.SHUT_RDWR)
+
+
+def _readable(fileno: int) -> bool:
+    poll = select.poll()
+    poll.register(fileno, select.POLLIN | select.POLLHUP | select.POLLERR)
+    return bool(poll.poll(0))

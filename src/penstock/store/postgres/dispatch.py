@@ -1,0 +1,54 @@
+"""The dispatcher's moves: due jobs to queued, queued jobs to ticketed, tickets whose time is up forgotten."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+
+from penstock.model.ids import ShardId
+from penstock.model.job import Ticket
+from penstock.model.lifecycle import Event, Move, State
+from penstock.model.timing import millis
+from penstock.store.postgres import arrays
+from penstock.store.postgres.rows import event_of
+from penstock.store.postgres.statements import execute, load, query
+from penstock.store.postgres.transaction import Session
+from penstock.store.seam import Post
+
+_PROMOTE = load("promote")
+_DISPATCH = load("dispatch")
+_LAPSE = load("lapse")
+
+FOREVER = (1 << 63) - 1
+
+
+async def promote(session: Session, limit: int) -> list[Event]:
+    """Earliest due first."""
+    rows = await query(session.connection, _PROMOTE, {"now": session.given, "limit": limit})
+    return [event_of(row[0], row, Move.DISPATCH, State.SCHEDULED) for row in rows]
+
+
+async def dispatch(session: Session, shard: ShardId, room: Mapping[str, int], ticket_for: timedelta) -> list[Ticket]:
+    """Within each queue: highest priority first, then oldest first."""
+    free = {queue: jobs for queue, jobs in room.items() if jobs > 0}
+    if not free:
+        return []
+    scope = {
+        "now": session.given,
+        "queues": arrays.texts(list(free)),
+        "rooms": arrays.bigints(list(free.values())),
+        "ticket_for": millis(ticket_for),
+    }
+    return [Ticket(shard, *row) for row in await query(session.connection, _DISPATCH, scope)]
+
+
+async def posted(session: Session, marked: Callable[[Session], Awaitable[list[Ticket]]], post: Post) -> list[Ticket]:
+    """Post what was marked before the commit: a claim that is faster waits for it, and a death undoes the marks."""
+    async with session.connection.transaction():
+        tickets = await marked(session)
+        if tickets:
+            await post(tickets)
+    return tickets
+
+
+async def lapse(session: Session, *, everything: bool) -> int:
+    """How many tickets were forgotten."""
+    return await execute(session.connection, _LAPSE, {"now": session.given, "until": FOREVER if everything else None})

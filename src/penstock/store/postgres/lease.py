@@ -1,0 +1,151 @@
+"""The moves of a lease: claimed, renewed, released by its owner, reclaimed from one that was lost."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+
+from msgspec import Raw
+
+from penstock.model.ids import JobId
+from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Ticket
+from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
+from penstock.model.timing import millis
+from penstock.store.batching import in_awaited_rounds
+from penstock.store.postgres import arrays
+from penstock.store.postgres.rows import Row, event_of, files_of, object_of, tags_of, text_of
+from penstock.store.postgres.statements import load, query
+from penstock.store.postgres.transaction import Session
+
+_CLAIM = load("claim")
+_RENEW = load("renew")
+_RELEASE = load("release")
+_RELEASE_MARKED = load("release_marked")
+_RECLAIM = load("reclaim")
+_FENCES = load("fences")
+
+Wanted = tuple[Ticket, str, timedelta]
+Held = tuple[Lease, timedelta]
+GivenBack = tuple[Lease, bool]
+
+
+async def claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | None]:
+    """One answer each, in order; None for a job that is no longer there to be claimed."""
+    return await in_awaited_rounds(wanted, lambda one: one[0].job, partial(_claim, session))
+
+
+async def _claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | None]:
+    order = sorted(range(len(wanted)), key=lambda position: wanted[position][0].job)
+    rows = [wanted[position] for position in order]
+    scope = {
+        "now": session.given,
+        "ids": arrays.uuids([ticket.job for ticket, _, _ in rows]),
+        "workers": arrays.texts([worker for _, worker, _ in rows]),
+        "leases": arrays.bigints([millis(lease) for _, _, lease in rows]),
+    }
+    answers: list[Claim | None] = [None] * len(wanted)
+    for row in await query(session.connection, _CLAIM, scope):
+        position = order[row[0] - 1]
+        ticket, _, lease = wanted[position]
+        answers[position] = _claim_of(ticket.job, row, lease)
+    return answers
+
+
+def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
+    _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone = row
+    return Claim(
+        job=job,
+        type=type_name,
+        queue=queue,
+        attempt=attempt,
+        fence=fence,
+        params=Raw(JSON_NULL if params is None else params),
+        params_object=object_of(params_object),
+        timeout_seconds=None if timeout is None else timeout / 1000,
+        lease_seconds=lease.total_seconds(),
+        inputs=files_of(inputs),
+        tags=tags_of(tags),
+        alone=alone,
+    )
+
+
+async def renew(session: Session, held: Sequence[Held]) -> list[Renewal]:
+    """One answer each, in order."""
+    return await in_awaited_rounds(held, lambda one: one[0].job, partial(_renew, session))
+
+
+async def _renew(session: Session, held: Sequence[Held]) -> list[Renewal]:
+    rows = sorted(held, key=lambda one: one[0].job)
+    scope = {
+        "now": session.given,
+        "ids": arrays.uuids([lease.job for lease, _ in rows]),
+        "fences": arrays.bigints([lease.fence for lease, _ in rows]),
+        "leases": arrays.bigints([millis(span) for _, span in rows]),
+        "progress": arrays.texts([text_of(lease.progress) for lease, _ in rows]),
+    }
+    marks = {rows[n - 1][0].job: mark for n, mark in await query(session.connection, _RENEW, scope)}
+    losses = await losses_of(session, [lease for lease, _ in held if lease.job not in marks])
+    return [
+        Renewal(lease.job, lease.fence, losses.get(lease.job), marks.get(lease.job) is not None) for lease, _ in held
+    ]
+
+
+async def release(session: Session, given_back: Sequence[GivenBack]) -> list[Settled]:
+    """One answer each, in order."""
+    return await in_awaited_rounds(given_back, lambda one: one[0].job, partial(_release, session))
+
+
+async def _release(session: Session, given_back: Sequence[GivenBack]) -> list[Settled]:
+    rows = sorted(given_back, key=lambda one: one[0].job)
+    leases = [lease for lease, _ in rows]
+    scope = held_by(leases) | {"now": session.given, "suspects": arrays.booleans([suspect for _, suspect in rows])}
+    moved = moved_by(leases, await query(session.connection, _RELEASE, scope), Move.RELEASE)
+    if rest := [lease for lease in leases if lease.job not in moved]:
+        scope = held_by(rest) | {"now": session.given}
+        moved |= moved_by(rest, await query(session.connection, _RELEASE_MARKED, scope), Move.RELEASE)
+    return await answers_to(session, [lease for lease, _ in given_back], moved)
+
+
+async def reclaim(session: Session, limit: int) -> list[Event]:
+    """Those whose lease ran out first."""
+    scope = {"now": session.given, "limit": limit, "poison_losses": POISON_LOSSES}
+    rows = await query(session.connection, _RECLAIM, scope)
+    return [event_of(row[0], row, Move.RECLAIM, State.RUNNING) for row in rows]
+
+
+def held_by(leases: Sequence[Lease]) -> dict[str, object]:
+    """What an owner shows, as the statements take it."""
+    return {
+        "ids": arrays.uuids([lease.job for lease in leases]),
+        "fences": arrays.bigints([lease.fence for lease in leases]),
+    }
+
+
+def moved_by(leases: Sequence[Lease], rows: Sequence[Row], move: Move) -> dict[JobId, Event]:
+    """The events of rows that begin with the place of their lease, from 1."""
+    jobs = [leases[row[0] - 1].job for row in rows]
+    return {job: event_of(job, row, move, State.RUNNING) for job, row in zip(jobs, rows, strict=True)}
+
+
+async def answers_to(session: Session, leases: Sequence[Lease], moved: Mapping[JobId, Event]) -> list[Settled]:
+    """One answer each, in order: the event, or the reason why there is none."""
+    losses = await losses_of(session, [lease for lease in leases if lease.job not in moved])
+    return [Settled(lease.job, lease.fence, moved.get(lease.job), losses.get(lease.job)) for lease in leases]
+
+
+async def losses_of(session: Session, refused: Sequence[Lease]) -> dict[JobId, Loss]:
+    """Why each was refused.
+
+    A job that still has the fence shown but is not running was settled or released under it: every other way out of
+    running raises the fence.
+    """
+    if not refused:
+        return {}
+    sought = arrays.sought([lease.job for lease in refused])
+    fences: dict[JobId, int] = dict(await query(session.connection, _FENCES, sought))
+    return {lease.job: _loss(fences.get(lease.job), lease.fence) for lease in refused}
+
+
+def _loss(fence: int | None, shown: int) -> Loss:
+    if fence is None:
+        return Loss.GONE
+    return Loss.MINE_ALREADY if fence == shown else Loss.LOST

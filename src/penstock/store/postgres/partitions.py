@@ -1,0 +1,172 @@
+"""The partitions of what has ended: one for each day of the ids, made ahead, and dropped whole once all of it is past.
+
+What has no partition goes to the default one. A job goes by the time in its id, whenever it ended: one that waited for
+weeks may come to an old partition, which then stays for it, or to the default one, when its own has been dropped.
+"""
+
+import logging
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import LiteralString
+
+from msgspec import Struct
+from psycopg import errors, sql
+
+from penstock.model.ids import JobId, from_bytes
+from penstock.model.job import Pruned, Retention
+from penstock.model.timing import from_millis, millis, to_millis
+from penstock.store.postgres.statements import Connection, load, query
+from penstock.store.postgres.transaction import Transaction
+
+DAY = 86_400_000
+AHEAD = 3
+"""Days for which there are partitions before the first id of them: so long may nobody open the store or prune it."""
+
+WHOLE_JOBS = 100_000
+"""The most that a partition may hold to be dropped: the keys, tags and logs of its jobs are looked for in one write.
+What is above that goes in batches first."""
+
+REST = timedelta(minutes=1)
+"""After it was found in use."""
+
+_NAME = re.compile(r"ended_(\d{8})")
+_PARTITIONS = load("partitions")
+_UNFIT = load("partition_unfit")
+_PAST = load("partition_past")
+_CLEAR = load("clear_partition")
+_LOCK = b"SELECT pg_advisory_xact_lock(7033520117203106)"
+_TRY_LOCK = b"SELECT pg_try_advisory_xact_lock(7033520117203106)"
+# Whoever waits to change the table makes all others wait behind it.
+_IMPATIENT = b"SET LOCAL lock_timeout = '200ms'"
+_CREATE = """CREATE TABLE penstock.{} PARTITION OF penstock.ended FOR VALUES FROM ({}) TO ({}) WITH (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 10000,
+    autovacuum_vacuum_insert_scale_factor = 0.1,
+    autovacuum_analyze_scale_factor = 0.05,
+    autovacuum_vacuum_cost_delay = 0
+)"""
+# Readers may go on; who would end a job of that day waits.
+_HOLD = "LOCK TABLE ONLY penstock.{} IN SHARE ROW EXCLUSIVE MODE"
+_DROP = "DROP TABLE penstock.{}"
+_LATER = (errors.LockNotAvailable, errors.QueryCanceled, errors.InsufficientPrivilege, errors.CheckViolation)
+"""Why a partition cannot be made or dropped now. Nothing is lost by it: the default one and batches do as well."""
+
+_log = logging.getLogger(__name__)
+
+
+class Partition(Struct, frozen=True, order=True):
+    """The ids made on one day of UTC, counted from the epoch."""
+
+    day: int
+
+    @property
+    def name(self) -> str:
+        return f"ended_{from_millis(self.day * DAY):%Y%m%d}"
+
+    @property
+    def past_at(self) -> int:
+        """The first millisecond after it."""
+        return (self.day + 1) * DAY
+
+    @property
+    def range(self) -> dict[str, JobId]:
+        return {"first": _first_id(self.day * DAY), "past": _first_id(self.past_at)}
+
+
+class Partitions:
+    """Makes and drops them, from one process of many. When the table is in use it rests for a while: to wait for a lock
+    on it makes all others wait too."""
+
+    def __init__(self) -> None:
+        self._rests_until = 0
+
+    async def make_ahead(self, tx: Transaction) -> None:
+        """Make what is missing of the partitions from today on; what cannot be made now is left to the default one."""
+        wanted = [Partition(tx.now // DAY + ahead) for ahead in range(AHEAD + 1)]
+        if tx.now >= self._rests_until and not set(wanted) <= set(await _there(tx.connection)):
+            async with self._if_free(tx):
+                await tx.connection.execute(_LOCK)
+                for partition in sorted(set(wanted) - set(await _there(tx.connection))):
+                    await _make(tx, partition)
+
+    async def drop_past(self, tx: Transaction, keep: Retention) -> Pruned:
+        """Drop the oldest partition of which all is past its retention, with keys, tags and logs; all its jobs count.
+
+        None while it is in use, or while another process does the same.
+        """
+        ((mine,),) = await query(tx.connection, _TRY_LOCK)
+        pruned = Pruned(0)
+        if mine and tx.now >= self._rests_until:
+            for partition in _candidates(await _there(tx.connection), tx.now, keep):
+                if await _is_past(tx, partition, keep):
+                    async with self._if_free(tx):
+                        pruned = await _drop(tx, partition, keep)
+                    break
+        return pruned
+
+    @asynccontextmanager
+    async def _if_free(self, tx: Transaction) -> AsyncIterator[None]:
+        """All that is done within, or nothing."""
+        try:
+            async with tx.whole():
+                await tx.connection.execute(_IMPATIENT)
+                yield
+        except _LATER as error:
+            self._rests_until = tx.now + millis(REST)
+            _log.info("partitions of %s are made and dropped later: %s", tx.connection.info.dbname, error)
+
+
+async def _there(connection: Connection) -> list[Partition]:
+    """Known by their names; the default one is none of them."""
+    names = [_NAME.fullmatch(name) for (name,) in await query(connection, _PARTITIONS)]
+    return sorted(_named(name[1]) for name in names if name)
+
+
+def _named(date: str) -> Partition:
+    return Partition(to_millis(datetime.strptime(date, "%Y%m%d").replace(tzinfo=UTC)) // DAY)
+
+
+def _candidates(there: Sequence[Partition], now: int, keep: Retention) -> Iterator[Partition]:
+    """Oldest first. The jobs of a day have not ended before it."""
+    until = now - millis(min(keep.succeeded, keep.failed))
+    return (partition for partition in there if partition.past_at <= until)
+
+
+async def _make(tx: Transaction, partition: Partition) -> None:
+    """Not where a part of the day is in the default one already."""
+    ((unfit,),) = await query(tx.connection, _UNFIT, partition.range)
+    if not unfit:
+        first, past = map(sql.Literal, partition.range.values())
+        text = sql.SQL(_CREATE).format(sql.Identifier(partition.name), first, past)
+        await tx.connection.execute(text, prepare=False)
+
+
+async def _is_past(tx: Transaction, partition: Partition, keep: Retention) -> bool:
+    scope = {
+        "succeeded_until": tx.now - millis(keep.succeeded),
+        "failed_until": tx.now - millis(keep.failed),
+        "most": WHOLE_JOBS,
+    }
+    ((past,),) = await query(tx.connection, _PAST, partition.range | scope)
+    return bool(past)
+
+
+async def _drop(tx: Transaction, partition: Partition, keep: Retention) -> Pruned:
+    """Asked again under the lock: a job may just have come to it."""
+    await _run(tx, _HOLD, partition)
+    if not await _is_past(tx, partition, keep):
+        return Pruned(0)
+    ((jobs, owners),) = await query(tx.connection, _CLEAR, partition.range)
+    await _run(tx, _DROP, partition)
+    return Pruned(jobs, tuple(owners))
+
+
+async def _run(tx: Transaction, text: LiteralString, partition: Partition) -> None:
+    await tx.connection.execute(sql.SQL(text).format(sql.Identifier(partition.name)), prepare=False)
+
+
+def _first_id(at: int) -> JobId:
+    """No id of that millisecond is below it, and none of the one before is above."""
+    return from_bytes((at << 80).to_bytes(16))

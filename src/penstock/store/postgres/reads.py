@@ -1,0 +1,65 @@
+"""What is read of jobs, each from one snapshot."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from penstock.model.ids import JobId
+from penstock.model.job import Count, Job
+from penstock.model.lifecycle import State
+from penstock.model.timing import from_millis, to_millis
+from penstock.store.postgres import arrays
+from penstock.store.postgres.rows import instant, job_of
+from penstock.store.postgres.statements import Connection, load, query
+from penstock.store.postgres.transaction import Session
+from penstock.store.seam import Outlook
+
+_JOBS_BY_ID = load("jobs_by_id")
+_COUNTS = load("counts")
+_OUTLOOK = load("outlook")
+_OLDEST_DUE = load("oldest_due")
+_FALLING_DUE = load("falling_due")
+_HOLDERS = load("holders")
+_SHARD_NOW = load("shard_now")
+
+
+async def get(session: Session, jobs: Sequence[JobId]) -> list[Job | None]:
+    found = await jobs_by_id(session.connection, jobs)
+    return [found.get(job) for job in jobs]
+
+
+async def jobs_by_id(connection: Connection, jobs: Sequence[JobId]) -> dict[JobId, Job]:
+    """Those of the jobs that there are."""
+    if not jobs:
+        return {}
+    found = [job_of(row) for row in await query(connection, _JOBS_BY_ID, arrays.sought(jobs))]
+    return {job.id: job for job in found}
+
+
+async def counts(connection: Connection) -> list[Count]:
+    """By queue, type and state; none is zero."""
+    rows = await query(connection, _COUNTS)
+    return [Count(queue, type_name, State(state), jobs) for queue, type_name, state, jobs in rows]
+
+
+async def outlook(connection: Connection, given: int | None) -> Outlook:
+    ((due_at, backlog),) = await query(connection, _OUTLOOK, {"now": given})
+    return Outlook(frozenset(backlog), instant(due_at))
+
+
+async def oldest_due(connection: Connection) -> dict[str, datetime]:
+    return {queue: from_millis(due_at) for queue, due_at in await query(connection, _OLDEST_DUE)}
+
+
+async def falling_due(connection: Connection, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+    rows = await query(connection, _FALLING_DUE, {"before": to_millis(before), "limit": limit})
+    return [(queue, from_millis(due_at)) for queue, due_at in rows]
+
+
+async def holders(connection: Connection) -> dict[str, int]:
+    return dict(await query(connection, _HOLDERS))
+
+
+async def now(connection: Connection) -> datetime:
+    """The shard's clock: the server's own."""
+    ((millis,),) = await query(connection, _SHARD_NOW, {"now": None})
+    return from_millis(millis)

@@ -1,0 +1,58 @@
+"""What a shard knows besides jobs: notices, roles and workers."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+
+from penstock.model.notices import Notice
+from penstock.model.timing import from_millis, millis, to_millis
+from penstock.model.workers import Worker
+from penstock.store.postgres.arrays import bigints, byteas, texts
+from penstock.store.postgres.statements import Connection, execute, load, query
+from penstock.store.postgres.transaction import Transaction
+
+_TELL, _NOTICES = load("tell"), load("notices")
+_LEAD, _RESIGN = load("lead"), load("resign")
+_SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
+
+_worker = msgspec.json.Decoder(Worker)
+
+
+async def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
+    scope = {
+        "kinds": texts([one.kind for one in notices]),
+        "names": texts([one.name for one in notices]),
+        "told": bigints([to_millis(one.told_at) for one in notices]),
+        "values": byteas([one.value for one in notices]),
+    }
+    await execute(tx.connection, _TELL, scope)
+
+
+async def notices(connection: Connection) -> list[Notice]:
+    rows = await query(connection, _NOTICES)
+    return [Notice(kind, name, value, from_millis(told_at)) for kind, name, value, told_at in rows]
+
+
+async def lead(tx: Transaction, role: str, holder: str, span: timedelta) -> int | None:
+    scope = {"role": role, "holder": holder, "now": tx.now, "held_until": tx.now + millis(span)}
+    fences = await query(tx.connection, _LEAD, scope)
+    return fences[0][0] if fences else None
+
+
+async def resign(tx: Transaction, role: str, holder: str) -> None:
+    await execute(tx.connection, _RESIGN, {"role": role, "holder": holder})
+
+
+async def see(tx: Transaction, worker: Worker) -> None:
+    scope = {"id": worker.id, "now": tx.now, "reported": msgspec.json.encode(worker).decode()}
+    await execute(tx.connection, _SEE, scope)
+
+
+async def forget(tx: Transaction, worker: str) -> None:
+    await execute(tx.connection, _FORGET, {"id": worker})
+
+
+async def workers(connection: Connection) -> list[Worker]:
+    rows = await query(connection, _WORKERS)
+    return [msgspec.structs.replace(_worker.decode(text), seen_at=from_millis(seen_at)) for text, seen_at in rows]

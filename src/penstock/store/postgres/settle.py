@@ -1,0 +1,81 @@
+"""The settle move: an attempt's outcome, written only under the fence of the newest claim."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from penstock.model.ids import JobId
+from penstock.model.job import Lease, Settled, Settlement
+from penstock.model.lifecycle import Event, Move, State
+from penstock.model.timing import millis
+from penstock.store.batching import in_awaited_rounds
+from penstock.store.postgres import arrays
+from penstock.store.postgres.lease import answers_to, held_by, moved_by
+from penstock.store.postgres.rows import text_of
+from penstock.store.postgres.statements import load, query
+from penstock.store.postgres.transaction import Session
+
+_SETTLE = load("settle")
+_SETTLE_LATER = load("settle_later")
+
+
+async def settle(session: Session, settlements: Sequence[Settlement]) -> list[Settled]:
+    """One answer each, in order."""
+    return await in_awaited_rounds(settlements, lambda one: one.job, partial(_settle, session))
+
+
+async def _settle(session: Session, settlements: Sequence[Settlement]) -> list[Settled]:
+    rows = sorted(settlements, key=lambda one: one.job)
+    if any(one.state is State.SCHEDULED for one in rows):
+        # In one transaction: a fault in the second statement must not leave the answers of the first untold.
+        async with session.connection.transaction():
+            moved = await _mixed(session, rows)
+    else:
+        moved = await _ended(session, rows)
+    return await answers_to(session, [_lease(one) for one in settlements], moved)
+
+
+async def _mixed(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
+    """Those to be tried again first. One that is not moved has lost its fence or is marked; marks do not go away."""
+    later = [one for one in rows if one.state is State.SCHEDULED]
+    moved = await _put_off(session, later)
+    rest = [_cancelled(one) if one.state is State.SCHEDULED else one for one in rows if one.job not in moved]
+    return moved | await _ended(session, rest) if rest else moved
+
+
+def _cancelled(one: Settlement) -> Settlement:
+    return replace(one, state=State.CANCELLED, reason="cancel requested")
+
+
+async def _put_off(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
+    leases = [_lease(one) for one in rows]
+    scope = held_by(leases) | _columns(rows) | {"now": session.given}
+    return moved_by(leases, await query(session.connection, _SETTLE_LATER, scope), Move.SETTLE)
+
+
+async def _ended(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
+    leases = [_lease(one) for one in rows]
+    kept = {
+        "now": session.given,
+        "states": arrays.texts([one.state for one in rows]),
+        "results": arrays.byteas([one.result for one in rows]),
+        "objects": arrays.texts([text_of(one.result_object) for one in rows]),
+        "outputs": arrays.texts([text_of(one.outputs) for one in rows]),
+    }
+    scope = held_by(leases) | _columns(rows) | kept
+    return moved_by(leases, await query(session.connection, _SETTLE, scope), Move.SETTLE)
+
+
+def _columns(rows: Sequence[Settlement]) -> dict[str, object]:
+    return {
+        "retries": arrays.bigints([None if one.retry_in is None else millis(one.retry_in) for one in rows]),
+        "losses": arrays.booleans([one.loss for one in rows]),
+        "reasons": arrays.texts([one.reason for one in rows]),
+        "errors": arrays.texts([text_of(one.error) for one in rows]),
+        "owning": arrays.booleans([bool(one.result_object or one.outputs) for one in rows]),
+    }
+
+
+def _lease(one: Settlement) -> Lease:
+    return Lease(one.job, one.fence)

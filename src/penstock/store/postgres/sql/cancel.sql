@@ -1,0 +1,46 @@
+-- jobs_pkey, in the order of the ids. Waiting jobs end here and now; running ones are marked once, or ended with fence + 1
+-- so that their owner can write nothing more. What has ended is not there.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+held AS MATERIALIZED (
+    SELECT jobs.id, state <> 'running' OR %(force)s AS ends
+    FROM penstock.jobs
+    WHERE id = ANY (%(ids)s::uuid[])
+      AND (state <> 'running' OR %(force)s OR cancel_requested_at IS NULL)
+    ORDER BY id
+    FOR UPDATE
+),
+marked AS (
+    UPDATE penstock.jobs
+    -- A claim that came between: the CHECK sees the row as it was before, when it was still queued, and must let it pass.
+    SET cancel_requested_at = CASE WHEN jobs.state = 'running' THEN clock.now END
+    FROM held, clock
+    WHERE jobs.id = ANY (ARRAY[held.id]) AND NOT ends
+    RETURNING jobs.id, type, queue, state, fence, attempt, reason, now
+),
+gone AS (
+    DELETE FROM penstock.jobs USING held
+    WHERE jobs.id = ANY (ARRAY[held.id]) AND ends
+    RETURNING jobs.*
+),
+kept AS (
+    INSERT INTO penstock.ended (
+        id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
+    )
+    SELECT
+        id, seq, due_at, created_at, started_at, now, expires_at, coalesce(cancel_requested_at, now), timeout,
+        tick_at, "interval", attempt, fence + (state = 'running')::integer, losses, priority, owns_objects, retry_of,
+        'cancelled', type, queue, worker, 'cancel requested', idempotency_key, schedule, retry, tags, progress,
+        error, inputs, NULL, params_object, NULL, params, NULL
+    FROM gone, clock
+    ON CONFLICT (id) DO NOTHING
+),
+counted AS (
+    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
+    SELECT queue, type, state, 'cancelled', count(*) FROM gone GROUP BY queue, type, state
+)
+SELECT id, type, queue, state, fence, attempt, reason, now, state FROM marked
+UNION ALL
+SELECT id, type, queue, 'cancelled', fence + (state = 'running')::integer, attempt, 'cancel requested', now, state
+FROM gone, clock

@@ -1,0 +1,30 @@
+-- jobs_pkey. State guards against late and doubled tickets; expires_at against starting what nobody wants any more.
+-- The caller gives the ids in their order, in which the rows are then locked: two batches never wait for each other.
+-- ANY leaves the planner no join but one look-up after the other: hashed, they would be locked in the order of the heap.
+-- ticket_until stays as it is: to change what an index holds would cost the update its being HOT.
+-- A row that another move holds is waited for: passed over, its job would lie until its ticket lapses.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+wanted AS MATERIALIZED (
+    SELECT * FROM unnest(
+        (SELECT %(ids)s::uuid[]), (SELECT %(workers)s::text[]), (SELECT %(leases)s::bigint[])
+    ) WITH ORDINALITY AS wanted (id, worker, lease, n)
+),
+claimed AS (
+    UPDATE penstock.jobs
+    SET state = 'running',
+        attempt = attempt + 1,
+        fence = fence + 1,
+        worker = wanted.worker,
+        lease_until = clock.now + wanted.lease,
+        started_at = clock.now
+    FROM wanted, clock
+    WHERE jobs.id = ANY (ARRAY[wanted.id])
+      AND state = 'queued'
+      AND (expires_at IS NULL OR expires_at > clock.now)
+    RETURNING n, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone
+),
+counted AS (
+    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
+    SELECT queue, type, 'queued', 'running', count(*) FROM claimed GROUP BY queue, type
+)
+SELECT * FROM claimed

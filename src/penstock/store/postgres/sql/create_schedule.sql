@@ -1,0 +1,10 @@
+-- The primary key of schedules: one that exists stays as it is, and nothing comes back.
+INSERT INTO penstock.schedules (
+    name, version, paused, after_completion, end_at, next_tick_at, pending_tick_at, last_tick_at, intention
+)
+VALUES (
+    %(name)s, %(version)s, %(paused)s, %(after_completion)s, %(end_at)s, %(next_tick_at)s, %(pending_tick_at)s,
+    %(last_tick_at)s, %(intention)s
+)
+ON CONFLICT DO NOTHING
+RETURNING version, paused, next_tick_at, pending_tick_at, last_tick_at, intention

@@ -1,0 +1,34 @@
+-- expiring: the earliest first. What another move holds is passed over: it may be about to start.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+late AS MATERIALIZED (
+    SELECT id, (SELECT now FROM clock) AS now FROM penstock.jobs
+    WHERE state IN ('scheduled', 'queued') AND expires_at <= (SELECT now FROM clock)
+    ORDER BY expires_at
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+gone AS (
+    DELETE FROM penstock.jobs USING late
+    WHERE jobs.id = ANY (ARRAY[late.id]) AND state IN ('scheduled', 'queued') AND expires_at <= now
+    RETURNING jobs.*, now
+),
+kept AS (
+    INSERT INTO penstock.ended (
+        id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
+    )
+    SELECT
+        id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt, fence, losses, priority, owns_objects, retry_of, 'expired', type, queue, worker,
+        'not started before expires_at', idempotency_key, schedule, retry, tags, progress, error, inputs, NULL,
+        params_object, NULL, params, NULL
+    FROM gone
+    ON CONFLICT (id) DO NOTHING
+),
+counted AS (
+    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
+    SELECT queue, type, state, 'expired', count(*) FROM gone GROUP BY queue, type, state
+)
+SELECT id, type, queue, 'expired', fence, attempt, 'not started before expires_at', now, state FROM gone
+ORDER BY expires_at

@@ -1,0 +1,3 @@
+INSERT INTO penstock.shard (number, probed_at)
+SELECT %(number)s, penstock.shard_now(%(now)s)
+WHERE NOT EXISTS (SELECT 1 FROM penstock.shard)

@@ -1,0 +1,2 @@
+-- keys_pkey
+SELECT key, job, fingerprint FROM penstock.keys WHERE key = ANY (%(keys)s::text[])

@@ -1,0 +1,13 @@
+-- finished of one partition: whether all that is in it is past its retention; then ended_pkey, whether it is not too much.
+SELECT NOT EXISTS (
+    SELECT 1 FROM penstock.ended
+    WHERE id >= %(first)s::uuid AND id < %(past)s::uuid AND state = 'succeeded' AND completed_at > %(succeeded_until)s
+) AND NOT EXISTS (
+    SELECT 1 FROM penstock.ended
+    WHERE id >= %(first)s::uuid AND id < %(past)s::uuid AND state IN ('failed', 'cancelled', 'expired')
+      AND completed_at > %(failed_until)s
+) AND NOT EXISTS (
+    SELECT 1 FROM penstock.ended
+    WHERE id >= %(first)s::uuid AND id < %(past)s::uuid
+    OFFSET %(most)s
+)

@@ -1,0 +1,71 @@
+-- tickets_out: the window and what runs, all looked at. Those that ran out first; one that another move holds is not lost,
+-- and passed over.
+-- ON CONFLICT: what has ended has ended. One that is there twice must not keep the reaper from all others.
+-- fence + 1 locks the lost owner out; a mark decides before poison does.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+lost AS MATERIALIZED (
+    SELECT id, (SELECT now FROM clock) AS now,
+        CASE
+            WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN losses + 1 >= %(poison_losses)s THEN 'failed'
+            ELSE 'queued'
+        END AS outcome
+    FROM penstock.jobs
+    WHERE place = 2 AND state = 'running' AND lease_until <= (SELECT now FROM clock)
+    ORDER BY lease_until
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+back AS (
+    UPDATE penstock.jobs
+    SET state = 'queued',
+        reason = NULL,
+        worker = NULL,
+        started_at = NULL,
+        progress = NULL,
+        lease_until = NULL,
+        ticket_until = NULL,
+        attempt = attempt - 1,
+        losses = losses + 1,
+        fence = fence + 1
+    FROM lost
+    WHERE jobs.id = ANY (ARRAY[lost.id]) AND outcome = 'queued'
+      AND state = 'running' AND lease_until <= now
+    RETURNING jobs.id, type, queue, state, fence, attempt, reason, now
+),
+gone AS (
+    DELETE FROM penstock.jobs USING lost
+    WHERE jobs.id = ANY (ARRAY[lost.id]) AND outcome <> 'queued'
+      AND state = 'running' AND lease_until <= now
+    RETURNING jobs.*, outcome, now,
+        CASE outcome WHEN 'cancelled' THEN 'cancel requested' ELSE 'poison' END AS outcome_reason
+),
+kept AS (
+    INSERT INTO penstock.ended (
+        id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
+    )
+    SELECT
+        id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt - 1, fence + 1, losses + 1, priority, owns_objects, retry_of, outcome, type, queue, worker,
+        outcome_reason, idempotency_key, schedule, retry, tags, progress,
+        CASE outcome WHEN 'cancelled' THEN error ELSE json_build_object(
+            'code', 'worker_lost',
+            'message', 'worker ' || worker || ' stopped renewing its lease, as ' || losses || ' others did before it',
+            'attempt', attempt
+        )::text END,
+        inputs, NULL, params_object, NULL, params, NULL
+    FROM gone
+    ON CONFLICT (id) DO NOTHING
+),
+moved AS (
+    SELECT id, type, queue, state, fence, attempt, reason, now FROM back
+    UNION ALL
+    SELECT id, type, queue, outcome, fence + 1, attempt - 1, outcome_reason, now FROM gone
+),
+counted AS (
+    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
+    SELECT queue, type, 'running', state, count(*) FROM moved GROUP BY queue, type, state
+)
+SELECT * FROM moved

@@ -1,0 +1,30 @@
+-- jobs_pkey, in the order of the ids. The fence guards the next owner's lease against the last one's goodbye.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+given_back AS MATERIALIZED (
+    SELECT * FROM unnest(
+        (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(suspects)s::boolean[])
+    ) WITH ORDINALITY AS given_back (id, fence, suspect, n)
+),
+moved AS (
+    UPDATE penstock.jobs
+    SET state = 'queued',
+        reason = NULL,
+        lease_until = NULL,
+        ticket_until = NULL,
+        worker = NULL,
+        started_at = NULL,
+        progress = NULL,
+        attempt = attempt - 1,
+        alone = alone OR given_back.suspect
+    FROM given_back, clock
+    WHERE jobs.id = ANY (ARRAY[given_back.id])
+      AND jobs.fence = given_back.fence
+      AND state = 'running'
+      AND cancel_requested_at IS NULL
+    RETURNING n, type, queue, state, jobs.fence, attempt, reason, now
+),
+counted AS (
+    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
+    SELECT queue, type, 'running', 'queued', count(*) FROM moved GROUP BY queue, type
+)
+SELECT * FROM moved

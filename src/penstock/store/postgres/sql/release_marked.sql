@@ -1,0 +1,34 @@
+-- jobs_pkey, in the order of the ids: jobs given back that are marked for cancelling end here.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+given_back AS MATERIALIZED (
+    SELECT * FROM unnest(
+        (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[])
+    ) WITH ORDINALITY AS given_back (id, fence, n)
+),
+gone AS (
+    DELETE FROM penstock.jobs USING given_back
+    WHERE jobs.id = ANY (ARRAY[given_back.id])
+      AND jobs.fence = given_back.fence
+      AND state = 'running'
+      AND cancel_requested_at IS NOT NULL
+    RETURNING jobs.*, n
+),
+kept AS (
+    INSERT INTO penstock.ended (
+        id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
+    )
+    SELECT
+        id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt - 1, fence, losses, priority, owns_objects, retry_of, 'cancelled', type, queue, worker,
+        'cancel requested', idempotency_key, schedule, retry, tags, progress, error, inputs, NULL, params_object,
+        NULL, params, NULL
+    FROM gone, clock
+    ON CONFLICT (id) DO NOTHING
+),
+counted AS (
+    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
+    SELECT queue, type, 'running', 'cancelled', count(*) FROM gone GROUP BY queue, type
+)
+SELECT n, type, queue, 'cancelled', fence, attempt - 1, 'cancel requested', now FROM gone, clock

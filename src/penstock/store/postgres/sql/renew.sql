@@ -1,0 +1,17 @@
+-- jobs_pkey, in the order of the ids. The fence guards a job that was taken back or ended meanwhile against its former
+-- owner. No index holds what is written.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+held AS MATERIALIZED (
+    SELECT * FROM unnest(
+        (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(leases)s::bigint[]),
+        (SELECT %(progress)s::text[])
+    ) WITH ORDINALITY AS held (id, fence, lease, progress, n)
+)
+UPDATE penstock.jobs
+SET lease_until = clock.now + held.lease,
+    progress = coalesce(held.progress, jobs.progress)
+FROM held, clock
+WHERE jobs.id = ANY (ARRAY[held.id])
+  AND jobs.fence = held.fence
+  AND state = 'running'
+RETURNING n, cancel_requested_at

@@ -1,0 +1,38 @@
+-- jobs_pkey, in the order of the ids. The fence lets only the newest claim write an outcome; the state lets it do so once.
+-- An error stays until another replaces it: it tells of the last attempt that errored, whatever came after.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+outcome AS MATERIALIZED (
+    SELECT * FROM unnest(
+        (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(states)s::text[]),
+        (SELECT %(retries)s::bigint[]), (SELECT %(losses)s::boolean[]), (SELECT %(reasons)s::text[]),
+        (SELECT %(errors)s::text[]), (SELECT %(results)s::bytea[]), (SELECT %(objects)s::text[]),
+        (SELECT %(outputs)s::text[]), (SELECT %(owning)s::boolean[])
+    ) WITH ORDINALITY AS outcome (
+        id, fence, outcome, retry_in, loss, outcome_reason, outcome_error, result, result_object, outputs, owning, n
+    )
+),
+gone AS (
+    DELETE FROM penstock.jobs USING outcome
+    WHERE jobs.id = ANY (ARRAY[outcome.id])
+      AND jobs.fence = outcome.fence
+      AND jobs.state = 'running'
+    RETURNING jobs.*, outcome, retry_in, loss, outcome_reason, outcome_error, result, result_object, outputs, owning, n
+),
+kept AS (
+    INSERT INTO penstock.ended (
+        id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
+    )
+    SELECT
+        id, seq, coalesce(now + retry_in, due_at), created_at, started_at, now, expires_at, cancel_requested_at,
+        timeout, tick_at, "interval", attempt, fence, losses + loss::integer, priority, owns_objects OR owning,
+        retry_of, outcome, type, queue, worker, outcome_reason, idempotency_key, schedule, retry, tags, progress,
+        coalesce(outcome_error, error), inputs, outputs, params_object, result_object, params, result
+    FROM gone, clock
+),
+counted AS (
+    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
+    SELECT queue, type, 'running', outcome, count(*) FROM gone GROUP BY queue, type, outcome
+)
+SELECT n, type, queue, outcome, fence, attempt, outcome_reason, now FROM gone, clock

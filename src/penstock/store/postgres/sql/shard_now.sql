@@ -1,0 +1,1 @@
+SELECT penstock.shard_now(%(now)s)

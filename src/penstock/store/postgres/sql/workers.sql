@@ -1,0 +1,1 @@
+SELECT reported, seen_at FROM penstock.workers ORDER BY id

@@ -1,0 +1,336 @@
+"""PostgresStore: the whole shard, in a database that any number of processes share. The promises stand in the seam."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Self, TypeVar
+
+from penstock.model.errors import StoreUnavailable
+from penstock.model.ids import JobId, ShardId
+from penstock.model.job import (
+    Cancellation,
+    Claim,
+    Count,
+    Job,
+    JobFilter,
+    Lease,
+    LogLine,
+    NewJob,
+    Page,
+    Pruned,
+    Renewal,
+    Retention,
+    Settled,
+    Settlement,
+    Submission,
+    Ticket,
+)
+from penstock.model.lifecycle import Event
+from penstock.model.notices import Notice
+from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
+from penstock.model.timing import Clock, SystemClock, to_millis
+from penstock.model.workers import Worker
+from penstock.store.postgres import listing, logs, reads, registry, schedules, ticks
+from penstock.store.postgres.cancel import cancel, expire
+from penstock.store.postgres.connection import Address, refused
+from penstock.store.postgres.connections import Connections
+from penstock.store.postgres.dispatch import dispatch, lapse, posted, promote
+from penstock.store.postgres.lanes import Lane
+from penstock.store.postgres.lease import claim, reclaim, release, renew
+from penstock.store.postgres.migrate import bring_up_to_date
+from penstock.store.postgres.partitions import Partitions
+from penstock.store.postgres.prune import fold_counts, prune
+from penstock.store.postgres.settle import settle
+from penstock.store.postgres.statements import Connection, execute, load, query
+from penstock.store.postgres.submit import submit
+from penstock.store.postgres.timepiece import Timepiece
+from penstock.store.postgres.transaction import Session, Transaction
+from penstock.store.seam import Capabilities, Outlook, Post
+
+FIRST_SHARD = ShardId(0)
+DEADLINE = timedelta(seconds=5)
+CONNECTIONS = 10
+FOLD_EVERY = 256
+"""Writes of this process between two folds of the counts."""
+
+T = TypeVar("T")
+
+_PROBE = load("probe")
+_SHARD = load("shard")
+_FOUND_SHARD = load("found_shard")
+_DURABILITY = load("durability")
+
+_log = logging.getLogger(__name__)
+
+
+class PostgresStore:
+    """A shard in a database. Counts are exact; a batch may become visible in parts."""
+
+    capabilities = Capabilities(atomic_batches=False, exact_counts=True)
+
+    def __init__(self, connections: Connections, clock: Clock | None, shard: ShardId) -> None:
+        self.shard = shard
+        self._clock = clock
+        self._connections = connections
+        self._timepiece = Timepiece(lambda: self._read(reads.now), SystemClock())
+        self._partitions = Partitions()
+        self._writes = 0
+        self._folding: asyncio.Task[None] | None = None
+        self._submits = Lane(connections, self._given, submit)
+        self._claims = Lane(connections, self._given, claim)
+        self._renewals = Lane(connections, self._given, renew)
+        self._settles = Lane(connections, self._given, settle)
+        self._releases = Lane(connections, self._given, release)
+        self._gets = Lane(connections, self._given, reads.get)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        shard: ShardId = FIRST_SHARD,
+        clock: Clock | None = None,
+        deadline: timedelta = DEADLINE,
+        connections: int = CONNECTIONS,
+        migrate: bool = True,
+    ) -> Self:
+        """Create the tables as needed, or refuse to. `clock` is for tests alone: the shard's clock is the server's.
+
+        StoreUnavailable when the server does not answer within the deadline, or when the database lacks tables, or
+        belongs to another shard or to a newer Penstock.
+        """
+        store = cls(Connections(Address.parse(url), deadline, connections), clock, shard)
+        try:
+            await bring_up_to_date(url, store._connections, allowed=migrate)
+            await store._connections.run(store._prepare)
+            await store._whole(store._partitions.make_ahead)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def _prepare(self, connection: Connection) -> None:
+        await self._own(connection)
+        for name, setting in await query(connection, _DURABILITY):
+            _log.warning(
+                "%s has %s=%s: what it acknowledges may be lost with its machine; turn it on",
+                self._connections.address.shown,
+                name,
+                setting,
+            )
+
+    async def _own(self, connection: Connection) -> None:
+        """Found the shard in a new database; refuse that of another one, whose ids would never be found here."""
+        await execute(connection, _FOUND_SHARD, {"number": self.shard, "now": self._given()})
+        ((number,),) = await query(connection, _SHARD)
+        if number != self.shard:
+            raise StoreUnavailable(
+                f"{self._connections.address.shown} holds shard {number}, not {self.shard}: "
+                "correct the shard map or choose another database"
+            )
+
+    def home(self, key: str | None = None) -> ShardId:
+        return self.shard
+
+    def parts(self) -> Sequence[Self]:
+        return (self,)
+
+    def missing(self) -> tuple[ShardId, ...]:
+        return ()
+
+    async def now(self) -> datetime:
+        return await self._timepiece.now() if self._clock is None else self._clock.now()
+
+    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
+        self._wrote()
+        return await self._submits.each([(job, ticket_for) for job in jobs])
+
+    async def promote(self, limit: int) -> list[Event]:
+        return await self._move(partial(promote, limit=limit))
+
+    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+        marked = partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for)
+        return await self._move(marked if post is None else partial(posted, marked=marked, post=post))
+
+    async def lapse(self, *, everything: bool = False) -> int:
+        return await self._move(partial(lapse, everything=everything))
+
+    async def outlook(self) -> Outlook:
+        return await self._read(partial(reads.outlook, given=self._given()))
+
+    async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
+        self._wrote()
+        claims = await self._claims.each([(ticket, worker, lease) for ticket in tickets])
+        return [one for one in claims if one is not None]
+
+    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
+        return await self._renewals.each([(held, lease) for held in leases])
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        self._wrote()
+        return await self._settles.each(settlements)
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
+        return await self._releases.each([(lease, suspects) for lease in leases])
+
+    async def reclaim(self, limit: int) -> list[Event]:
+        return await self._move(partial(reclaim, limit=limit))
+
+    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
+        return await self._move(partial(cancel, jobs=jobs, force=force))
+
+    async def expire(self, limit: int) -> list[Event]:
+        return await self._move(partial(expire, limit=limit))
+
+    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+        return await self._gets.each(jobs)
+
+    async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
+        return await self._snapshot(partial(listing.page, where=where, cursor=cursor, limit=limit))
+
+    async def counts(self) -> list[Count]:
+        return await self._read(reads.counts)
+
+    async def oldest_due(self) -> dict[str, datetime]:
+        return await self._read(reads.oldest_due)
+
+    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        return await self._read(partial(reads.falling_due, before=before, limit=limit))
+
+    async def holders(self) -> dict[str, int]:
+        return await self._read(reads.holders)
+
+    async def prune(self, keep: Retention, limit: int) -> Pruned:
+        await self._whole(self._partitions.make_ahead)
+        dropped = await self._whole(partial(self._partitions.drop_past, keep=keep))
+        pruned = await self._whole(partial(prune, keep=keep, limit=max(0, limit - dropped.jobs)))
+        await self._move(fold_counts)
+        return Pruned(dropped.jobs + pruned.jobs, dropped.owners + pruned.owners)
+
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
+        return await self._whole(partial(logs.append_log, lease=lease, lines=lines, cap=cap))
+
+    async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
+        return await self._read(partial(logs.read_log, job=job, after=after, limit=limit))
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        await self._whole(partial(registry.tell, notices=notices))
+
+    async def notices(self) -> list[Notice]:
+        return await self._read(registry.notices)
+
+    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
+        return await self._whole(partial(registry.lead, role=role, holder=holder, span=span))
+
+    async def resign(self, role: str, holder: str) -> None:
+        await self._whole(partial(registry.resign, role=role, holder=holder))
+
+    async def see(self, worker: Worker) -> None:
+        await self._whole(partial(registry.see, worker=worker))
+
+    async def forget(self, worker: str) -> None:
+        await self._whole(partial(registry.forget, worker=worker))
+
+    async def workers(self) -> list[Worker]:
+        return await self._read(registry.workers)
+
+    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+        put = partial(schedules.put_schedule, schedule=schedule, expected_version=expected_version)
+        return await self._whole(put)
+
+    async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
+        return await self._read(partial(schedules.get_schedules, names=names))
+
+    async def schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        return await self._read(partial(schedules.list_schedules, after=after, limit=limit))
+
+    async def drop_schedule(self, name: str) -> bool:
+        return await self._whole(partial(schedules.drop_schedule, name=name))
+
+    async def due_schedules(self, before: datetime, limit: int) -> list[Due]:
+        return await self._read(partial(schedules.due_schedules, before=before, limit=limit))
+
+    async def next_tick(self) -> datetime | None:
+        return await self._read(schedules.next_tick)
+
+    async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
+        entries = [(move, ticket_for) for move in moves]
+        return await self._whole(partial(ticks.tick, entries=entries)) if entries else []
+
+    async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
+        return await self._read(partial(ticks.ticks, name=name, before=before, limit=limit))
+
+    async def probe(self) -> None:
+        await self._move(_probe)
+        await self.notices()
+
+    async def close(self) -> None:
+        lanes = (self._submits, self._claims, self._renewals, self._settles, self._releases, self._gets)
+        await asyncio.gather(*(lane.close() for lane in lanes))
+        if self._folding is not None:
+            await self._folding
+        await self._connections.close()
+
+    def _given(self) -> int | None:
+        return None if self._clock is None else to_millis(self._clock.now())
+
+    async def _move(self, move: Callable[[Session], Awaitable[T]]) -> T:
+        """Each of its statements is a commit."""
+
+        async def moved(connection: Connection) -> T:
+            return await move(Session(connection, self._given()))
+
+        self._wrote()
+        return await self._run(moved)
+
+    async def _whole(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """All of it is one commit."""
+
+        async def worked(connection: Connection) -> T:
+            async with connection.transaction():
+                tx = await Transaction.begin(connection, self._given())
+                answer = await work(tx)
+                await tx.finish()
+                return answer
+
+        return await self._run(worked)
+
+    async def _snapshot(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+        """Reads that need several statements see one state of the jobs."""
+
+        async def seen(connection: Connection) -> T:
+            async with connection.transaction():
+                await connection.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                return await read(connection)
+
+        return await self._run(seen)
+
+    async def _read(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+        return await self._run(read)
+
+    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        try:
+            return await self._connections.run(work)
+        except Exception as error:
+            raise refused(error) from error
+
+    def _wrote(self) -> None:
+        """Fold the counts now and then, beside everything else."""
+        self._writes += 1
+        if self._writes >= FOLD_EVERY and self._folding is None:
+            self._writes = 0
+            self._folding = asyncio.create_task(self._fold())
+
+    async def _fold(self) -> None:
+        try:
+            await self._connections.run(lambda connection: fold_counts(Session(connection, None)))
+        except StoreUnavailable as error:
+            _log.info("counts are folded later: %s", error)
+        finally:
+            self._folding = None
+
+
+async def _probe(session: Session) -> None:
+    await execute(session.connection, _PROBE, {"now": session.given})

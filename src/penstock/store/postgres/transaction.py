@@ -1,0 +1,72 @@
+"""What moves are given to work with: a connection, and the instant at which all of it happens."""
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+
+from penstock.model.ids import JobId
+from penstock.model.lifecycle import Event, Move, State
+from penstock.model.timing import from_millis
+from penstock.store.postgres import arrays
+from penstock.store.postgres.rows import Row
+from penstock.store.postgres.statements import Connection, execute, load, query
+
+_SHARD_NOW = load("shard_now")
+_RECORD_COUNTS = load("record_counts")
+
+
+class Session:
+    """A connection that commits each statement by itself. `given` is a test's instant; None is the server's own."""
+
+    def __init__(self, connection: Connection, given: int | None) -> None:
+        self.connection = connection
+        self.given = given
+
+
+class Transaction(Session):
+    """One commit in the making. `now` is in milliseconds, `at` is the same instant."""
+
+    def __init__(self, connection: Connection, now: int) -> None:
+        super().__init__(connection, now)
+        self.now = now
+        self.at: datetime = from_millis(now)
+        self._changes: Counter[tuple[str, str, State | None, State | None]] = Counter()
+
+    @classmethod
+    async def begin(cls, connection: Connection, given: int | None) -> "Transaction":
+        """Inside a transaction of the connection."""
+        ((now,),) = await query(connection, _SHARD_NOW, {"now": given})
+        return cls(connection, now)
+
+    def record(self, events: Iterable[Event]) -> None:
+        """Note what moves have done. Everything kept about events besides the jobs themselves is written from here."""
+        for event in events:
+            self._changes[event.queue, event.type, event.before, event.after] += 1
+
+    def record_pruned(self, queue: str, type_name: str, state: State) -> None:
+        """Note that an ended job is no longer there; it is no move, and no event."""
+        self._changes[queue, type_name, state, None] += 1
+
+    def whole(self) -> AbstractAsyncContextManager[object]:
+        """What is written within is written entirely, or not at all when it raises; the rest of the commit goes on."""
+        return self.connection.transaction()
+
+    async def finish(self) -> None:
+        """Write the record; the last thing before the commit."""
+        changes = [(*key, jobs) for key, jobs in self._changes.items() if key[2] is not key[3]]
+        if changes:
+            queues, types, before, after, jobs = zip(*changes, strict=True)
+            scope = {
+                "queues": arrays.texts(queues),
+                "types": arrays.texts(types),
+                "before": arrays.texts(before),
+                "after": arrays.texts(after),
+                "jobs": arrays.bigints(jobs),
+            }
+            await execute(self.connection, _RECORD_COUNTS, scope)
+
+    def event(self, job: JobId, row: Row, move: Move, before: State) -> Event:
+        """The event of a row whose columns begin with id, type, queue, state, fence, attempt and reason."""
+        _, type_name, queue, state, fence, attempt, reason, *_ = row
+        return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason)

@@ -1,0 +1,186 @@
+"""Every hot statement walks the index it was written for, whatever the planner has been told about the data."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.model.job import Retention, Settlement
+from penstock.model.lifecycle import State
+from penstock.model.timing import to_millis
+from penstock.store.postgres import PostgresStore
+from penstock.store.postgres.partitions import DAY, Partition
+from penstock.store.postgres.statements import load
+from penstock.testing.clock import START, SimulatedClock
+from penstock.testing.store_contract.reading import populate
+from penstock.testing.store_contract.stage import TICKET, Stage
+from tests.postgres import VERSIONS, WHOLE_INDEXES, server
+
+PLANS = {
+    "submit": {"ended_pkey"},
+    "submit_keyed": {"ended_pkey", "jobs_pkey"},
+    "promote": {"due", "jobs_pkey"},
+    "dispatch": {"unticketed", "jobs_pkey"},
+    "lapse": {"tickets_out", "jobs_pkey"},
+    "claim": {"jobs_pkey"},
+    "renew": {"jobs_pkey"},
+    "settle": {"jobs_pkey"},
+    "settle_later": {"jobs_pkey"},
+    "release": {"jobs_pkey"},
+    "release_marked": {"jobs_pkey"},
+    "reclaim": {"tickets_out", "jobs_pkey"},
+    "cancel": {"jobs_pkey"},
+    "expire": {"expiring", "jobs_pkey"},
+    "fences": {"jobs_pkey", "ended_pkey"},
+    "keys": {"keys_pkey"},
+    "jobs_by_id": {"jobs_pkey", "ended_pkey"},
+    "outlook": {"unticketed", "due"},
+    "falling_due": {"due"},
+    "holders": {"tickets_out"},
+    "oldest_due": {"unticketed", "tickets_out"},
+    "list_lines": {"live_lines", "ended_lines"},
+    "list_by_tag": {"job_tags_pkey", "jobs_pkey", "ended_pkey"},
+    "list_scheduled": {"due"},
+    "list_queued": {"unticketed", "tickets_out"},
+    "list_running": {"tickets_out"},
+    "tick": {"schedules_pkey"},
+    "due_schedules": {"ticking", "pending", "completing", "schedules_pkey", "active_of", "completed_of"},
+    "next_tick": {"ticking"},
+    "ticks": {"ticks_pkey"},
+    "prune_ticks": {"ticks_by_age"},
+    "owned": {"jobs_pkey"},
+    "log_end": {"job_logs_pkey"},
+    "read_log": {"job_logs_pkey", "jobs_pkey", "ended_pkey"},
+    "prune": {"finished", "ended_pkey", "keys_pkey", "tags_of", "job_logs_pkey"},
+    "partition_unfit": {"ended_pkey"},
+    "partition_past": {"finished", "ended_pkey"},
+    "clear_partition": {"ended_pkey", "keys_pkey", "tags_of", "job_logs_pkey"},
+}
+"""The indexes that each statement must use, and no others; none of these may scan a table of jobs."""
+
+IN_ORDER = ("claim", "renew", "settle", "settle_later", "release", "release_marked")
+"""What locks its rows in the order of their ids."""
+
+# As the store sets its own connections: one plan for all values.
+SET = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan"
+
+SCAN = re.compile(r"Seq Scan on (?:jobs|ended|ended_\w+|keys|job_tags|job_logs)\b")
+INDEX = re.compile(r"(?:using|Index Scan on) (\w+)")
+NAMES = re.compile(rb"%\((\w+)\)s")
+PARTITION = re.compile(r" on (ended_\d+|ended_default)\b")
+DAYS = 8
+DAY_3 = to_millis(START) // DAY + 2
+NEVER = Retention(timedelta(days=9999), timedelta(days=9999))
+LEAST, MOST = "00000000-0000-7000-8000-000000000000", "ffffffff-ffff-7fff-bfff-ffffffffffff"
+ALL = {"first": LEAST, "last": MOST, "past": MOST, "job": LEAST}
+"""Between these are all partitions; for NULL a plan has none."""
+
+# The planner takes the true size of a file, and how many rows fill it from here.
+MILLIONS = "UPDATE pg_class SET reltuples = 5e6 WHERE relname LIKE 'ended\\_2%' AND relkind = 'r'"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[(version, told) for version in VERSIONS for told in ("as it comes", "analyzed", "millions ended")],
+)
+def connection(request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
+    version, told = request.param
+    url = server(version).database("plans")
+    asyncio.run(fill(url))
+    with psycopg.connect(url, autocommit=True, prepare_threshold=None, options=SET) as connection:
+        if told != "as it comes":
+            connection.execute("ANALYZE")
+        if told == "millions ended":
+            connection.execute(MILLIONS)
+        yield connection
+
+
+async def fill(url: str) -> None:
+    """Some jobs in every state, and thousands that have ended in the course of some days."""
+    clock = SimulatedClock()
+    store = await PostgresStore.open(url, clock=clock)
+    stage = Stage(store, clock)
+    await populate(stage)
+    for _ in range(DAYS):
+        await end_some(stage)
+        clock.advance(timedelta(days=1))
+        await store.prune(NEVER, 0)
+    await store.submit([stage.new(ticketed=number % 2 > 0) for number in range(2000)], TICKET)
+    await store.close()
+
+
+async def end_some(stage: Stage) -> None:
+    answers = await stage.store.submit([stage.new(tags=("red",)) for _ in range(400)], TICKET)
+    claims = await stage.claim(*(answer.job.id for answer in answers))
+    await stage.store.settle([Settlement(job=claim.job, fence=claim.fence, state=State.SUCCEEDED) for claim in claims])
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_hot_statement_uses_its_indexes(connection: psycopg.Connection[Any], name: str) -> None:
+    steps = plan(connection, name)
+    whole = dict(connection.execute(WHOLE_INDEXES).fetchall())
+    assert {whole.get(found, found) for step in steps for found in INDEX.findall(step)} == PLANS[name], steps
+    assert not any(SCAN.search(step) for step in steps), steps
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_rows_are_locked_in_the_order_they_are_given(connection: psycopg.Connection[Any], name: str) -> None:
+    """One look-up after the other, even where the planner would rather not."""
+    connection.execute("SET enable_nestloop = off")
+    steps = plan(connection, name)
+    connection.execute("RESET enable_nestloop")
+    assert not any("Hash Join" in step or "Merge Join" in step for step in steps), steps
+
+
+@pytest.mark.parametrize("name", ["promote", "dispatch", "expire"])
+def test_what_is_next_is_found_without_sorting_what_is_not(connection: psycopg.Connection[Any], name: str) -> None:
+    steps = plan(connection, name)
+    limit = next(number for number, step in enumerate(steps) if "Limit" in step)
+    assert not any("Sort" in step for step in steps[limit : limit + 3]), steps
+
+
+@pytest.mark.parametrize("name", ["jobs_by_id", "fences", "submit", "submit_keyed", "read_log"])
+def test_a_job_that_is_known_by_its_id_is_sought_in_one_partition(
+    connection: psycopg.Connection[Any], name: str
+) -> None:
+    ((job,),) = connection.execute("SELECT id::text FROM penstock.ended_20300103 LIMIT 1").fetchall()
+    steps = plan(connection, name, {"first": job, "last": job, "job": job})
+    assert partitions(steps) == {"ended_20300103"}, steps
+
+
+@pytest.mark.parametrize("name", ["partition_past", "clear_partition"])
+def test_of_a_partition_that_is_to_be_dropped_no_other_is_read(connection: psycopg.Connection[Any], name: str) -> None:
+    assert partitions(plan(connection, name, dict(Partition(DAY_3).range))) == {"ended_20300103"}
+
+
+@pytest.mark.parametrize(("name", "sorts"), [("list_lines", 1), ("list_by_tag", 0), ("prune", 0)])
+def test_partitions_are_merged_in_order_without_sorting_them(
+    connection: psycopg.Connection[Any], name: str, sorts: int
+) -> None:
+    """Of lines only the newest of each are sorted."""
+    steps = plan(connection, name)
+    assert len(partitions(steps)) > DAYS
+    assert sum("Sort" in step and "Key" not in step for step in steps) == sorts, steps
+
+
+def partitions(steps: list[str]) -> set[str]:
+    return {found for step in steps for found in PARTITION.findall(step)}
+
+
+def plan(connection: psycopg.Connection[Any], name: str, given: Mapping[str, str] | None = None) -> list[str]:
+    """The plan for any parameters, besides those given."""
+    text = load(name)
+    order = list(dict.fromkeys(NAMES.findall(text)))
+    for number, parameter in enumerate(order, 1):
+        text = text.replace(b"%(" + parameter + b")s", b"$" + str(number).encode())
+    known = {**ALL, **(given or {})}
+    values = [f"'{known[word]}'" if (word := parameter.decode()) in known else "NULL" for parameter in order]
+    scope = f"({', '.join(values)})" if values else ""
+    connection.execute("DEALLOCATE ALL")
+    connection.execute(b"PREPARE planned AS " + text)
+    explained = connection.execute(f"EXPLAIN (COSTS OFF) EXECUTE planned{scope}".encode())
+    return [step for (step,) in explained]
