@@ -1,0 +1,219 @@
+"""One shard behind its breaker: every call is refused at once while the shard is down, and takes a limited time."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Self, TypeVar
+
+from penstock.model.errors import StoreUnavailable
+from penstock.model.ids import JobId, ShardId
+from penstock.model.job import (
+    Cancellation,
+    Claim,
+    Count,
+    Job,
+    JobFilter,
+    Lease,
+    LogLine,
+    NewJob,
+    Page,
+    Pruned,
+    Renewal,
+    Retention,
+    Settled,
+    Settlement,
+    Submission,
+    Ticket,
+)
+from penstock.model.lifecycle import Event
+from penstock.model.notices import Notice
+from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
+from penstock.model.shards import Member, ShardState
+from penstock.model.workers import Worker
+from penstock.orchestrator.health import RETRY_AFTER_SECONDS, Breaker
+from penstock.store.seam import Capabilities, Outlook, Post, Shard
+
+T = TypeVar("T")
+
+PROBE_DEADLINE = timedelta(seconds=1)
+UNOPENED = Capabilities(atomic_batches=False, exact_counts=False)
+
+
+class GuardedShard:
+    """Keeps the Shard protocol over a shard that may not be open yet. What each method promises stands in the seam."""
+
+    def __init__(self, member: Member, breaker: Breaker) -> None:
+        self.member = member
+        self.breaker = breaker
+        self._inside: Shard | None = None
+
+    @property
+    def shard(self) -> ShardId:
+        return self.member.number
+
+    @property
+    def opened(self) -> bool:
+        return self._inside is not None
+
+    @property
+    def well(self) -> bool:
+        return self._inside is not None and self.breaker.health.well and self.in_use
+
+    @property
+    def in_use(self) -> bool:
+        """Whether its operator lets it be asked."""
+        return self.member.state is not ShardState.DOWN
+
+    def adopt(self, shard: Shard) -> None:
+        """Send calls to this shard from now on."""
+        self._inside = shard
+
+    async def let_go(self) -> None:
+        """Close what is inside; calls are refused from now on."""
+        shard, self._inside = self._inside, None
+        if shard is not None:
+            await shard.close()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return UNOPENED if self._inside is None else self._inside.capabilities
+
+    def home(self, key: str | None = None) -> ShardId:
+        return self.shard
+
+    def parts(self) -> Sequence[Self]:
+        return (self,)
+
+    def missing(self) -> tuple[ShardId, ...]:
+        return () if self.well else (self.shard,)
+
+    async def probe(self) -> None:
+        await self.breaker.probe(lambda: self._open().probe(), PROBE_DEADLINE)
+
+    async def close(self) -> None:
+        """Nothing to let go of: the shard belongs to the orchestrator."""
+
+    async def _ask(self, call: Callable[[Shard], Awaitable[T]]) -> T:
+        shard = self._open()
+        return await self.breaker.run(lambda: call(shard))
+
+    def _open(self) -> Shard:
+        if not self.in_use:
+            raise StoreUnavailable(
+                f"shard {self.shard} is out of use: its operator set it down; ask again once it is active",
+                shard=self.shard,
+                retry_after=RETRY_AFTER_SECONDS,
+            )
+        if self._inside is None:
+            raise self.breaker.refusal()
+        return self._inside
+
+    async def now(self) -> datetime:
+        return await self._ask(lambda shard: shard.now())
+
+    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
+        return await self._ask(lambda shard: shard.submit(jobs, ticket_for))
+
+    async def promote(self, limit: int) -> list[Event]:
+        return await self._ask(lambda shard: shard.promote(limit))
+
+    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+        return await self._ask(lambda shard: shard.dispatch(room, ticket_for, post))
+
+    async def lapse(self, *, everything: bool = False) -> int:
+        return await self._ask(lambda shard: shard.lapse(everything=everything))
+
+    async def outlook(self) -> Outlook:
+        return await self._ask(lambda shard: shard.outlook())
+
+    async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
+        return await self._ask(lambda shard: shard.claim(tickets, worker, lease))
+
+    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
+        return await self._ask(lambda shard: shard.renew(worker, leases, lease))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        return await self._ask(lambda shard: shard.settle(settlements))
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
+        return await self._ask(lambda shard: shard.release(leases, suspects=suspects))
+
+    async def reclaim(self, limit: int) -> list[Event]:
+        return await self._ask(lambda shard: shard.reclaim(limit))
+
+    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
+        return await self._ask(lambda shard: shard.cancel(jobs, force=force))
+
+    async def expire(self, limit: int) -> list[Event]:
+        return await self._ask(lambda shard: shard.expire(limit))
+
+    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+        return await self._ask(lambda shard: shard.get(jobs))
+
+    async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
+        return await self._ask(lambda shard: shard.page(where, cursor, limit))
+
+    async def counts(self) -> list[Count]:
+        return await self._ask(lambda shard: shard.counts())
+
+    async def oldest_due(self) -> dict[str, datetime]:
+        return await self._ask(lambda shard: shard.oldest_due())
+
+    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        return await self._ask(lambda shard: shard.falling_due(before, limit))
+
+    async def holders(self) -> dict[str, int]:
+        return await self._ask(lambda shard: shard.holders())
+
+    async def prune(self, keep: Retention, limit: int) -> Pruned:
+        return await self._ask(lambda shard: shard.prune(keep, limit))
+
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
+        return await self._ask(lambda shard: shard.append_log(lease, lines, cap))
+
+    async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
+        return await self._ask(lambda shard: shard.read_log(job, after, limit))
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        await self._ask(lambda shard: shard.tell(notices))
+
+    async def notices(self) -> list[Notice]:
+        return await self._ask(lambda shard: shard.notices())
+
+    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
+        return await self._ask(lambda shard: shard.lead(role, holder, span))
+
+    async def resign(self, role: str, holder: str) -> None:
+        await self._ask(lambda shard: shard.resign(role, holder))
+
+    async def see(self, worker: Worker) -> None:
+        await self._ask(lambda shard: shard.see(worker))
+
+    async def forget(self, worker: str) -> None:
+        await self._ask(lambda shard: shard.forget(worker))
+
+    async def workers(self) -> list[Worker]:
+        return await self._ask(lambda shard: shard.workers())
+
+    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+        return await self._ask(lambda shard: shard.put_schedule(schedule, expected_version))
+
+    async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
+        return await self._ask(lambda shard: shard.get_schedules(names))
+
+    async def schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        return await self._ask(lambda shard: shard.schedules(after, limit))
+
+    async def drop_schedule(self, name: str) -> bool:
+        return await self._ask(lambda shard: shard.drop_schedule(name))
+
+    async def due_schedules(self, before: datetime, limit: int) -> list[Due]:
+        return await self._ask(lambda shard: shard.due_schedules(before, limit))
+
+    async def next_tick(self) -> datetime | None:
+        return await self._ask(lambda shard: shard.next_tick())
+
+    async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
+        return await self._ask(lambda shard: shard.tick(moves, ticket_for))
+
+    async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
+        return await self._ask(lambda shard: shard.ticks(name, before, limit))

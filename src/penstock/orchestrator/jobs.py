@@ -1,0 +1,205 @@
+"""Jobs over shards: moves go where the job's id says, sweeps and lists over all that answer."""
+
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from operator import itemgetter
+from typing import TypeVar
+
+from penstock.model.errors import StoreUnavailable
+from penstock.model.ids import JobId, ShardId, shard_of
+from penstock.model.job import (
+    Cancellation,
+    Claim,
+    Count,
+    Job,
+    JobFilter,
+    Lease,
+    Loss,
+    NewJob,
+    Page,
+    Pruned,
+    Renewal,
+    Retention,
+    Settled,
+    Settlement,
+    Submission,
+    Ticket,
+)
+from penstock.model.lifecycle import Event, State
+from penstock.orchestrator import cursor as cursors
+from penstock.orchestrator.guarded import GuardedShard
+from penstock.orchestrator.health import RETRY_AFTER_SECONDS
+from penstock.orchestrator.roster import Roster
+from penstock.orchestrator.spread import answered, shared, split
+from penstock.store.seam import Outlook, Post
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class JobRoutes:
+    """The moves of jobs, each sent to the shard that its id names."""
+
+    def __init__(self, roster: Roster, chance: random.Random) -> None:
+        self._roster = roster
+        self._chance = chance
+
+    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
+        return await self._routed(jobs, _new_id, lambda shard, mine: shard.submit(mine, ticket_for), _no_shard)
+
+    async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
+        async def claimed(shard: GuardedShard, mine: list[Ticket]) -> list[Claim | None]:
+            """One for each ticket: a doubled one finds its job gone."""
+            found = {claim.job: claim for claim in await shard.claim(mine, worker, lease)}
+            return [found.pop(ticket.job, None) for ticket in mine]
+
+        claims = await self._routed(tickets, _ticket_id, claimed, lambda _: None)
+        return [claim for claim in claims if claim is not None]
+
+    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
+        return await self._routed(
+            leases,
+            _job_id,
+            lambda shard, mine: shard.renew(worker, mine, lease),
+            lambda held: Renewal(held.job, held.fence, Loss.GONE),
+        )
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        return await self._routed(settlements, _job_id, lambda shard, mine: shard.settle(mine), _gone)
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool) -> list[Settled]:
+        return await self._routed(leases, _job_id, lambda shard, mine: shard.release(mine, suspects=suspects), _gone)
+
+    async def cancel(self, jobs: Sequence[JobId], *, force: bool) -> list[Cancellation]:
+        return await self._routed(
+            jobs, _itself, lambda shard, mine: shard.cancel(mine, force=force), lambda _: Cancellation(None)
+        )
+
+    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+        return await self._routed(jobs, _itself, lambda shard, mine: shard.get(mine), lambda _: None)
+
+    async def shard_with(self, job: JobId) -> GuardedShard | None:
+        """The shard that keeps this job; None when there is none of its number."""
+        number = shard_of(job)
+        if self._roster.find(number) is None:
+            await self._roster.learn([number])
+        return self._roster.find(number)
+
+    async def _routed(
+        self,
+        items: Sequence[T],
+        id_of: Callable[[T], JobId],
+        call: Callable[[GuardedShard, list[T]], Awaitable[list[A]]],
+        unknown: Callable[[T], A],
+    ) -> list[A]:
+        def find(item: T) -> GuardedShard | None:
+            return self._roster.find(shard_of(id_of(item)))
+
+        if unknown_numbers := {shard_of(id_of(item)) for item in items if find(item) is None}:
+            await self._roster.learn(unknown_numbers)
+        return await split(items, find, call, unknown)
+
+    # -- sweeps
+
+    async def events(self, limit: int, call: Callable[[GuardedShard, int], Awaitable[list[Event]]]) -> list[Event]:
+        """What a sweep of at most `limit` jobs has moved."""
+        batches = await self._limited(limit, call, len)
+        return [event for batch in batches for event in batch]
+
+    async def prune(self, keep: Retention, limit: int) -> Pruned:
+        found = await self._limited(limit, lambda shard, share: shard.prune(keep, share), lambda pruned: pruned.jobs)
+        return Pruned(sum(one.jobs for one in found), tuple(owner for one in found for owner in one.owners))
+
+    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+        batches = await shared(
+            self._roster.well,
+            room,
+            lambda shard, share: shard.dispatch(share, ticket_for, post),
+            lambda tickets: Counter(ticket.queue for ticket in tickets),
+            self._chance,
+        )
+        return [ticket for batch in batches for ticket in batch]
+
+    async def lapse(self, *, everything: bool) -> int:
+        return sum((await answered(self._roster.well, lambda shard: shard.lapse(everything=everything))).values())
+
+    async def _limited(
+        self, limit: int, call: Callable[[GuardedShard, int], Awaitable[A]], size: Callable[[A], int]
+    ) -> list[A]:
+        return await shared(
+            self._roster.well,
+            {"": limit},
+            lambda shard, share: call(shard, share[""]),
+            lambda answer: {"": size(answer)},
+            self._chance,
+        )
+
+    # -- reads over all shards
+
+    async def outlook(self) -> Outlook:
+        views = (await answered(self._roster.well, lambda shard: shard.outlook())).values()
+        backlog = frozenset[str]().union(*(view.backlog for view in views))
+        return Outlook(backlog, min((at for view in views if (at := view.next_due_at) is not None), default=None))
+
+    async def counts(self) -> list[Count]:
+        total: Counter[tuple[str, str, State]] = Counter()
+        for counts in (await answered(self._roster.well, lambda shard: shard.counts())).values():
+            for count in counts:
+                total[count.queue, count.type, count.state] += count.jobs
+        return [Count(*about, jobs) for about, jobs in total.items()]
+
+    async def oldest_due(self) -> dict[str, datetime]:
+        oldest: dict[str, datetime] = {}
+        for found in (await answered(self._roster.well, lambda shard: shard.oldest_due())).values():
+            for queue, at in found.items():
+                oldest[queue] = min(at, oldest.get(queue, at))
+        return oldest
+
+    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        found = await answered(self._roster.well, lambda shard: shard.falling_due(before, limit))
+        return sorted((one for mine in found.values() for one in mine), key=itemgetter(1))[:limit]
+
+    async def holders(self) -> dict[str, int]:
+        held: Counter[str] = Counter()
+        for found in (await answered(self._roster.well, lambda shard: shard.holders())).values():
+            held.update(found)
+        return dict(held)
+
+    async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
+        places = cursors.read(cursor)
+        asked = [shard for shard in self._roster.well if places.get(shard.shard, "") is not None]
+        pages: dict[ShardId, Page] = {}
+        if asked or not self._roster.well:
+            found = await answered(asked, lambda shard: shard.page(where, places.get(shard.shard), limit))
+            pages = {shard.shard: page for shard, page in found.items()}
+        left_out = {shard.shard for shard in asked} - set(pages)
+        return cursors.merge(pages, places, limit, tuple(sorted({*self._roster.missing(), *left_out})))
+
+
+def _itself(job: JobId) -> JobId:
+    return job
+
+
+def _new_id(job: NewJob) -> JobId:
+    return job.id
+
+
+def _ticket_id(ticket: Ticket) -> JobId:
+    return ticket.job
+
+
+def _job_id(shown: Lease | Settlement) -> JobId:
+    return shown.job
+
+
+def _gone(shown: Lease | Settlement) -> Settled:
+    return Settled(shown.job, shown.fence, loss=Loss.GONE)
+
+
+def _no_shard(job: NewJob) -> Submission:
+    number = shard_of(job.id)
+    raise StoreUnavailable(
+        f"shard {number} is not in the shard map any more; submit again", shard=number, retry_after=RETRY_AFTER_SECONDS
+    )

@@ -1,0 +1,59 @@
+"""Schedules over shards: each lives with the jobs of its ticks at the place of its name."""
+
+import heapq
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from operator import attrgetter
+
+from penstock.model.schedule import Due, Schedule, Ticked, TickMove
+from penstock.orchestrator.guarded import GuardedShard
+from penstock.orchestrator.roster import Roster
+from penstock.orchestrator.spread import answered, split
+from penstock.store.seam import schedule_key
+
+
+def shard_of_schedule(roster: Roster, name: str) -> GuardedShard:
+    return roster.at(schedule_key(name))
+
+
+async def get_schedules(roster: Roster, names: Sequence[str]) -> list[Schedule | None]:
+    return await split(
+        names,
+        lambda name: shard_of_schedule(roster, name),
+        lambda shard, mine: shard.get_schedules(mine),
+        lambda _: None,
+    )
+
+
+async def tick(roster: Roster, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
+    return await split(
+        moves,
+        lambda move: shard_of_schedule(roster, move.decision.name),
+        lambda shard, mine: shard.tick(mine, ticket_for),
+        lambda _: Ticked(applied=False),
+    )
+
+
+async def list_schedules(roster: Roster, after: str | None, limit: int) -> list[Schedule]:
+    found = await answered(roster.well, lambda shard: shard.schedules(after, limit))
+    return list(islice(heapq.merge(*found.values(), key=attrgetter("name")), limit))
+
+
+async def due_schedules(roster: Roster, before: datetime, limit: int) -> list[Due]:
+    found = await answered(roster.well, lambda shard: shard.due_schedules(before, limit))
+    dues = [due for mine in found.values() for due in mine]
+    return sorted(dues, key=lambda due: (_due_at(due, before), due.schedule.name))[:limit]
+
+
+async def next_tick(roster: Roster) -> datetime | None:
+    found = await answered(roster.well, lambda shard: shard.next_tick())
+    return min((at for at in found.values() if at is not None), default=None)
+
+
+def _due_at(due: Due, before: datetime) -> datetime:
+    """The earliest of the reasons for which it is due."""
+    schedule = due.schedule
+    pending = schedule.pending_tick_at if not due.active else None
+    reasons = [at for at in (schedule.next_tick_at, pending) if at is not None and (at < before or at == pending)]
+    return min(reasons, default=due.completed_at or schedule.created_at)

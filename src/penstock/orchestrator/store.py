@@ -1,0 +1,216 @@
+"""Orchestrator: many shards as one store. What each method promises stands in the seam."""
+
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Self
+
+from penstock.model.errors import Unavailable
+from penstock.model.ids import JobId, ShardId
+from penstock.model.job import (
+    Cancellation,
+    Claim,
+    Count,
+    Job,
+    JobFilter,
+    Lease,
+    LogLine,
+    NewJob,
+    Page,
+    Pruned,
+    Renewal,
+    Retention,
+    Settled,
+    Settlement,
+    Submission,
+    Ticket,
+)
+from penstock.model.lifecycle import Event
+from penstock.model.notices import Notice
+from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
+from penstock.model.shards import ShardMap
+from penstock.model.timing import Clock
+from penstock.model.workers import Worker
+from penstock.orchestrator import registry, schedules
+from penstock.orchestrator.health import CALL_DEADLINE
+from penstock.orchestrator.jobs import JobRoutes
+from penstock.orchestrator.keeper import OpenShard
+from penstock.orchestrator.mapping import Mapmaker
+from penstock.orchestrator.roster import Roster
+from penstock.orchestrator.schedules import shard_of_schedule
+from penstock.orchestrator.spread import answered
+from penstock.store.seam import Capabilities, Outlook, Post, Shard, role_key
+
+
+class Orchestrator:
+    """A store over shards. One that does not answer delays and hides only its own jobs."""
+
+    capabilities = Capabilities(atomic_batches=False, exact_counts=True, one_line=False)
+
+    def __init__(self, roster: Roster, mapmaker: Mapmaker, chance: random.Random) -> None:
+        self.roster = roster
+        self.mapmaker = mapmaker
+        self._jobs = JobRoutes(roster, chance)
+
+    @classmethod
+    async def open(
+        cls,
+        shards: ShardMap,
+        open_shard: OpenShard,
+        clock: Clock,
+        chance: random.Random,
+        *,
+        deadline: timedelta = CALL_DEADLINE,
+    ) -> Self:
+        """Open the shards of the settings and those told about at run time.
+
+        Those that cannot be opened are tried again while the others work. StoreUnavailable when none can.
+        """
+        roster = Roster(shards, open_shard, clock, chance, deadline)
+        await roster.start()
+        try:
+            with suppress(Unavailable):
+                async with roster.changing:
+                    await roster.refresh()
+        except BaseException:
+            await roster.close()
+            raise
+        return cls(roster, Mapmaker(roster, open_shard), chance)
+
+    def home(self, key: str | None = None) -> ShardId:
+        return self.roster.home(key)
+
+    def parts(self) -> Sequence[Shard]:
+        return [shard for shard in self.roster.all if shard.in_use]
+
+    def missing(self) -> tuple[ShardId, ...]:
+        return self.roster.missing()
+
+    async def now(self) -> datetime:
+        return await self.roster.now()
+
+    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
+        return await self._jobs.submit(jobs, ticket_for)
+
+    async def promote(self, limit: int) -> list[Event]:
+        return await self._jobs.events(limit, lambda shard, share: shard.promote(share))
+
+    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+        return await self._jobs.dispatch(room, ticket_for, post)
+
+    async def lapse(self, *, everything: bool = False) -> int:
+        return await self._jobs.lapse(everything=everything)
+
+    async def outlook(self) -> Outlook:
+        return await self._jobs.outlook()
+
+    async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
+        return await self._jobs.claim(tickets, worker, lease)
+
+    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
+        return await self._jobs.renew(worker, leases, lease)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        return await self._jobs.settle(settlements)
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
+        return await self._jobs.release(leases, suspects=suspects)
+
+    async def reclaim(self, limit: int) -> list[Event]:
+        return await self._jobs.events(limit, lambda shard, share: shard.reclaim(share))
+
+    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
+        return await self._jobs.cancel(jobs, force=force)
+
+    async def expire(self, limit: int) -> list[Event]:
+        return await self._jobs.events(limit, lambda shard, share: shard.expire(share))
+
+    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+        return await self._jobs.get(jobs)
+
+    async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
+        return await self._jobs.page(where, cursor, limit)
+
+    async def counts(self) -> list[Count]:
+        return await self._jobs.counts()
+
+    async def oldest_due(self) -> dict[str, datetime]:
+        return await self._jobs.oldest_due()
+
+    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        return await self._jobs.falling_due(before, limit)
+
+    async def holders(self) -> dict[str, int]:
+        return await self._jobs.holders()
+
+    async def prune(self, keep: Retention, limit: int) -> Pruned:
+        return await self._jobs.prune(keep, limit)
+
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
+        shard = await self._jobs.shard_with(lease.job)
+        return shard is not None and await shard.append_log(lease, lines, cap)
+
+    async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
+        shard = await self._jobs.shard_with(job)
+        return ([], after) if shard is None else await shard.read_log(job, after, limit)
+
+    async def tell(self, notices: Sequence[Notice]) -> None:
+        await registry.tell_all(self.roster, lambda shard: shard.tell(notices))
+
+    async def notices(self) -> list[Notice]:
+        """All but those about shards, which are the orchestrator's own. A shard that missed something is told."""
+        return await registry.notices(self.roster)
+
+    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
+        return await self.roster.at(role_key(role)).lead(role, holder, span)
+
+    async def resign(self, role: str, holder: str) -> None:
+        await self.roster.at(role_key(role)).resign(role, holder)
+
+    async def see(self, worker: Worker) -> None:
+        await registry.tell_all(self.roster, lambda shard: shard.see(worker))
+
+    async def forget(self, worker: str) -> None:
+        await registry.tell_all(self.roster, lambda shard: shard.forget(worker))
+
+    async def workers(self) -> list[Worker]:
+        return await registry.workers(self.roster)
+
+    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+        return await shard_of_schedule(self.roster, schedule.name).put_schedule(schedule, expected_version)
+
+    async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
+        return await schedules.get_schedules(self.roster, names)
+
+    async def schedules(self, after: str | None, limit: int) -> list[Schedule]:
+        return await schedules.list_schedules(self.roster, after, limit)
+
+    async def drop_schedule(self, name: str) -> bool:
+        return await shard_of_schedule(self.roster, name).drop_schedule(name)
+
+    async def due_schedules(self, before: datetime, limit: int) -> list[Due]:
+        return await schedules.due_schedules(self.roster, before, limit)
+
+    async def next_tick(self) -> datetime | None:
+        return await schedules.next_tick(self.roster)
+
+    async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
+        return await schedules.tick(self.roster, moves, ticket_for)
+
+    async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
+        return await shard_of_schedule(self.roster, name).ticks(name, before, limit)
+
+    async def probe(self) -> None:
+        """One shard that takes new jobs is enough."""
+        await answered(
+            [shard for shard in self.roster.well if shard.member.takes_new_jobs], lambda shard: shard.probe()
+        )
+
+    async def refresh(self) -> None:
+        """Read what was told about shards, and do it; a task of its own does that about each second."""
+        async with self.roster.changing:
+            await self.roster.refresh()
+
+    async def close(self) -> None:
+        await self.roster.close()

@@ -1,0 +1,129 @@
+"""Shards that fall ill on demand, and an orchestrator over them whose time passes when a test says so."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self, cast
+
+from penstock.model.errors import StoreUnavailable
+from penstock.model.ids import JobId, ShardId, new_job_id
+from penstock.model.job import Job, NewJob
+from penstock.model.shards import Member, shard_map
+from penstock.model.timing import to_millis
+from penstock.orchestrator import Orchestrator
+from penstock.store.seam import Shard
+from penstock.store.sqlite import SqliteStore
+from penstock.testing.clock import SimulatedClock
+
+PATIENCE = 60.0
+TICKET = timedelta(seconds=30)
+LEASE = timedelta(seconds=15)
+
+
+class Mood(StrEnum):
+    WELL = "well"
+    RAISES = "raises"
+    HANGS = "hangs"
+
+
+class MoodyShard:
+    """A real shard that answers, raises or hangs, as it is told; it notes what it was asked besides probes."""
+
+    def __init__(self, inside: SqliteStore) -> None:
+        self.mood = Mood.WELL
+        self.asked: list[str] = []
+        self.inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.inside, name)
+        return self._moody(name, value) if asyncio.iscoroutinefunction(value) else value
+
+    def _moody(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def asked(*args: Any, **more: Any) -> Any:
+            if name != "probe":
+                self.asked.append(name)
+            if self.mood is Mood.RAISES:
+                raise StoreUnavailable("out of order")
+            if self.mood is Mood.HANGS:
+                await asyncio.Event().wait()
+            return await method(*args, **more)
+
+        return asked
+
+    async def close(self) -> None:
+        """Stays open: other orchestrators may have it too."""
+
+
+class Case:
+    """Shards in files, under the URLs `shard 0`, `shard 1`, …, and orchestrators over them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = SimulatedClock()
+        self.shards: dict[str, MoodyShard] = {}
+        self.closed: set[str] = set()
+        self.opens: Counter[str] = Counter()
+        self._folder = folder
+        self._chance = random.Random(3)
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._opened.aclose()
+
+    async def orchestrator(self, numbers: Iterable[int] = range(3), **more: Any) -> Orchestrator:
+        members = [Member(ShardId(number), f"shard {number}") for number in numbers]
+        store = await Orchestrator.open(shard_map(members), self.open_shard, self.clock, random.Random(5), **more)
+        self._opened.push_async_callback(store.close)
+        return store
+
+    async def open_shard(self, number: ShardId, url: str) -> Shard:
+        """As the runtime does; refused for URLs in `closed`."""
+        self.opens[url] += 1
+        if url in self.closed:
+            raise StoreUnavailable(f"nobody listens at {url}")
+        if url not in self.shards:
+            inside = await SqliteStore.open(self._folder / f"{url}.db", shard=number, clock=self.clock)
+            self._opened.push_async_callback(inside.close)
+            self.shards[url] = MoodyShard(inside)
+        return cast(Shard, self.shards[url])
+
+    def shard(self, number: int) -> MoodyShard:
+        return self.shards[f"shard {number}"]
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Let time pass, second by second, until it is so."""
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                self.clock.advance(timedelta(seconds=1.3))
+                await asyncio.sleep(0.005)
+
+    async def falls(self, store: Orchestrator, number: int, mood: Mood = Mood.RAISES) -> None:
+        """Let a shard fall ill, and be noticed."""
+        self.shard(number).mood = mood
+        await self.until(lambda: ShardId(number) in store.missing())
+
+    async def heals(self, store: Orchestrator, number: int) -> None:
+        self.shard(number).mood = Mood.WELL
+        await self.until(lambda: ShardId(number) not in store.missing())
+
+    def new(self, at: int, key: str | None = None) -> NewJob:
+        return NewJob(id=self.new_id(at), type="mail", queue="mail", key=key)
+
+    def new_id(self, at: int) -> JobId:
+        return new_job_id(to_millis(self.clock.now()), ShardId(at), self._chance)
+
+    async def submit(self, store: Orchestrator, at: int) -> Job:
+        (made,) = await store.submit([self.new(at)], TICKET)
+        return made.job
+
+
+def key_at(store: Orchestrator, number: int) -> str:
+    """A key that lives on this shard."""
+    return next(key for key in map(str, range(9999)) if store.home(key) == number)

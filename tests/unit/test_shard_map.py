@@ -1,0 +1,151 @@
+"""The shard map: what settings and notices make of it, where keys and jobs go, and what nobody may see."""
+
+import random
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.ids import ShardId
+from penstock.model.notices import Notice, NoticeKind
+from penstock.model.shards import (
+    Member,
+    ShardState,
+    Told,
+    choose,
+    home_of,
+    merged,
+    numbers_used,
+    redacted,
+    shard_map,
+    without_secrets,
+)
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+numbers = st.integers(0, 4095).map(ShardId)
+rings = st.lists(numbers, min_size=1, max_size=9, unique=True)
+WRITTEN_DOWN = [1, 3, 1, 2, 4]
+
+members = st.builds(
+    Member,
+    number=numbers,
+    url=st.just("u"),
+    weight=st.sampled_from([0.0, 0.5, 1.0, 9.0]),
+    state=st.sampled_from(list(ShardState)),
+    keyed=st.booleans(),
+)
+
+
+def told(number: int, said: Told | None) -> Notice:
+    value = None if said is None else msgspec.json.encode(said)
+    return Notice(NoticeKind.SHARD, str(number), value, NOW)
+
+
+class TestKeys:
+    @given(key=st.text(), ring=rings, new=numbers)
+    def test_a_ring_that_grows_moves_keys_to_the_new_shard_only(
+        self, key: str, ring: list[ShardId], new: ShardId
+    ) -> None:
+        before, after = home_of(key, ring), home_of(key, [*ring, new])
+        assert after in (before, new)
+
+    @given(key=st.text(), ring=rings, chance=st.randoms())
+    def test_the_order_of_the_ring_does_not_matter(self, key: str, ring: list[ShardId], chance: random.Random) -> None:
+        assert home_of(key, ring) == home_of(key, chance.sample(ring, len(ring)))
+
+    def test_keys_are_spread_evenly(self) -> None:
+        homes = [home_of(f"key {number}", [ShardId(0), ShardId(1), ShardId(2)]) for number in range(3000)]
+        assert all(900 < homes.count(ShardId(number)) < 1100 for number in range(3))
+
+    def test_the_place_of_a_key_is_the_same_in_every_release(self) -> None:
+        """Written down: another hash would give every key a second place."""
+        ring = [ShardId(number) for number in range(5)]
+        assert [home_of(key, ring) for key in ("a", "b", "c", "schedule/nightly", "")] == WRITTEN_DOWN
+
+    @given(shards=st.lists(members, min_size=1, max_size=6, unique_by=lambda one: one.number), chance=st.randoms())
+    def test_the_ring_depends_on_nothing_but_who_is_keyed(self, shards: list[Member], chance: random.Random) -> None:
+        other = [one.changed(chance.choice([0.0, 2.0]), chance.choice(list(ShardState)), keyed=None) for one in shards]
+        assert shard_map(shards).ring == shard_map(other).ring == tuple(sorted(m.number for m in shards if m.keyed))
+
+
+class TestNewJobs:
+    @given(shards=st.lists(members, max_size=6, unique_by=lambda one: one.number), chance=st.randoms())
+    def test_only_active_shards_with_a_weight_are_chosen(self, shards: list[Member], chance: random.Random) -> None:
+        open_ones = {one.number for one in shards if one.state is ShardState.ACTIVE and one.weight > 0}
+        chosen = choose(shards, chance)
+        assert (chosen is None) == (not open_ones)
+        assert chosen is None or chosen in open_ones
+
+    def test_the_weight_is_the_share(self) -> None:
+        shards = [Member(ShardId(0), "a", 1.0), Member(ShardId(1), "b", 3.0)]
+        chance = random.Random(1)
+        chosen = [choose(shards, chance) for _ in range(4000)]
+        assert 2850 < chosen.count(ShardId(1)) < 3150
+
+
+class TestNotices:
+    settled = shard_map([Member(ShardId(0), "zero"), Member(ShardId(1), "one", 2.0)])
+
+    def test_without_notices_the_settings_are_the_map(self) -> None:
+        assert merged(self.settled, []) == self.settled
+
+    def test_what_was_said_counts_before_the_settings_and_the_rest_stays(self) -> None:
+        found = merged(self.settled, [told(0, Told(keyed=True)), told(1, Told(state=ShardState.DRAINING, keyed=True))])
+        assert found.members == {
+            0: Member(ShardId(0), "zero"),
+            1: Member(ShardId(1), "one", 2.0, ShardState.DRAINING),
+        }
+
+    def test_a_shard_added_at_run_time_is_in_the_map(self) -> None:
+        found = merged(self.settled, [told(7, Told("seven", 0.5, keyed=False))])
+        assert found.members[ShardId(7)] == Member(ShardId(7), "seven", 0.5, keyed=False)
+
+    def test_a_removed_shard_is_gone_though_the_settings_name_it(self) -> None:
+        assert set(merged(self.settled, [told(1, None)]).members) == {0}
+
+    def test_a_shard_that_is_new_in_the_settings_only_does_not_join_the_ring(self) -> None:
+        found = merged(self.settled, [told(0, Told(keyed=True))])
+        assert (found.ring, found.members[ShardId(1)].keyed) == ((0,), False)
+
+    def test_a_notice_about_a_shard_that_is_nowhere_is_passed_over(self) -> None:
+        found = merged(self.settled, [told(0, Told(keyed=True)), told(1, Told(keyed=True)), told(9, Told(weight=2.0))])
+        assert found == self.settled
+
+    def test_notices_that_are_not_about_a_number_are_passed_over(self) -> None:
+        others = [
+            Notice("type", "1", b"{}", NOW),
+            Notice("shard", "x", b"{}", NOW),
+            Notice("shard", "5000", b"{}", NOW),
+        ]
+        assert merged(self.settled, others) == self.settled
+
+    def test_numbers_of_removed_shards_count_as_used(self) -> None:
+        assert numbers_used(self.settled, [told(5, None)]) == {0, 1, 5}
+
+    def test_what_is_said_later_adds_to_what_was_said(self) -> None:
+        first = Told("seven", 0.5, keyed=True)
+        assert first.then(None, ShardState.DOWN, keyed=None) == Told("seven", 0.5, ShardState.DOWN, True)
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            ("postgresql://u:geheim@h:5432/db", "postgresql://u:***@h:5432/db"),
+            ("postgresql://u:ge%40heim@h/db?sslmode=require", "postgresql://u:***@h/db?sslmode=require"),
+            ("postgresql://h/db?user=u&password=geheim", "postgresql://h/db?user=u&password=***"),
+            ("postgresql://u@h/db", "postgresql://u@h/db"),
+            ("sqlite:///var/lib/jobs.db", "sqlite:///var/lib/jobs.db"),
+            ("postgresql://[::1", "***"),
+        ],
+    )
+    def test_a_url_is_shown_without_its_password(self, url: str, shown: str) -> None:
+        assert redacted(url) == shown
+
+    def test_a_message_is_shown_without_it_too(self) -> None:
+        url = "postgresql://u:ge%40heim@h/db"
+        text = without_secrets(f"cannot open {url}: no user u with ge@heim (ge%40heim)", url)
+        assert text == "cannot open postgresql://u:***@h/db: no user u with *** (***)"
