@@ -33,14 +33,6 @@ class TestMemoryBroker(BrokerContract):
     async def lose(self, broker: Any) -> None:
         broker.lose()
 
-    async def test_a_job_is_not_held_twice(self, broker: MemoryBroker) -> None:
-        one = ticket()
-        await broker.publish([one, one])
-        await broker.publish([one])
-        assert await broker.depths() == {"mail": 1}
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
-
     async def test_a_ticket_put_back_is_not_held_beside_its_double(self, broker: MemoryBroker) -> None:
         take = await self.waiting(broker, wanting("mail"))
         one = ticket()
@@ -79,27 +71,10 @@ class TestMemoryBroker(BrokerContract):
             take.send(None)
         assert len(answered.value.value) == 2
 
-    async def test_a_long_lane_does_not_starve_another(self, broker: MemoryBroker) -> None:
-        await broker.publish([*tickets(1000, "mail"), *tickets(3, "report")])
-        taken = [(await broker.take(wanting("mail", "report"), 1, NO_WAIT))[0].type for _ in range(6)]
-        assert taken == ["mail", "report"] * 3
-
-    async def test_a_batch_is_shared_between_lanes(self, broker: MemoryBroker) -> None:
-        for name in ("a", "b", "c"):
-            await broker.publish(tickets(100, name))
-        taken = [one for _ in range(30) for one in await broker.take(wanting("a", "b", "c"), 4, NO_WAIT)]
-        assert {name: sum(one.type == name for one in taken) for name in "abc"} == {"a": 40, "b": 40, "c": 40}
-
-    async def test_a_batch_is_filled_from_the_lanes_that_have_more(self, broker: MemoryBroker) -> None:
-        await broker.publish([*tickets(100, "a"), *tickets(3, "b")])
-        taken = await broker.take(wanting("a", "b"), 50, NO_WAIT)
-        assert {name: sum(one.type == name for one in taken) for name in "ab"} == {"a": 47, "b": 3}
-
-    async def test_a_closed_broker_holds_and_gives_nothing(self, broker: MemoryBroker) -> None:
+    async def test_a_closed_broker_holds_nothing(self, broker: MemoryBroker) -> None:
         await broker.close()
         await broker.publish(tickets(2))
         assert await broker.depths() == {}
-        assert await promptly(broker.take(wanting("mail"), 10, LONG)) == []
 
     async def test_takers_that_left_leave_no_trace(self, broker: MemoryBroker) -> None:
         take = await self.waiting(broker, wanting("mail", "report"))

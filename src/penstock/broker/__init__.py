@@ -1,5 +1,5 @@
 """The Broker seam: volatile tickets. Losing a broker loses no job."""
 
-from penstock.broker.seam import Broker
+from penstock.broker.seam import Broker, Rung
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Rung"]

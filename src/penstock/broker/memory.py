@@ -3,11 +3,13 @@
 import asyncio
 import secrets
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
 
+from penstock.broker.bells import Bells
+from penstock.broker.seam import Rung
 from penstock.model.ids import JobId
 from penstock.model.job import PRIORITIES, Ticket
 from penstock.model.workers import Subscription
@@ -28,6 +30,7 @@ class MemoryBroker:
         self._epoch = secrets.token_hex(8)
         self._lanes = Lanes()
         self._takers: dict[str, dict[Taker, None]] = {}
+        self._bells = Bells()
         self._closed = False
 
     async def publish(self, tickets: Sequence[Ticket]) -> None:
@@ -46,8 +49,15 @@ class MemoryBroker:
     async def epoch(self) -> str:
         return self._epoch
 
+    async def ring(self, bell: str, message: bytes = b"") -> None:
+        self._bells.ring(Rung(bell, message))
+
+    def listen(self, bells: Collection[str]) -> AsyncIterator[Rung]:
+        return self._bells.listen(bells)
+
     async def close(self) -> None:
         self._closed = True
+        self._bells.close()
         self._lanes = Lanes()
         for takers in list(self._takers.values()):
             for taker in list(takers):

@@ -4,12 +4,21 @@ A broker may lose, double, delay and reorder tickets; the store sorts it out at 
 ticket to a subscription that does not want it, or keep a waiting subscriber asleep while it holds a ticket for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import timedelta
 from typing import Protocol
 
+from msgspec import Struct
+
 from penstock.model.job import Ticket
 from penstock.model.workers import Subscription
+
+
+class Rung(Struct, frozen=True):
+    """A bell that was rung, and what was called out with it; empty also where rings may have been missed."""
+
+    bell: str
+    message: bytes = b""
 
 
 class Broker(Protocol):
@@ -34,6 +43,17 @@ class Broker(Protocol):
         """A name for this broker's memory: another one means that every ticket published before may be lost."""
         ...
 
+    async def ring(self, bell: str, message: bytes = b"") -> None:
+        """Wake everyone who listens to this bell, in every process that shares the broker. A hint: it may be lost."""
+        ...
+
+    def listen(self, bells: Collection[str]) -> AsyncIterator[Rung]:
+        """What is rung from now on, until the broker is closed.
+
+        Where rings may have been missed (a connection lost and found again) each bell is given once, with no message.
+        """
+        ...
+
     async def close(self) -> None:
-        """Waiting takers are answered with nothing."""
+        """Waiting takers are answered with nothing, and listeners come to their end."""
         ...

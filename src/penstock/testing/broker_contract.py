@@ -3,13 +3,13 @@
 import asyncio
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from penstock.broker.seam import Broker
+from penstock.broker.seam import Broker, Rung
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import DEFAULT_PRIORITY, Ticket
 from penstock.model.workers import Subscription
@@ -17,7 +17,7 @@ from penstock.model.workers import Subscription
 NO_WAIT = timedelta(0)
 BRIEFLY = timedelta(milliseconds=20)
 LONG = timedelta(seconds=60)
-PROMPTLY = 10.0
+PROMPTLY = 30.0
 
 CHANCE = random.Random(7)
 
@@ -48,6 +48,18 @@ async def promptly(take: Coroutine[Any, Any, list[Ticket]] | Take) -> list[Ticke
         return await take
 
 
+async def heard(listener: AsyncIterator[Rung], count: int) -> list[Rung]:
+    """The next rings that a listener hears."""
+    async with asyncio.timeout(PROMPTLY):
+        return [await anext(listener) for _ in range(count)]
+
+
+async def ends(listener: AsyncIterator[Rung]) -> bool:
+    """True when a listener has nothing more to hear."""
+    async with asyncio.timeout(PROMPTLY):
+        return await anext(listener, None) is None
+
+
 class BrokerContract(ABC):
     """The promises of `penstock.broker.seam`, each as a test."""
 
@@ -70,6 +82,11 @@ class BrokerContract(ABC):
         take = asyncio.ensure_future(broker.take(wanted, limit, LONG))
         await self.settle_down(broker)
         return take
+
+    async def listening(self, broker: Any, *bells: str) -> AsyncIterator[Rung]:
+        """Hook: a listener that hears what is rung from now on, and has heard nothing yet."""
+        listener: AsyncIterator[Rung] = broker.listen(bells)
+        return listener
 
     # -- taking what is there
 
@@ -125,6 +142,32 @@ class BrokerContract(ABC):
             taken += answer
         assert jobs(taken) == jobs(sent)
 
+    async def test_a_job_is_not_held_twice(self, broker: Broker) -> None:
+        one = ticket()
+        await broker.publish([one, one])
+        await broker.publish([one])
+        assert await broker.depths() == {"mail": 1}
+        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
+        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
+
+    # -- fair between lanes
+
+    async def test_a_long_lane_does_not_starve_another(self, broker: Broker) -> None:
+        await broker.publish([*tickets(1000, "mail"), *tickets(3, "report")])
+        taken = [(await broker.take(wanting("mail", "report"), 1, NO_WAIT))[0].type for _ in range(6)]
+        assert taken == ["mail", "report"] * 3
+
+    async def test_a_batch_is_shared_between_lanes(self, broker: Broker) -> None:
+        for name in ("a", "b", "c"):
+            await broker.publish(tickets(100, name))
+        taken = [one for _ in range(30) for one in await broker.take(wanting("a", "b", "c"), 4, NO_WAIT)]
+        assert {name: sum(one.type == name for one in taken) for name in "abc"} == {"a": 40, "b": 40, "c": 40}
+
+    async def test_a_batch_is_filled_from_the_lanes_that_have_more(self, broker: Broker) -> None:
+        await broker.publish([*tickets(100, "a"), *tickets(3, "b")])
+        taken = await broker.take(wanting("a", "b"), 50, NO_WAIT)
+        assert {name: sum(one.type == name for one in taken) for name in "ab"} == {"a": 47, "b": 3}
+
     # -- only what is wanted
 
     async def test_other_types_stay(self, broker: Broker) -> None:
@@ -139,6 +182,16 @@ class BrokerContract(ABC):
         assert await broker.take(wanting("mail", queues=["fast"]), 10, NO_WAIT) == [fast]
         assert await broker.take(wanting("mail", queues=["other"]), 10, NO_WAIT) == []
         assert await broker.take(wanting("mail"), 10, NO_WAIT) == [slow]
+
+    async def test_tickets_of_paused_queues_stay(self, broker: Broker) -> None:
+        fast, slow = ticket("mail", "fast"), ticket("mail", "slow")
+        await broker.publish([slow, fast])
+        paused = Subscription(frozenset({"mail"}), except_queues=frozenset({"slow"}))
+        assert await broker.take(paused, 10, NO_WAIT) == [fast]
+        take = await self.waiting(broker, paused)
+        await broker.publish([ticket("mail", "slow"), fast])
+        assert await promptly(take) == [fast]
+        assert await broker.depths() == {"slow": 2}
 
     async def test_one_who_wants_nothing_gets_nothing(self, broker: Broker) -> None:
         await broker.publish(tickets(3))
@@ -182,6 +235,16 @@ class BrokerContract(ABC):
         await broker.publish([ticket("report"), ticket("report")])
         assert len(await promptly(first)) == 1
         assert len(await promptly(second)) == 1
+
+    async def test_a_ticket_finds_its_taker_behind_many_who_do_not_want_it(self, broker: Broker) -> None:
+        others = [await self.waiting(broker, wanting("mail", queues=[f"q{number}"])) for number in range(40)]
+        take = await self.waiting(broker, wanting("mail"))
+        one = ticket()
+        await broker.publish([one])
+        assert await promptly(take) == [one]
+        assert not any(other.done() for other in others)
+        await broker.close()
+        assert [await promptly(other) for other in others] == [[]] * 40
 
     # -- taking none
 
@@ -244,7 +307,7 @@ class BrokerContract(ABC):
             taken += jobs(answer)
         assert sorted(taken) == sorted(jobs(sent))
 
-    # -- depths, epoch, close
+    # -- depths, epoch
 
     async def test_depths_tell_what_is_held_by_queue(self, broker: Broker) -> None:
         await broker.publish([ticket("mail", "a"), ticket("report", "a", priority=9), ticket("mail", "b")])
@@ -284,6 +347,69 @@ class BrokerContract(ABC):
         for _ in range(3):
             await broker.publish([one])
             assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
+
+    # -- bells
+
+    async def test_a_ring_is_heard_by_everyone_who_listens(self, broker: Broker) -> None:
+        listeners = [await self.listening(broker, "door") for _ in range(3)]
+        await broker.ring("door", b"open")
+        assert [await heard(listener, 1) for listener in listeners] == [[Rung("door", b"open")]] * 3
+
+    async def test_rings_are_heard_in_order_and_with_their_messages(self, broker: Broker) -> None:
+        listener = await self.listening(broker, "door")
+        messages = [b"\x00\xff\n", b"", b"two words", b"x" * 10_000]
+        for message in messages:
+            await broker.ring("door", message)
+        assert await heard(listener, 4) == [Rung("door", message) for message in messages]
+
+    async def test_only_the_bells_listened_to_are_heard(self, broker: Broker) -> None:
+        listener = await self.listening(broker, "door", "phone")
+        for bell in ("alarm", "door", "doors", "phone"):
+            await broker.ring(bell)
+        assert await heard(listener, 2) == [Rung("door"), Rung("phone")]
+
+    async def test_a_waiting_listener_is_woken(self, broker: Broker) -> None:
+        listener = await self.listening(broker, "door")
+        waiting = asyncio.ensure_future(heard(listener, 1))
+        await self.settle_down(broker)
+        assert not waiting.done()
+        await broker.ring("door")
+        assert await waiting == [Rung("door")]
+
+    async def test_what_was_rung_before_is_not_heard(self, broker: Broker) -> None:
+        await broker.ring("door", b"early")
+        listener = await self.listening(broker, "door")
+        await broker.ring("door", b"now")
+        assert await heard(listener, 1) == [Rung("door", b"now")]
+
+    async def test_a_ring_that_nobody_hears_is_nothing(self, broker: Broker) -> None:
+        await broker.ring("door", b"hello?")
+
+    async def test_one_who_falls_far_behind_is_told_that_it_missed_something(self, broker: Broker) -> None:
+        listener = await self.listening(broker, "door")
+        for number in range(3000):
+            await broker.ring("door", b"%d" % number)
+        while (await heard(listener, 1))[0].message:
+            pass
+
+    async def test_listeners_end_when_the_broker_is_closed(self, broker: Broker) -> None:
+        quiet, busy = await self.listening(broker, "door"), await self.listening(broker, "phone")
+        waiting = asyncio.ensure_future(ends(busy))
+        await self.settle_down(broker)
+        await broker.close()
+        assert await waiting
+        assert await ends(quiet)
+        assert await ends(quiet)
+        assert await ends(broker.listen(["door"]))
+
+    # -- close
+
+    async def test_a_closed_broker_gives_nothing(self, broker: Broker) -> None:
+        await broker.publish(tickets(2))
+        await broker.close()
+        await broker.publish(tickets(2))
+        assert await promptly(broker.take(wanting("mail"), 10, LONG)) == []
+        await broker.close()
 
     async def test_close_answers_the_waiting_with_nothing(self, broker: Broker) -> None:
         takes = [await self.waiting(broker, wanting("mail", "report")) for _ in range(3)]

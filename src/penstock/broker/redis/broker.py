@@ -1,0 +1,139 @@
+"""Tickets in Redis or Valkey: lanes, lines of waiting takers and bells, shared by many processes."""
+
+import logging
+import random
+import secrets
+from collections.abc import AsyncIterator, Collection, Sequence
+from datetime import timedelta
+from typing import Self
+
+from redis.exceptions import AuthenticationError
+
+from penstock.broker.bells import Bells
+from penstock.broker.redis import scripts, wire
+from penstock.broker.redis.ear import Ear
+from penstock.broker.redis.line import Address
+from penstock.broker.redis.server import Server, ServerRefused
+from penstock.broker.redis.takers import Takers
+from penstock.broker.seam import Rung
+from penstock.model.errors import BrokerUnavailable, InvalidSetting
+from penstock.model.job import Ticket
+from penstock.model.timing import Clock
+from penstock.model.workers import Subscription
+
+logger = logging.getLogger("penstock.broker")
+
+DEADLINE = timedelta(seconds=1)
+
+
+class RedisBroker:
+    """Does what `penstock.broker.memory` does, for every process that opens the same URL with the same prefix.
+
+    Each call answers within its deadline (a take: after its wait) or raises BrokerUnavailable; after failures in a row
+    it raises at once. A take that waits also raises when the server is lost meanwhile and not found again in time.
+    """
+
+    def __init__(self, server: Server, clock: Clock, prefix: str, chance: random.Random) -> None:
+        process = secrets.token_hex(8)
+        self._server = server
+        # One hash tag: a cluster keeps all keys of a prefix together.
+        self._base = f"{{{prefix}}}"
+        self._given, self._again = f"{self._base}:to:{process}", f"{self._base}:again"
+        self._bells = Bells()
+        channels = (self._given, self._again)
+        self._ear = Ear(server.address, server.deadline, clock, chance, channels, self._heard, self._missed)
+        self._takers = Takers(server, self._base, process, self._ear.ready)
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        clock: Clock,
+        prefix: str = "penstock",
+        *,
+        deadline: timedelta = DEADLINE,
+        chance: random.Random | None = None,
+    ) -> Self:
+        """A broker at this URL, also while its server is away. InvalidSetting for one that would evict tickets."""
+        chance = chance or random.Random(secrets.randbits(64))
+        broker = cls(Server(Address(url), deadline, clock, chance), clock, prefix, chance)
+        try:
+            await broker._check_memory()
+        except InvalidSetting:
+            await broker.close()
+            raise
+        return broker
+
+    async def publish(self, tickets: Sequence[Ticket]) -> None:
+        if tickets and not self._closed:
+            await self._server.run(scripts.PUBLISH, self._base, secrets.token_hex(8), *wire.lanes(tickets))
+
+    async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+        return [] if self._closed else await self._takers.take(wanted, limit, wait)
+
+    async def depths(self) -> dict[str, int]:
+        words: list[bytes] = await self._server.ask("HGETALL", f"{self._base}:depths")
+        return {queue.decode(): int(depth) for queue, depth in zip(words[::2], words[1::2], strict=True)}
+
+    async def epoch(self) -> str:
+        epoch: bytes = await self._server.run(scripts.EPOCH, self._base, secrets.token_hex(8))
+        return epoch.decode()
+
+    async def ring(self, bell: str, message: bytes = b"") -> None:
+        await self._server.ask("PUBLISH", self._channel(bell), message)
+
+    def listen(self, bells: Collection[str]) -> AsyncIterator[Rung]:
+        """As promised; and each bell is given once at the start, since it takes a moment until it can be heard."""
+        listener = self._bells.listen(bells)
+        for bell in sorted(listener.bells) if not self._closed else ():
+            if self._ear.attend(self._channel(bell)):
+                listener.tell(Rung(bell))
+        return listener
+
+    async def close(self) -> None:
+        self._closed = True
+        self._bells.close()
+        await self._takers.close()
+        await self._ear.close()
+        await self._server.close()
+
+    def _channel(self, bell: str) -> str:
+        return f"{self._base}:bell:{bell}"
+
+    def _heard(self, channel: str, message: bytes | None) -> None:
+        """A message from the server; None when a channel is listened to from now on."""
+        if channel == self._given and message is not None:
+            self._takers.give(message)
+        elif channel in (self._given, self._again):
+            self._takers.ask_again()
+        else:
+            self._bells.ring(Rung(channel.removeprefix(self._channel("")), message or b""))
+
+    def _missed(self) -> None:
+        self._takers.ask_again()
+
+    async def _check_memory(self) -> None:
+        try:
+            words: list[bytes] = await self._server.ask("CONFIG", "GET", "maxmemory*")
+        except ServerRefused as refusal:
+            logger.warning(
+                "cannot ask the broker for its maxmemory-policy (%s); make sure that it is noeviction", refusal
+            )
+        except BrokerUnavailable as trouble:
+            if isinstance(trouble.__cause__, AuthenticationError):
+                raise InvalidSetting(
+                    f"the broker at {self._server.address} refuses the user or password of its URL"
+                ) from None
+            logger.warning("%s; trying again until it can", trouble)
+        else:
+            _forbid_eviction(dict(zip(words[::2], words[1::2], strict=True)), self._server.address)
+
+
+def _forbid_eviction(config: dict[bytes, bytes], address: Address) -> None:
+    policy = config.get(b"maxmemory-policy", b"noeviction").decode()
+    if int(config.get(b"maxmemory", 0)) and policy != "noeviction":
+        raise InvalidSetting(
+            f"the broker at {address} has maxmemory-policy {policy} and would drop tickets when its memory is full:"
+            " set maxmemory-policy noeviction (CONFIG SET, valkey.conf, or the parameter group of a managed server)"
+        )

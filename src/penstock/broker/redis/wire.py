@@ -1,0 +1,56 @@
+"""Tickets and requests as the scripts read and write them: 16 bytes a ticket; the rest is the name of its lane."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from penstock.model.ids import from_bytes, shard_of, to_bytes
+from penstock.model.job import Ticket
+from penstock.model.workers import Subscription
+
+ID_BYTES = 16
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """What a taker asks for."""
+
+    types: frozenset[str]
+    limit: int
+    queues: frozenset[str] | None = None
+    except_queues: frozenset[str] = frozenset()
+
+
+def request(wanted: Subscription, limit: int) -> bytes:
+    return msgspec.json.encode(Request(wanted.types, limit, wanted.queues, wanted.except_queues))
+
+
+def lanes(tickets: Iterable[Ticket]) -> list[str | int | bytes]:
+    """Four words for each lane: priority, queue, type, and the ids in the order of the tickets."""
+    ids: dict[tuple[int, str, str], list[bytes]] = {}
+    for ticket in tickets:
+        ids.setdefault((ticket.priority, ticket.queue, ticket.type), []).append(to_bytes(ticket.job))
+    return [word for lane, raw in ids.items() for word in (*lane, b"".join(raw))]
+
+
+def tickets(text: bytes) -> list[Ticket]:
+    """What a script picked: for each lane its name, the number of ids and the ids."""
+    return [ticket for lane, ids in _pieces(text) for ticket in _of_lane(lane, ids)]
+
+
+def _pieces(text: bytes) -> Iterator[tuple[str, bytes]]:
+    start = 0
+    while start < len(text):
+        lane_end = text.index(b"\n", start)
+        count_end = text.index(b"\n", lane_end + 1)
+        ids = count_end + 1
+        end = ids + ID_BYTES * int(text[lane_end + 1 : count_end])
+        yield text[start:lane_end].decode(), text[ids:end]
+        start = end
+
+
+def _of_lane(lane: str, ids: bytes) -> Sequence[Ticket]:
+    priority, _, name = lane.partition(":")
+    queue, _, type_name = name.partition("/")
+    jobs = [from_bytes(ids[at : at + ID_BYTES]) for at in range(0, len(ids), ID_BYTES)]
+    return [Ticket(shard_of(job), job, queue, type_name, int(priority)) for job in jobs]
