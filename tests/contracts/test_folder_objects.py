@@ -101,6 +101,12 @@ async def test_another_store_on_the_same_folder_sees_everything(
         await other.put("a", body(b"y"), TEXT)
 
 
+async def test_there_is_no_way_past_the_server_to_a_folder(store: FolderObjects) -> None:
+    link = await store.put("a", body(b"x"), TEXT)
+    assert await store.download_url(link, timedelta(minutes=1)) is None
+    assert await store.upload_url(link, timedelta(minutes=1)) is None
+
+
 async def test_deletes_leave_no_folders(store: FolderObjects, root: Path) -> None:
     for key in ("a/b/c/d", "a/x"):
         await store.put(key, body(b"x"), TEXT)

@@ -12,7 +12,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import re
 import secrets
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,17 +24,15 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
-from penstock.model.errors import Conflict, CorruptObject, Invalid, NotFound, ObjectsUnavailable
+from penstock.model.errors import Conflict, CorruptObject, NotFound, ObjectsUnavailable
 from penstock.model.job import ObjectLink
 from penstock.model.timing import Clock, to_millis
+from penstock.objects.seam import check_content_type, check_key
 
 T = TypeVar("T")
 
 BLOCK = 1 << 20
 SCAN_BATCH = 256
-KEY_MAX = 512
-KEY = re.compile(r"[a-z0-9-]{1,128}(?:/[a-z0-9-]{1,128})*")
-CONTENT_TYPE_MAX = 255
 SUFFIX = ".object"
 RACES = 100
 
@@ -60,8 +57,7 @@ class FolderObjects:
         self, key: str, body: AsyncIterator[bytes], content_type: str, digest: str | None = None
     ) -> ObjectLink:
         path = self._path(key)
-        if len(content_type) > CONTENT_TYPE_MAX:
-            raise Invalid(f"a content type has at most {CONTENT_TYPE_MAX} characters, not {len(content_type)}")
+        check_content_type(content_type)
         upload = Upload(self._incoming)
         try:
             async for block in _blocks(body):
@@ -97,12 +93,19 @@ class FolderObjects:
             for key in batch:
                 yield key
 
+    async def upload_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
+        """None: nobody else reaches the folder."""
+        return None
+
+    async def download_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
+        """None: nobody else reaches the folder."""
+        return None
+
     async def close(self) -> None:
         return None
 
     def _path(self, key: str) -> Path:
-        if len(key) > KEY_MAX or not KEY.fullmatch(key):
-            raise Invalid(f"{key[:KEY_MAX]!r} is not an object key: join segments of a-z, 0-9 and dashes by slashes")
+        check_key(key)
         return self._objects / f"{key}{SUFFIX}"
 
     def _now_ns(self, ago: timedelta = timedelta(0)) -> int:

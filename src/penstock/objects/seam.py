@@ -4,11 +4,18 @@ Keys are made by the server: slash-separated segments of lower-case letters, dig
 are kept in the job, never in a key.
 """
 
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Protocol
 
+from penstock.model.errors import Invalid
 from penstock.model.job import ObjectLink
+
+KEY_MAX = 512
+CONTENT_TYPE_MAX = 255
+
+_KEY = re.compile(r"[a-z0-9-]{1,128}(?:/[a-z0-9-]{1,128})*")
 
 
 class ObjectStore(Protocol):
@@ -40,7 +47,32 @@ class ObjectStore(Protocol):
         ...
 
     def scan(self, prefix: str, older_than: timedelta) -> AsyncIterator[str]:
-        """Keys below `prefix` of objects stored longer ago than that."""
+        """Keys below `prefix` of objects stored longer ago than that, and of what was left of unfinished ones."""
+        ...
+
+    async def upload_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
+        """Where the bytes of this link may be PUT without passing through here; None if there is no such way.
+
+        The object exists once as many bytes as the link says are there. Nobody has compared them with its digest then:
+        whoever reads them does. Until then the key is free for a `put` of the same bytes. Announcing the same link
+        again gives another URL; another link is a Conflict.
+        """
+        ...
+
+    async def download_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
+        """Where the bytes can be had by GET without passing through here; None if there is no such way."""
         ...
 
     async def close(self) -> None: ...
+
+
+def check_key(key: str) -> None:
+    """Raise Invalid for what is not a key."""
+    if len(key) > KEY_MAX or not _KEY.fullmatch(key):
+        raise Invalid(f"{key[:KEY_MAX]!r} is not an object key: join segments of a-z, 0-9 and dashes by slashes")
+
+
+def check_content_type(content_type: str) -> None:
+    """Raise Invalid for one that is too long to keep."""
+    if len(content_type) > CONTENT_TYPE_MAX:
+        raise Invalid(f"a content type has at most {CONTENT_TYPE_MAX} characters, not {len(content_type)}")
