@@ -1,38 +1,36 @@
-"""The `Idempotency-Key` header: one key for a job, or the root of one for each job of a batch."""
+"""API keys over HTTP, for admins: making, listing, rotating and revoking them."""
 
-from typing import Annotated, cast
+from penstock.api.exchange import NO_CONTENT, Call, Reply, json_reply
+from penstock.api.operation import Answer, operation
+from penstock.model.key_wire import KeyList, KeyRequest, MadeKey, RotateRequest, key_item
 
-import msgspec
-from msgspec import Meta
-from msgspec.structs import replace
-
-from penstock.api.exchange import Call
-from penstock.api.operation import Header
-from penstock.model.errors import Invalid
-from penstock.model.wire import Key, SubmitRequest
-
-RootKey = Annotated[str, Meta(min_length=1, max_length=240, pattern=r"^[\x21-\x7e]+$")]
-"""A key with room for the number of each job behind it."""
-
-IDEMPOTENCY_KEY = Header("Idempotency-Key", Key, "Repeating the request with the same key gives the same job back.")
-BATCH_KEY = Header("Idempotency-Key", RootKey, "Job n without a key of its own gets `<key>/n`.")
+MADE = Answer("The key; its secret is shown here and never again.", MadeKey)
 
 
-def header_key(call: Call, header: Header) -> str | None:
-    """The header's key; Invalid when it is empty, too long or not printable ASCII."""
-    given = call.header(b"idempotency-key")
-    if given is None:
-        return None
-    try:
-        return cast(str, msgspec.convert(given, header.kind))
-    except msgspec.ValidationError as fault:
-        raise Invalid(f"header Idempotency-Key: {fault}") from None
+@operation("GET /v1/keys", {200: Answer("Every key that was not revoked, by name.", KeyList)})
+async def list_keys(call: Call) -> Reply:
+    """List API keys, without their secrets."""
+    return json_reply(200, KeyList(tuple(map(key_item, await call.engine.keys.list()))))
 
 
-def keyed(request: SubmitRequest, key: str | None) -> SubmitRequest:
-    """The request under the header's key; Invalid when its body names another one."""
-    if key is None or request.idempotency_key == key:
-        return request
-    if request.idempotency_key is not None:
-        raise Invalid("idempotency_key: the header Idempotency-Key and the body name different keys; send one of them")
-    return replace(request, idempotency_key=key)
+@operation("POST /v1/keys", {201: MADE}, body=KeyRequest)
+async def create_key(call: Call) -> Reply:
+    """Make an API key. Each request makes one."""
+    return json_reply(201, await call.engine.keys.create(await call.json(KeyRequest)))
+
+
+@operation("POST /v1/keys/{key}/rotate", {201: MADE}, body=RotateRequest, refusals=(404,))
+async def rotate_key(call: Call) -> Reply:
+    """Make an API key with the terms of another, which expires after a grace."""
+    key = call.path("key")
+    return json_reply(201, await call.engine.keys.rotate(key, await call.json(RotateRequest)))
+
+
+@operation("DELETE /v1/keys/{key}", {204: Answer("Revoked, for good.")}, refusals=(404,))
+async def revoke_key(call: Call) -> Reply:
+    """Revoke an API key: at once here, within a second at every other server."""
+    await call.engine.keys.revoke(call.path("key"))
+    return NO_CONTENT
+
+
+OPERATIONS = (list_keys, create_key, rotate_key, revoke_key)

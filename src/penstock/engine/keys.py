@@ -1,0 +1,169 @@
+"""API keys: making and withdrawing them, and who may pass.
+
+Keys are notices, so every process of every server knows them from its catalog: one that is withdrawn is refused here at
+once, elsewhere within a second. While the store cannot be read, what was last known counts.
+"""
+
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.engine.catalog import Catalog
+from penstock.model.errors import Forbidden, NotFound, Unauthorized
+from penstock.model.key_wire import KeyRequest, MadeKey, RotateRequest, made_key
+from penstock.model.keys import (
+    ApiKey,
+    KeyId,
+    KeyScope,
+    RandomBytes,
+    check_terms,
+    digest_of,
+    new_id,
+    new_secret,
+    parse_token,
+    proves,
+    token_of,
+)
+from penstock.model.notices import Name, Notice, NoticeKind
+from penstock.model.timing import Clock, seconds
+
+_read_key = lru_cache(maxsize=4096)(msgspec.json.Decoder(ApiKey).decode)
+
+SHOW_ONE = "send the header `Authorization: Bearer pk_…` (the SDK, workers and the command line: set PENSTOCK_KEY)"
+
+
+class Keys:
+    """The keys of this system. `required` says whether a request without one is refused."""
+
+    def __init__(
+        self, catalog: Catalog, clock: Clock, *, required: bool, random_bytes: RandomBytes = secrets.token_bytes
+    ) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._random_bytes = random_bytes
+        self._read_from: Mapping[Name, Notice] | None = None
+        self._known: dict[str, ApiKey] = {}
+        self._lent: dict[str, ApiKey] = {}
+        self.required = required
+
+    async def admit(self, authorization: str | None, scopes: Collection[KeyScope]) -> ApiKey | None:
+        """The key that was shown, if it has one of the scopes; None where none was shown and none is needed.
+
+        Unauthorized, in the same words whatever is wrong with a key; Forbidden, naming the scopes that it lacks.
+        """
+        shown = _bearer(authorization)
+        if shown is None:
+            if self.required:
+                raise Unauthorized(f"this needs an API key; {SHOW_ONE}")
+            return None
+        key = await self._recognise(shown)
+        if key is None or key.expired(self._clock.now()):
+            raise Unauthorized(f"this API key is unknown, expired or revoked; {SHOW_ONE}", shown=True)
+        require(key, scopes)
+        return key
+
+    async def list(self) -> list[ApiKey]:
+        """Every key that was not withdrawn, also expired ones; by name, then by age."""
+        return sorted((await self._standing()).values(), key=lambda key: (key.name, key.created_at, key.id))
+
+    async def has_admin(self) -> bool:
+        """Whether somebody could pass as admin now."""
+        now = self._clock.now()
+        keys = (await self._standing()).values()
+        return any(KeyScope.ADMIN in key.scopes and not key.expired(now) for key in keys)
+
+    async def create(self, request: KeyRequest) -> MadeKey:
+        """A new key, durable once this returns. Its secret is in the answer and nowhere else."""
+        key, token = self._new(request.name, request.scopes, request.queues, request.lifetime_seconds)
+        await self._tell(key)
+        return made_key(key, token)
+
+    async def rotate(self, id: KeyId, request: RotateRequest) -> MadeKey:
+        """A new key with the terms of an old one, which expires after the grace, or earlier if it would have."""
+        old = await self._get(id)
+        key, token = self._new(old.name, old.scopes, old.queues, request.lifetime_seconds)
+        last = self._clock.now() + seconds(request.grace_seconds)
+        await self._tell(key, replace(old, expires_at=min(last, old.expires_at or last)))
+        return made_key(key, token)
+
+    async def revoke(self, id: KeyId) -> None:
+        """Withdraw a key for good; NotFound if there is none of this id."""
+        await self._get(id)
+        await self._catalog.tell(NoticeKind.KEY, {id: None})
+
+    def lend(self, name: str, scopes: Sequence[KeyScope]) -> str:
+        """A key that only this process knows, and that ends with it: for what it starts beside itself."""
+        key, token = self._new(name, scopes)
+        self._lent[key.id] = key
+        return token
+
+    def _new(
+        self,
+        name: str,
+        scopes: Sequence[KeyScope],
+        queues: Sequence[str] | None = None,
+        lifetime_seconds: float | None = None,
+    ) -> tuple[ApiKey, str]:
+        check_terms(scopes, queues)
+        id, secret, now = new_id(self._random_bytes), new_secret(self._random_bytes), self._clock.now()
+        key = ApiKey(
+            id=id,
+            name=name,
+            digest=digest_of(secret),
+            scopes=tuple(scope for scope in KeyScope if scope in scopes),
+            queues=None if queues is None else tuple(sorted(set(queues))),
+            created_at=now,
+            expires_at=_after(now, lifetime_seconds),
+        )
+        return key, token_of(id, secret)
+
+    async def _tell(self, *keys: ApiKey) -> None:
+        await self._catalog.tell(NoticeKind.KEY, {key.id: msgspec.json.encode(key) for key in keys})
+
+    async def _get(self, id: KeyId) -> ApiKey:
+        key = (await self._standing()).get(id)
+        if key is None:
+            raise NotFound(f"there is no API key {id!r}; `penstock keys list` shows those there are")
+        return key
+
+    async def _recognise(self, token: str) -> ApiKey | None:
+        parsed = parse_token(token)
+        if parsed is None:
+            return None
+        id, secret = parsed
+        key = self._lent.get(id) or (await self._standing()).get(id)
+        return key if proves(secret, key) else None
+
+    async def _standing(self) -> Mapping[str, ApiKey]:
+        """The keys by id; looked through once per reading of the catalog, and each decoded once."""
+        notices = (await self._catalog.read()).notices
+        if notices is not self._read_from:
+            standing = (one for one in notices.values() if one.kind == NoticeKind.KEY and one.value is not None)
+            self._known = {one.name: _read_key(one.value or b"") for one in standing}
+            self._read_from = notices
+        return self._known
+
+
+def require(key: ApiKey | None, scopes: Collection[KeyScope]) -> None:
+    """Raise Forbidden unless the key, if there is one, has one of the scopes."""
+    if key is not None and not key.allows(scopes):
+        needed = " or ".join(scopes)
+        raise Forbidden(
+            f"the API key {key.id} has not the scope {needed}; ask with one that has: "
+            f"`penstock keys create --scope {next(iter(scopes))} …`",
+            scopes=tuple(scopes),
+        )
+
+
+def _bearer(authorization: str | None) -> str | None:
+    """What was sent as a key; None where the header is absent or of another kind, as a proxy may send it."""
+    scheme, _, credentials = (authorization or "").partition(" ")
+    return credentials.strip() if scheme.lower() == "bearer" else None
+
+
+def _after(now: datetime, lifetime_seconds: float | None) -> datetime | None:
+    return None if lifetime_seconds is None else now + seconds(lifetime_seconds)
