@@ -1,0 +1,110 @@
+"""All contenders on the same trace, side by side, with the clairvoyant as the measure."""
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from penstock.autoscaler.simulation.clairvoyant import clairvoyant
+from penstock.autoscaler.simulation.scalers import FixedSize, Keda, Ours, StepAlarms
+from penstock.autoscaler.simulation.trace import Trace
+from penstock.autoscaler.simulation.world import Machines, Run, Sample, Scaler, World
+from penstock.model.fleets import Fleet
+
+CONTENDERS = (Ours.name, StepAlarms.name, Keda.name, FixedSize.name, "clairvoyant")
+COMPARED = 0.95
+"""The percentile of waits at which contenders are compared."""
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """How one contender did. Its worker-seconds also as multiples of the clairvoyant's, and of the bare work."""
+
+    contender: str
+    wait_p50_seconds: float
+    wait_p95_seconds: float
+    wait_p99_seconds: float
+    worker_seconds: float
+    to_clairvoyant: float
+    to_work: float
+    starts: int
+    peak: int
+
+
+class Scores(Struct, frozen=True, kw_only=True):
+    """A trace, the fleet it was given to, and how everyone did."""
+
+    trace: str
+    jobs: int
+    work_seconds: float
+    machines: Machines
+    fleet: Fleet
+    results: list[Result]
+
+
+class Contest(Struct, frozen=True):
+    """The scores, and backlog and workers over time for the plot."""
+
+    scores: Scores
+    samples: dict[str, list[Sample]]
+
+
+def contest(
+    trace: Trace, machines: Machines, fleet: Fleet, tell: Callable[[str], None] = lambda _contender: None
+) -> Contest:
+    """Let everyone run; `tell` hears who has."""
+    runs = {}
+    for name, run in _runs(trace, machines, fleet):
+        runs[name] = run
+        tell(name)
+    best = runs["clairvoyant"].worker_seconds * machines.capacity / trace.work_seconds
+    scores = Scores(
+        trace=trace.name,
+        jobs=len(trace.jobs),
+        work_seconds=trace.work_seconds,
+        machines=machines,
+        fleet=fleet,
+        results=[
+            _result(name, run, run.worker_seconds * machines.capacity / trace.work_seconds, best)
+            for name, run in runs.items()
+        ],
+    )
+    return Contest(scores, {name: run.samples for name, run in runs.items()})
+
+
+def _runs(trace: Trace, machines: Machines, fleet: Fleet) -> Iterator[tuple[str, Run]]:
+    ours = World(trace, machines, Ours(fleet, machines)).play()
+    yield Ours.name, ours
+    rivals: tuple[Scaler, ...] = (StepAlarms(machines), Keda(machines))
+    for rival in rivals:
+        yield rival.name, World(trace, machines, rival).play()
+    wait = percentile(ours.waits, COMPARED)
+    yield FixedSize.name, smallest_fixed(trace, machines, wait)
+    yield "clairvoyant", clairvoyant(trace, machines, ours, wait, percentile(ours.waits, 0.99))
+
+
+def smallest_fixed(trace: Trace, machines: Machines, wait: float) -> Run:
+    """The smallest fixed size whose 95th percentile is no worse than `wait`; the largest there may be if none is."""
+    low, high = 1, machines.max
+    while low < high:
+        middle = (low + high) // 2
+        run = World(trace, machines, FixedSize(middle)).play()
+        low, high = (low, middle) if percentile(run.waits, COMPARED) <= wait else (middle + 1, high)
+    return World(trace, machines, FixedSize(low)).play()
+
+
+def percentile(waits: list[float], part: float) -> float:
+    """The wait that such a part of the jobs did not exceed."""
+    return sorted(waits)[min(len(waits) - 1, int(part * len(waits)))]
+
+
+def _result(name: str, run: Run, to_work: float, best: float) -> Result:
+    return Result(
+        contender=name,
+        wait_p50_seconds=percentile(run.waits, 0.5),
+        wait_p95_seconds=percentile(run.waits, 0.95),
+        wait_p99_seconds=percentile(run.waits, 0.99),
+        worker_seconds=run.worker_seconds,
+        to_clairvoyant=to_work / best,
+        to_work=to_work,
+        starts=run.starts,
+        peak=run.peak,
+    )

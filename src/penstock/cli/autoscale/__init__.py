@@ -1,0 +1,15 @@
+"""`penstock autoscale`: how a fleet would scale."""
+
+from penstock.cli.commands import Commands
+
+autoscale = Commands(
+    name="autoscale",
+    help="Try a scaling policy on a trace, before it has a fleet.",
+    examples=("penstock autoscale simulate --pattern burst",),
+    lazy={
+        "simulate": (
+            "penstock.cli.autoscale.simulate:simulate",
+            "Simulate a fleet beside its rivals, on a pattern or a trace.",
+        ),
+    },
+)
