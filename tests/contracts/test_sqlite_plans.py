@@ -41,6 +41,7 @@ PLANS = {
     "jobs_by_seq": {"SEARCH jobs USING INTEGER PRIMARY KEY"},
     "backlog": {"SEARCH jobs USING unticketed"},
     "next_due": {"SEARCH jobs USING due"},
+    "falling_due": {"SEARCH jobs USING due"},
     "oldest_due": {"SEARCH jobs USING ticketed", "SEARCH jobs USING unticketed"},
     "list_newest": {"SEARCH jobs USING INTEGER PRIMARY KEY"},
     "list_by_type": {"SEARCH jobs USING by_type"},
@@ -66,6 +67,7 @@ PLANS = {
 SORTED_PLANS = {
     "list_scheduled": {"SCAN jobs USING due"},
     "list_running": {"SCAN jobs USING leases"},
+    "holders": {"SCAN jobs USING leases"},
     "list_queued": {"SCAN jobs USING unticketed", "SCAN jobs USING ticketed"},
 }
 """Walks through a small index that are sorted afterwards."""

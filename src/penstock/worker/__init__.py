@@ -4,4 +4,6 @@ agent ──frames──► executor      one socketpair each; a page of shared 
   │                  handlers: on the event loop, in threads; one job only when isolated or a suspect
   ├──► programs      job types that are commands, each in a process group of its own
   └──► Reach         the engine, directly or over HTTP
+
+Agents and executors are started anew, or forked from a process that has the app imported: `penstock.worker.template`.
 """

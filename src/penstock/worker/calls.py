@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from penstock.model.keys import authorization
 from penstock.model.timing import Clock, SystemClock
 
 CONNECT_SECONDS = 5.0
@@ -43,15 +44,15 @@ class Connection(Struct):
 
 
 class Calls:
-    """A server, and the connections to it that wait for the next call."""
+    """A server, the API key to show it, and the connections to it that wait for the next call."""
 
-    def __init__(self, url: str, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, key: str = "", clock: Clock | None = None) -> None:
         parts = urlsplit(url)
         self._tls: SSLContext | None = default_tls() if parts.scheme == "https" else None
         self._host = parts.hostname or "localhost"
         self._port = parts.port or (443 if self._tls else 80)
         self._prefix = parts.path.rstrip("/")
-        self._authority = parts.netloc.rpartition("@")[2]
+        self._own = {"host": parts.netloc.rpartition("@")[2], **authorization(key)}
         self._clock = clock or SystemClock()
         self._idle: list[Connection] = []
 
@@ -82,7 +83,7 @@ class Calls:
         self._idle.clear()
 
     def _head(self, method: str, path: str, headers: Mapping[str, str], length: int) -> bytes:
-        named = {"host": self._authority, "content-length": str(length), **headers}
+        named = {**self._own, "content-length": str(length), **headers}
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 

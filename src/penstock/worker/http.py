@@ -11,13 +11,18 @@ import httpx2
 import msgspec
 from msgspec.structs import replace
 
+from penstock.client.direct import Direct
+from penstock.client.transfers import TRANSFER_SECONDS, TransferBroken, Transfers
 from penstock.model.errors import BY_CODE, CorruptObject, PenstockError, Refused, ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
+from penstock.model.keys import authorization
 from penstock.model.schedule_wire import OnConflict, ScheduleRequest
+from penstock.model.timing import SystemClock
 from penstock.model.wire import (
     ClaimRequest,
     ClaimResponse,
+    DirectUpload,
     JoinRequest,
     JoinResponse,
     LogEntry,
@@ -30,12 +35,13 @@ from penstock.model.wire import (
     RenewResponse,
     SettleRequest,
     SettleResponse,
+    UploadRequest,
 )
 from penstock.model.workers import JobType, Subscription, Worker
+from penstock.worker.body import FileBody
 from penstock.worker.calls import CONNECT_SECONDS, Broken, Calls
 
 ANSWER_SECONDS = 10.0
-TRANSFER_SECONDS = 60.0
 JSON = MappingProxyType({"content-type": "application/json"})
 
 T = TypeVar("T")
@@ -44,12 +50,15 @@ T = TypeVar("T")
 class HttpReach:
     """Keeps Reach over one server's `/v1/workers`. No answer in time, or none at all, is ServerUnavailable."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str = "") -> None:
         self._worker = ""
         self._url = url
+        self._authorization = authorization(key)
         self._encoder = msgspec.json.Encoder()
-        self._calls = Calls(url)
+        self._calls = Calls(url, key)
         self._files: httpx2.AsyncClient | None = None
+        self._past = Transfers()
+        self._direct = Direct(SystemClock())
 
     async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
         self._worker = worker.id
@@ -62,7 +71,8 @@ class HttpReach:
 
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
         queues = tuple(sorted(wanted.queues)) if wanted.queues is not None else None
-        request = ClaimRequest(tuple(sorted(wanted.types)), limit, wait.total_seconds(), queues)
+        others = tuple(sorted(wanted.except_queues))
+        request = ClaimRequest(tuple(sorted(wanted.types)), limit, wait.total_seconds(), queues, others)
         answer = await self._post(self._path("claim"), request, ClaimResponse, wait.total_seconds() + ANSWER_SECONDS)
         return list(answer.claims)
 
@@ -84,22 +94,59 @@ class HttpReach:
     async def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
         path = f"/v1/jobs/{job}/inputs/{quote(file.name, safe='')}"
         digest = hashlib.sha256()
+        async for chunk in self._input(path, file.object.size):
+            digest.update(chunk)
+            yield chunk
+        if digest.hexdigest() != file.object.digest:
+            raise CorruptObject(f"what was read of {file.name!r} does not match its digest")
+
+    async def _input(self, path: str, size: int) -> AsyncIterator[bytes]:
+        """From the object store itself if it can be reached; what it did not give, through the server."""
+        got = 0
+        if self._direct.worth(size) and (url := await self._redirected(path)) is not None:
+            try:
+                async for chunk in self._past.fetch(url):
+                    got += len(chunk)
+                    yield chunk
+            except TransferBroken:
+                self._direct.of_no_use()
+            else:
+                return
+        async for chunk in self._through_server(path):
+            if fresh := chunk[got:]:
+                yield fresh
+            got = max(0, got - len(chunk))
+
+    async def _redirected(self, path: str) -> str | None:
+        """Where the object store gives a file; None, for a while, if the server knows no such way."""
+        try:
+            async with self._transfers().stream("GET", path, params={"direct": "true"}) as answer:
+                if answer.status_code == 307:
+                    return answer.headers.get("location")
+                if answer.is_success:
+                    self._direct.of_no_use()
+        except httpx2.HTTPError as error:
+            raise self._unavailable(error) from None
+        return None
+
+    async def _through_server(self, path: str) -> AsyncIterator[bytes]:
         try:
             async with self._transfers().stream("GET", path) as answer:
                 if not answer.is_success:
                     raise problem_of(answer.status_code, await answer.aread())
                 async for chunk in answer.aiter_bytes():
-                    digest.update(chunk)
                     yield chunk
         except httpx2.HTTPError as error:
             raise self._unavailable(error) from None
-        if digest.hexdigest() != file.object.digest:
-            raise CorruptObject(f"what was read of {file.name!r} does not match its digest")
 
     async def write_output(
         self, lease: Lease, number: int, body: AsyncIterator[bytes], content_type: str, digest: str
     ) -> ObjectLink:
         path = self._path(f"outputs/{lease.job}/{lease.fence}/{number}")
+        if isinstance(body, FileBody) and self._direct.worth(body.size):
+            link = await self._write_past(f"{path}/direct", body, UploadRequest(digest, body.size, content_type))
+            if link is not None:
+                return link
         headers = {"content-type": content_type, "digest-sha256": digest}
         try:
             answer = await self._transfers().put(path, content=body, headers=headers)
@@ -109,6 +156,20 @@ class HttpReach:
             raise problem_of(answer.status_code, answer.content)
         return msgspec.json.decode(answer.content, type=ObjectLink)
 
+    async def _write_past(self, path: str, body: FileBody, announced: UploadRequest) -> ObjectLink | None:
+        """The output in the object store itself; None, with the body untouched, if the server knows no such way."""
+        offer = await self._post(path, announced, DirectUpload)
+        if offer.id is None or offer.url is None:
+            self._direct.of_no_use()
+            return None
+        try:
+            await self._past.send(offer.method or "PUT", offer.url, offer.headers or {}, body, body.size)
+        except TransferBroken as error:
+            # The body is used up: whoever asks again, as everyone must, is served by the other way.
+            self._direct.of_no_use()
+            raise ServerUnavailable(f"the object store did not take an output: {error}") from None
+        return ObjectLink(offer.id, announced.size, announced.digest, announced.content_type)
+
     async def leave(self, worker: str) -> None:
         await self._send("DELETE", f"/v1/workers/{worker}", b"", {})
 
@@ -116,12 +177,15 @@ class HttpReach:
         await self._calls.close()
         if self._files is not None:
             await self._files.aclose()
+        await self._past.close()
 
     def _transfers(self) -> httpx2.AsyncClient:
         """The client for files, made when the first one comes."""
         if self._files is None:
             timeout = httpx2.Timeout(TRANSFER_SECONDS, connect=CONNECT_SECONDS)
-            self._files = httpx2.AsyncClient(base_url=self._url, timeout=timeout, trust_env=False)
+            self._files = httpx2.AsyncClient(
+                base_url=self._url, headers=self._authorization, timeout=timeout, trust_env=False
+            )
         return self._files
 
     def _path(self, rest: str) -> str:

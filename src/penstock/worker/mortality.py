@@ -4,8 +4,19 @@ import ctypes
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+PARENT = "PENSTOCK_PARENT"
+"""Names the process that a worker drains with, however that process ends."""
+
+ORPHANED = signal.SIGUSR2
+"""What a worker gets when its parent has ended. It may come more than once, for each thread that the parent had, so it
+must not be the signal of which a second one means haste; nor SIGHUP, which `nohup` switches off."""
 
 PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 
 # Looked up once: after a fork there must be no import and no lock.
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -25,11 +36,30 @@ def die_with(parent: int) -> None:
 
 
 def stop_with(parent: int) -> None:
-    """Have the kernel ask this process to stop when `parent` ends; at once if it has already gone. Linux only."""
+    """Have the kernel send ORPHANED to this process when `parent` ends; at once if it has already gone. Linux only."""
     if _LIBC is not None:
-        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        _LIBC.prctl(PR_SET_PDEATHSIG, ORPHANED)
     if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), ORPHANED)
+
+
+_one_adopts = threading.Lock()
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """While this lasts, processes below this one whose parents end become its own children. Linux only.
+
+    Not for longer than needed: whatever user code leaves behind would come here too, and nobody would reap it.
+    """
+    if _LIBC is None:
+        raise OSError("this system knows no adoption of processes")
+    with _one_adopts:
+        _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
+        try:
+            yield
+        finally:
+            _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 0)
 
 
 def kill_group(leader: int, number: signal.Signals) -> None:

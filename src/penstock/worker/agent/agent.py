@@ -97,6 +97,11 @@ class Agent:
             await self._end_executors()
         await self._say_goodbye()
 
+    def beat(self) -> None:
+        """Renew at once: there may be something to hear."""
+        if self._ready:
+            self._renewing.now()
+
     def drain(self) -> None:
         """Stop claiming, let running jobs finish, release the rest. A second call releases at once."""
         self._draining.begin()
@@ -202,8 +207,9 @@ class Agent:
             self._executors.keep_spare()
 
     def _subscription(self) -> Subscription:
-        queues = self._settings.worker.queues
-        return Subscription(frozenset(self._types), frozenset(queues) if queues else None)
+        worker = self._settings.worker
+        served = frozenset(worker.queues) if worker.queues else None
+        return Subscription(frozenset(self._types), served, frozenset(worker.except_queues))
 
     @property
     def _types(self) -> tuple[str, ...]:
@@ -217,6 +223,7 @@ class Agent:
             version=__version__,
             types=self._types,
             queues=self._settings.worker.queues or None,
+            except_queues=self._settings.worker.except_queues,
             capacity=self.capacity,
             running=len(self._attempts.running()) if self._ready else 0,
             state=WorkerState.DRAINING if self._draining.on else WorkerState.READY,

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.engine.reach import Reach
-from penstock.model.errors import Invalid, InvalidSetting, TooLarge
+from penstock.model.errors import Forbidden, Invalid, InvalidSetting, TooLarge
 from penstock.model.schedule_wire import ScheduleRequest
 from penstock.worker.frames import Loaded
 
@@ -14,5 +14,5 @@ async def declare(loaded: Loaded, reach: Reach) -> None:
         return
     try:
         await reach.declare([msgspec.json.decode(raw, type=ScheduleRequest) for raw in loaded.schedules])
-    except (Invalid, TooLarge) as error:
+    except (Forbidden, Invalid, TooLarge) as error:
         raise InvalidSetting(f"a schedule of the app was refused: {error.message}") from error

@@ -5,7 +5,7 @@ import hashlib
 import mimetypes
 import shutil
 import stat
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.engine.reach import Reach
@@ -14,8 +14,8 @@ from penstock.model.job import Claim, ErrorCode, FileLink, JobError
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import attempt_error
 from penstock.worker.agent.outage import Backoff
+from penstock.worker.body import FileBody
 
-CHUNK_BYTES = 256 * 1024
 DEFAULT_TYPE = "application/octet-stream"
 
 
@@ -73,7 +73,7 @@ async def _store(
     digest = await asyncio.to_thread(_digest, attempt.claim, path)
     while True:
         try:
-            link = await reach.write_output(attempt.lease, number, _chunks(path), content_type, digest)
+            link = await reach.write_output(attempt.lease, number, FileBody(path), content_type, digest)
         except Unavailable as error:
             await backoff.wait(error)
         except Refused as error:
@@ -92,12 +92,6 @@ def _digest(claim: Claim, path: Path) -> str:
 
 def _no_output(claim: Claim, path: Path, why: str) -> FileTrouble:
     return FileTrouble(attempt_error(claim, ErrorCode.INVALID_OUTPUT, f"output {path.name!r}: {why}"))
-
-
-async def _chunks(path: Path) -> AsyncIterator[bytes]:
-    with path.open("rb") as file:
-        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
-            yield chunk
 
 
 def remove(folder: str) -> None:

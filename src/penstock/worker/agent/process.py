@@ -4,10 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Protocol
 
@@ -15,7 +11,9 @@ import msgspec
 
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import Cause
+from penstock.worker.agent.starting import start_executor
 from penstock.worker.channel import Channel
+from penstock.worker.child import Child, when_ended
 from penstock.worker.frames import Interrupt, Leave, Load, Ping, Start, Stop, ToAgent, ToExecutor
 from penstock.worker.marks import Marks, shared_file
 from penstock.worker.mortality import kill_group
@@ -66,22 +64,15 @@ class ExecutorProcess:
         self._process = self._start(places)
         self._channel.open(self._loop)
         self._channel.send([Load(app, log_bytes)])
-        _wait_for(self._process, self._loop, self._exited)
+        when_ended(self._process, self._loop, self._exited)
 
-    def _start(self, places: int) -> "subprocess.Popen[bytes]":
+    def _start(self, places: int) -> Child:
         file = shared_file(places)
         ours, theirs = socket.socketpair()
         self._marks = Marks(file, places)
         self._channel: Channel[ToAgent, ToExecutor] = Channel(ours, DECODER, self._received, lambda: None)
-        ends = [str(theirs.fileno()), str(file), str(places), str(os.getpid())]
         try:
-            return subprocess.Popen(
-                [sys.executable, "-m", "penstock.worker.executor", *ends],
-                pass_fds=(theirs.fileno(), file),
-                stdin=subprocess.DEVNULL,
-                stdout=sys.__stderr__ if sys.__stderr__ is not None else subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            return start_executor(theirs.fileno(), file, places)
         finally:
             theirs.close()
             os.close(file)
@@ -176,36 +167,3 @@ class ExecutorProcess:
         self.phase = Phase.ENDED
         self._watcher.ended(self, status)
         self._marks.close()
-
-
-Exited = Callable[[int], None]
-
-
-def _wait_for(process: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop, exited: Exited) -> None:
-    """Call `exited` on the loop, once, as soon as the process has ended; what it had started is ended too."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
-        _wait_in_thread(process, loop, exited)
-        return
-
-    def ended() -> None:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-        exited(_reap(process))
-
-    loop.add_reader(descriptor, ended)
-
-
-def _wait_in_thread(process: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop, exited: Exited) -> None:
-    def wait() -> None:
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        loop.call_soon_threadsafe(exited, _reap(process))
-
-    threading.Thread(target=wait, name=f"wait-{process.pid}", daemon=True).start()
-
-
-def _reap(process: "subprocess.Popen[bytes]") -> int:
-    # While it is not reaped its number cannot belong to somebody else's group.
-    kill_group(process.pid, signal.SIGKILL)
-    return process.wait()

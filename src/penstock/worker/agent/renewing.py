@@ -7,7 +7,7 @@ from typing import Protocol
 
 from penstock.engine.reach import Reach
 from penstock.model.errors import NotFound, Refused, Unavailable
-from penstock.model.job import Renewal
+from penstock.model.job import Loss, Renewal
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.workers import JobType, Worker
 from penstock.worker.agent.attempt import Attempt, StopReason
@@ -112,6 +112,9 @@ class Renewing:
             await self._reach.join(self._describe(), self._types)
 
     def _apply(self, attempt: Attempt, renewal: Renewal, asked_at: float) -> None:
+        if renewal.loss is Loss.UNSURE:
+            # Its shard did not answer: the lease goes on as long as it was, and the next heartbeat asks again.
+            return
         if renewal.loss is not None:
             self._leased.stop(attempt, StopReason.LOST)
             return

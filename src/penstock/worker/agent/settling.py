@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from penstock.engine.reach import Reach
 from penstock.model.errors import Refused, Unavailable
-from penstock.model.job import ErrorCode
-from penstock.model.timing import Clock
+from penstock.model.job import ErrorCode, Lease, Loss
+from penstock.model.timing import Clock, seconds
 from penstock.model.wire import Outcome, Refusal
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import Discard, Release, Settle, Telling, attempt_error
@@ -18,6 +18,7 @@ from penstock.worker.agent.terms import Terms
 LOGGER = logging.getLogger("penstock.worker")
 CALL_OUTCOMES = 1_000
 CALL_BYTES = 4 * 1024 * 1024
+AGAIN = seconds(0.5)
 
 Told = tuple[Attempt, Settle | Release]
 
@@ -36,6 +37,7 @@ class Settling:
         self._backoff = backoff
         self._waiting: list[Told] = []
         self._telling: list[Told] = []
+        self._unsure: set[Lease] = set()
         self._news = asyncio.Event()
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -65,12 +67,20 @@ class Settling:
         self._telling = self._take()
         try:
             await self._tell()
-            self._telling = []
-            self._backoff.over()
+            self._telling = [one for one in self._telling if one[0].lease in self._unsure]
+            await self._rest()
         except Unavailable as error:
             await self._backoff.wait(error)
         finally:
             self._keep_untold()
+
+    async def _rest(self) -> None:
+        """Where a shard did not answer, what was told to it is told again after a while."""
+        if not self._unsure:
+            self._backoff.over()
+            return
+        self._unsure.clear()
+        await self._clock.sleep(AGAIN)
 
     def _keep_untold(self) -> None:
         self._waiting[:0] = self._still_ours(self._telling)
@@ -135,6 +145,9 @@ class Settling:
 
     def _report(self, refused: Sequence[Refusal]) -> None:
         for refusal in refused:
+            if refusal.loss is Loss.UNSURE:
+                self._unsure.add(Lease(refusal.job, refusal.fence))
+                continue
             LOGGER.warning("job %s: its outcome was refused, the lease is %s", refusal.job, refusal.loss)
 
 

@@ -17,16 +17,15 @@ from penstock.model.timing import Clock
 from penstock.worker.channel import Channel
 from penstock.worker.executor.capture import FLUSH_SECONDS, WRITING, JobLog
 from penstock.worker.executor.lines import Lines
+from penstock.worker.executor.loading import describe_app
 from penstock.worker.executor.runs import Run, unknown_type
 from penstock.worker.executor.threads import Threads, Work
 from penstock.worker.frames import (
     Interrupt,
     Leave,
     Load,
-    Loaded,
     Ping,
     Pong,
-    Program,
     Progressed,
     Skipped,
     Start,
@@ -44,7 +43,7 @@ class Executor:
 
     def __init__(self, app: Penstock, end: socket.socket, marks: Marks, clock: Clock, log_bytes: int) -> None:
         self._handlers = app.handlers
-        self._schedules = tuple(app.schedules.values())
+        self._loaded = describe_app(app)
         self._marks = marks
         self._clock = clock
         self._log_bytes = log_bytes
@@ -61,17 +60,8 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         self._left = self._loop.create_future()
         self._channel.open(self._loop)
-        self._channel.post(self._loaded())
+        self._channel.post(self._loaded)
         await self._left
-
-    def _loaded(self) -> Loaded:
-        programs = {
-            name: Program(one.command.argv, dict(one.command.env))
-            for name, one in self._handlers.items()
-            if one.command is not None
-        }
-        schedules = tuple(map(msgspec.json.encode, self._schedules))
-        return Loaded(tuple(one.declared for one in self._handlers.values()), programs, schedules)
 
     def _receive(self, frames: list[ToExecutor]) -> None:
         for frame in frames:

@@ -1,0 +1,82 @@
+"""What every fleet backend promises. `penstock.testing.fleet_contract` holds each to it.
+
+A backend starts, stops and lists workers as the machine sees them: processes, containers, pods, tasks. Which of them
+are idle or busy it does not know; that is in the registry, under the same names. Members outlive whoever started them
+where the backend can do that, and are found again by a later autoscaler.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from penstock.model.names import MEMBER
+from penstock.model.timing import Instant
+
+__all__ = ["MEMBER", "Condition", "Fleets", "Member", "Order"]
+
+
+class Condition(StrEnum):
+    """How a member is, as the machine sees it. `ended` ones are listed until they are collected."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDING = "ending"
+    ENDED = "ended"
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """One worker of a fleet. `name` is the id under which it joins; `detail` is for people: a pid, an image."""
+
+    name: str
+    condition: Condition
+    started_at: Instant
+    exit_status: int | None = None
+    detail: str = ""
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """What the workers of a fleet are started as. Backends take what they can use.
+
+    `app` names the jobs (`module:app`); `queues` None means all that have no fleet of their own. `environment` holds
+    what they need to reach the server or the store, and what the user added.
+    """
+
+    fleet: str
+    app: str
+    queues: tuple[str, ...] | None = None
+    capacity: int | None = None
+    image: str | None = None
+    command: tuple[str, ...] | None = None
+    environment: Mapping[str, str] = {}
+    cpus: float | None = None
+    memory_mib: int | None = None
+
+
+class Fleets(Protocol):
+    """Where workers run. Every call may raise FleetUnavailable: nothing may then be assumed, look again."""
+
+    async def start(self, order: Order, count: int) -> list[str]:
+        """Start so many workers; their names, which nobody else has or had. They need not be ready yet.
+
+        What could not be started is left out, or listed as ended with the reason.
+        """
+        ...
+
+    async def stop(self, fleet: str, names: Sequence[str], patience: timedelta | None = None) -> None:
+        """Drain these members: they take no more jobs, finish those they have, and end. Returns at once.
+
+        `patience` is how long they may take before they give their jobs back and end; None means as long as it takes.
+        May be repeated, with less patience; a name that is not there is fine.
+        """
+        ...
+
+    async def members(self, fleet: str) -> list[Member]:
+        """Every member by name, also those that another autoscaler started; ended ones are told of once."""
+        ...
+
+    async def close(self) -> None:
+        """Let go. Members go on where they can live without us; where they cannot, they are drained first."""
+        ...

@@ -1,0 +1,18 @@
+"""`python -m penstock.cli.template`: not a command, but the process that local fleets fork `penstock worker` from."""
+
+import sys
+
+# Everything that a worker needs, so that nothing is left to import after a fork.
+import penstock.cli.worker
+import penstock.runtime  # noqa: F401
+from penstock.cli import main
+from penstock.worker.template.serving import serve_template
+
+
+def work(app: str) -> None:
+    """Do what `penstock worker` does, and exit as it does."""
+    main(["worker", app])
+
+
+if __name__ == "__main__":
+    serve_template(sys.argv[3], int(sys.argv[1]), int(sys.argv[2]), work)

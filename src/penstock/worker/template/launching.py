@@ -1,0 +1,134 @@
+"""How a fleet of local processes gets its workers: forked from a template of their app, or started anew."""
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from penstock.model.errors import FleetUnavailable
+from penstock.worker.child import Child, Forked, when_ended
+from penstock.worker.frames import Loaded
+from penstock.worker.mortality import PARENT
+from penstock.worker.template.asking import TemplateLost
+from penstock.worker.template.process import TemplateProcess
+
+LOGGER = logging.getLogger("penstock.worker")
+TRIES = 2
+"""A template that was lost is replaced, once for each worker that is wanted."""
+
+Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+class Launched:
+    """A worker process. `ended` gives its exit status, negative for a signal."""
+
+    def __init__(self, child: Child) -> None:
+        loop = asyncio.get_running_loop()
+        self.pid = child.pid
+        self.ended: asyncio.Future[int] = loop.create_future()
+        when_ended(child, loop, self.ended.set_result)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless it has ended."""
+        if not self.ended.done():
+            os.kill(self.pid, number)
+
+
+class Launcher:
+    """Starts workers of this machine as children of this process; they drain when it ends, however it does.
+
+    There is one template for each app and `environment`, which the app may read while it is imported: started with the
+    first worker, or before by `load`. What changes on disk is not read again while it lives. Without `template`, and
+    where forking is not safe, every worker and executor imports the app itself.
+    """
+
+    def __init__(self, *, template: bool = True) -> None:
+        self._forks = template
+        self._templates: dict[Key, asyncio.Task[TemplateProcess]] = {}
+        self._told: set[str] = set()
+
+    async def load(self, app: str, environment: Mapping[str, str]) -> Loaded:
+        """Have the app imported, ready for the first worker; what it declares. InvalidSetting if it cannot be."""
+        key = _key(app, environment)
+        loaded = (await self._template(key)).loaded
+        if not self._forks:
+            await self._forget(key)
+        return loaded
+
+    async def launch(self, app: str, environment: Mapping[str, str], own: Mapping[str, str]) -> Launched:
+        """Start a worker that has both environments; only the first is there while a template imports the app.
+
+        InvalidSetting: the app cannot be used. FleetUnavailable: there is no room for another process now.
+        """
+        own = {**own, PARENT: str(os.getpid())}
+        pid = await self._fork(_key(app, environment), own) if self._forks else None
+        if pid is not None:
+            return Launched(Forked(pid))
+        try:
+            return Launched(_spawn(app, {**os.environ, **environment, **own}))
+        except OSError as error:
+            raise FleetUnavailable(f"a worker process cannot be started: {error}") from None
+
+    async def close(self) -> None:
+        """End the templates. Workers that still run are not touched."""
+        await asyncio.gather(*(self._forget(key) for key in tuple(self._templates)))
+
+    async def _fork(self, key: Key, own: Mapping[str, str]) -> int | None:
+        """A worker from the template; None if the app is not safe to fork."""
+        for left in reversed(range(TRIES)):
+            process = await self._template(key)
+            if process.unsafe:
+                self._tell_once(key[0], process.unsafe)
+                return None
+            try:
+                return await asyncio.to_thread(process.template.fork_worker, own)
+            except TemplateLost as error:
+                await self._forget(key)
+                if not left:
+                    raise FleetUnavailable(f"no worker could be forked for {key[0]}: {error}") from None
+        return None
+
+    async def _template(self, key: Key) -> TemplateProcess:
+        """The one template for this app, started if there is none; it goes on starting if the asker is cancelled."""
+        task = self._templates.get(key)
+        if task is None:
+            task = self._templates[key] = asyncio.ensure_future(TemplateProcess.start(key[0], dict(key[1])))
+        try:
+            return await asyncio.shield(task)
+        except Exception:
+            # The next who asks tries again: the app may have been mended.
+            if self._templates.get(key) is task:
+                del self._templates[key]
+            raise
+
+    async def _forget(self, key: Key) -> None:
+        task = self._templates.pop(key, None)
+        if task is None:
+            return
+        task.cancel()
+        [started] = await asyncio.gather(task, return_exceptions=True)
+        if isinstance(started, TemplateProcess):
+            await started.close()
+
+    def _tell_once(self, app: str, unsafe: str) -> None:
+        if app not in self._told:
+            self._told.add(app)
+            LOGGER.warning("workers for %s start without a template, more slowly: %s", app, unsafe)
+
+
+def _key(app: str, environment: Mapping[str, str]) -> Key:
+    return app, frozenset(environment.items())
+
+
+def _spawn(app: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    # A session of its own: Ctrl-C reaches only the owner, which then drains its workers in order.
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock", "worker", app],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=sys.__stderr__ if sys.__stderr__ is not None else subprocess.DEVNULL,
+        start_new_session=True,
+    )

@@ -1,0 +1,52 @@
+"""Handlers for the workers of a fleet under test. A file named after a job's id lets it end."""
+
+import asyncio
+import atexit
+import os
+import random
+import signal
+import threading
+from pathlib import Path
+
+from penstock import Context, Penstock, Retry
+
+app = Penstock()
+FOLDER = Path(os.environ.get("FLEET_APP_FOLDER", "."))
+IMPORTED_BY = os.getpid()
+
+if os.environ.get("FLEET_APP_THREADS"):
+    threading.Thread(target=threading.Event().wait, name="from-import", daemon=True).start()
+if os.environ.get("FLEET_APP_MEDDLES"):
+    atexit.register((FOLDER / "exited").touch)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.environ["PENSTOCK_WORKER_URL"] = "http://127.0.0.1:1"
+    os.environ["SET_AT_IMPORT"] = "yes"
+
+
+@app.job(retry=Retry.none())
+async def hold(ctx: Context) -> None:
+    while not (FOLDER / ctx.id).exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+@app.job
+async def who() -> dict[str, object]:
+    return {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "session": os.getsid(0),
+        "imported_by": IMPORTED_BY,
+        "chance": random.random(),
+        "member": os.environ.get("PENSTOCK_MEMBER"),
+        "at_import": os.environ.get("SET_AT_IMPORT"),
+    }
+
+
+@app.job(isolated=True)
+def who_alone() -> dict[str, int]:
+    return {"pid": os.getpid(), "parent": os.getppid(), "imported_by": IMPORTED_BY}
+
+
+@app.job(retry=Retry.none())
+async def crash() -> None:
+    os._exit(7)
