@@ -1,0 +1,108 @@
+"""The crew of a fleet: what the backend lists and what the registry knows, as one. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+from penstock.autoscaler.fleets import Condition, Member
+from penstock.model.workers import Worker, WorkerState
+
+
+class Post(StrEnum):
+    """What a worker of a fleet is at."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    DRAINING = "draining"
+    LOST = "lost"
+
+
+AT_WORK = frozenset({Post.STARTING, Post.IDLE, Post.BUSY})
+"""Those who take jobs, or will."""
+
+
+class Hand(Struct, frozen=True, kw_only=True):
+    """One worker of the crew. `row` is what it said itself; None before it has joined."""
+
+    name: str
+    post: Post
+    started_at: datetime
+    row: Worker | None = None
+
+
+class Crew(Struct, frozen=True):
+    """Everybody. `late` are those that should have joined, or been heard from, long ago, and run nothing."""
+
+    hands: tuple[Hand, ...] = ()
+    ended: tuple[Member, ...] = ()
+    late: tuple[str, ...] = ()
+
+    def count(self, post: Post) -> int:
+        return sum(hand.post is post for hand in self.hands)
+
+    def at(self, post: Post) -> list[Hand]:
+        return [hand for hand in self.hands if hand.post is post]
+
+
+class Knowledge(Struct, frozen=True, kw_only=True):
+    """What is known of workers besides the backend's list.
+
+    `rows`: the registry, silent ones marked as lost. `held`: running jobs by worker. `ordered`: started and not listed
+    yet, with the time. `asked`: to stop. `joined`: those that had a row, with the time when they last did.
+    """
+
+    rows: Mapping[str, Worker]
+    joined: Mapping[str, datetime] = {}
+    held: Mapping[str, int] = {}
+    ordered: Mapping[str, datetime] = {}
+    asked: Collection[str] = frozenset()
+
+
+def crew_of(members: Sequence[Member], known: Knowledge, now: datetime, patience: timedelta) -> Crew:
+    """Who there is. Whoever has not joined, or is silent, for longer than `patience` is late."""
+    listed = {member.name for member in members}
+    coming = [
+        Hand(name=name, post=Post.STARTING, started_at=at) for name, at in known.ordered.items() if name not in listed
+    ]
+    there = [_hand(member, known) for member in members if member.condition is not Condition.ENDED]
+    return Crew(
+        hands=tuple(sorted((*there, *coming), key=lambda hand: hand.name)),
+        ended=tuple(member for member in members if member.condition is Condition.ENDED),
+        late=tuple(hand.name for hand in there if _is_late(hand, known, now, patience)),
+    )
+
+
+def longest_idle(crew: Crew, idle_since: Mapping[str, datetime], count: int) -> list[str]:
+    """The names of so many idle ones, those first that have been idle for longest."""
+    idle = sorted(crew.at(Post.IDLE), key=lambda hand: (idle_since.get(hand.name, hand.started_at), hand.name))
+    return [hand.name for hand in idle[:count]]
+
+
+def _hand(member: Member, known: Knowledge) -> Hand:
+    row = known.rows.get(member.name)
+    return Hand(name=member.name, post=_post(member, row, known), started_at=member.started_at, row=row)
+
+
+def _post(member: Member, row: Worker | None, known: Knowledge) -> Post:
+    if member.condition is Condition.ENDING or member.name in known.asked:
+        return Post.DRAINING
+    if row is None:
+        return Post.BUSY if known.held.get(member.name) else Post.STARTING
+    match row.state:
+        case WorkerState.DRAINING:
+            return Post.DRAINING
+        case WorkerState.LOST:
+            return Post.LOST
+        case WorkerState.READY:
+            return Post.BUSY if known.held.get(member.name) else Post.IDLE
+
+
+def _is_late(hand: Hand, known: Knowledge, now: datetime, patience: timedelta) -> bool:
+    if hand.post not in {Post.STARTING, Post.LOST} or known.held.get(hand.name):
+        return False
+    joined_at = known.joined.get(hand.name, hand.started_at)
+    heard_at = joined_at if hand.row is None else hand.row.seen_at or joined_at
+    return now - heard_at > patience

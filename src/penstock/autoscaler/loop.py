@@ -1,0 +1,190 @@
+"""The autoscaler: looks at the store, decides about each fleet, acts, and records. Any number may run; one acts."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+
+from penstock.autoscaler.crew import Crew
+from penstock.autoscaler.fleets import Fleets
+from penstock.autoscaler.sight import Sight, look
+from penstock.autoscaler.tending import Surroundings, Tending
+from penstock.engine import Engine
+from penstock.model.errors import Unavailable
+from penstock.model.fleet_plan import Source, Standing
+from penstock.model.fleet_readings import Unknown
+from penstock.model.fleets import Fleet
+from penstock.model.timing import seconds
+
+logger = logging.getLogger("penstock.autoscaler")
+
+ROLE = "autoscaler"
+HELD_FOR = timedelta(seconds=10)
+RENEWED_AFTER = timedelta(seconds=3)
+LOOK_EVERY = timedelta(seconds=1)
+AFTER_TROUBLE = timedelta(seconds=1)
+APART = timedelta(milliseconds=100)
+"""The shortest time between two looks, however often work wakes us."""
+AHEAD = timedelta(minutes=1)
+"""How far ahead jobs that are due later are looked for, at least."""
+
+
+class Autoscaler:
+    """A service to be run with `step` and `wake`; `close` lets another one act at once.
+
+    `holder` names this one among all autoscalers. `app` and `environment` are what every worker is started with.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        backend: Fleets,
+        *,
+        holder: str,
+        app: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._around = Surroundings(engine, backend, app, environment or {}, holder)
+        self._holder = holder
+        self._fence: int | None = None
+        self._acting: int | None = None
+        self._led_at = float("-inf")
+        self._looked_at = float("-inf")
+        self._tendings: dict[str, Tending] = {}
+        self._asleep: list[Standing] = []
+        self._out = False
+        self.wake = asyncio.Event()
+        self._end_listening = engine.arrivals.listen(self._heed)
+
+    @property
+    def acts(self) -> bool:
+        """Whether this is the one that acts, as far as it knows."""
+        return self._fence is not None
+
+    async def step(self) -> timedelta:
+        """One look at all fleets, if this is the one that acts; how long to wait for the next."""
+        waited = self._engine.clock.monotonic() - self._looked_at
+        if waited < APART.total_seconds():
+            return seconds(APART.total_seconds() - waited)
+        self._looked_at = self._engine.clock.monotonic()
+        try:
+            delay = await self._step()
+        except Unavailable as trouble:
+            logger.log(logging.DEBUG if self._out else logging.WARNING, "%s; fleets stay as they are", trouble)
+            self._out = True
+            return AFTER_TROUBLE
+        self._out = False
+        return delay
+
+    async def close(self) -> None:
+        """Let another one act at once. The workers go on."""
+        self._end_listening()
+        if self._fence is not None:
+            self._fence = None
+            try:
+                await self._engine.store.resign(ROLE, self._holder)
+            except Unavailable as trouble:
+                logger.debug("the role of autoscaler runs out by itself: %s", trouble)
+
+    async def _step(self) -> timedelta:
+        if not await self._lead():
+            return LOOK_EVERY
+        self._acting = self._fence
+        standings = await self._standings()
+        sight = await look(self._engine, self._ahead())
+        delays = await asyncio.gather(*(self._tend(standing, sight) for standing in standings.values()))
+        if self._fence != self._acting:
+            return LOOK_EVERY
+        self._asleep = [standing for name, standing in standings.items() if self._tendings[name].sleeps]
+        await self._record(standings)
+        return min((LOOK_EVERY, *delays))
+
+    # -- who acts
+
+    async def _lead(self) -> bool:
+        """Be or become the one that acts."""
+        if self._fence is None or self._since_led() > RENEWED_AFTER:
+            await self._renew()
+        return self._fence is not None
+
+    async def _renew(self) -> None:
+        asked_at = self._engine.clock.monotonic()
+        fence = await self._engine.store.lead(ROLE, self._holder, HELD_FOR)
+        if fence != self._fence:
+            # What was known is from before somebody else acted.
+            self._tendings.clear()
+            self._asleep = []
+            logger.info("autoscaler %s %s", self._holder, "acts" if fence is not None else "stands by")
+        self._fence, self._led_at = fence, asked_at
+
+    async def _may_act(self) -> bool:
+        """Whether this has been the one all through this step: asked again when it takes long."""
+        if self._since_led() * 2 >= HELD_FOR:
+            await self._renew()
+        return self._fence is not None and self._fence == self._acting
+
+    def _since_led(self) -> timedelta:
+        return seconds(min(1e6, self._engine.clock.monotonic() - self._led_at))
+
+    # -- what there is
+
+    async def _standings(self) -> dict[str, Standing]:
+        """Every fleet that there should be, and those that should not be any more but still have workers."""
+        planned, records = await self._engine.fleets.plan(), await self._engine.fleets.records()
+        retired = {name: _retired(name) for name in {*records, *self._tendings} - set(planned)}
+        standings = {**planned, **retired}
+        for name in standings:
+            if name not in self._tendings:
+                self._tendings[name] = Tending(name, self._around, records.get(name))
+        return standings
+
+    def _ahead(self) -> timedelta:
+        startups = [tending.startup for tending in self._tendings.values()]
+        return max(AHEAD, *(seconds(2 * one) for one in startups if not isinstance(one, Unknown)), AHEAD)
+
+    async def _tend(self, standing: Standing, sight: Sight) -> timedelta:
+        """What goes wrong with one fleet is no other's trouble."""
+        try:
+            return await self._tendings[standing.name].tend(standing, sight, self._may_act)
+        except Unavailable as trouble:
+            logger.warning("fleet %s: %s; it stays as it is", standing.name, trouble)
+        except Exception:
+            logger.exception("fleet %s: a look failed; it stays as it is", standing.name)
+        return LOOK_EVERY
+
+    # -- being woken
+
+    def _heed(self, queues: frozenset[str]) -> None:
+        """Look at once where there was nobody; whoever has workers is looked at soon enough."""
+        if "" in queues or any(standing.serves(queue) for standing in self._asleep for queue in queues):
+            self.wake.set()
+
+    # -- telling
+
+    async def _record(self, standings: Mapping[str, Standing]) -> None:
+        now = self._engine.clock.now()
+        due = {name: record for name in standings if (record := self._tendings[name].recording.due(now)) is not None}
+        gone = [name for name, standing in standings.items() if _is_retired(standing) and self._is_empty(name)]
+        try:
+            await self._engine.fleets.record({name: record for name, record in due.items() if name not in gone})
+            await self._engine.fleets.forget(gone)
+        except Unavailable as trouble:
+            logger.debug("what was decided is recorded later: %s", trouble)
+            return
+        for name, record in due.items():
+            self._tendings[name].recording.written(record, now)
+        for name in gone:
+            del self._tendings[name]
+
+    def _is_empty(self, name: str) -> bool:
+        crew = self._tendings[name].crew
+        return isinstance(crew, Crew) and not crew.hands
+
+
+def _retired(name: str) -> Standing:
+    return Standing(name=name, fleet=Fleet(), queues=(), source=Source.GONE)
+
+
+def _is_retired(standing: Standing) -> bool:
+    return standing.source is Source.GONE

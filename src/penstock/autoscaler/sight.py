@@ -1,0 +1,191 @@
+"""What an autoscaler sees of the store in one look, and a fleet's reading made of it.
+
+Everything is counted in the store, shard by shard, never in the broker: so nothing sleeps that has work. Where a shard
+does not answer, what the others hold is at least there: it may start workers, but none is stopped meanwhile.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from msgspec import Struct
+
+from penstock.autoscaler.crew import Crew, Post
+from penstock.autoscaler.flow import Depths, Flow, depths_of
+from penstock.engine import Engine
+from penstock.model.errors import Unavailable
+from penstock.model.fleet_plan import Standing
+from penstock.model.fleet_readings import Due, FleetReading, Reading, Tally, Unknown
+from penstock.model.job import Count
+from penstock.model.lifecycle import State
+from penstock.model.schedule import Schedule
+from penstock.model.workers import JobType, Worker
+from penstock.store import Shard
+
+T = TypeVar("T")
+
+MOST_DUE = 1000
+"""How many jobs that are due later are looked at, over all queues: those that are due first."""
+MOST_TICKS = 200
+
+SlotsDue = Sequence[tuple[str, datetime]]
+
+
+class ShardSight(Struct, frozen=True):
+    """One shard, looked at."""
+
+    counts: Sequence[Count]
+    oldest: Mapping[str, datetime]
+    held: Mapping[str, int]
+    falling: SlotsDue
+
+
+class Sight(Struct, frozen=True, kw_only=True):
+    """The store, looked at. `missing` says, in words, what did not answer; empty when everything did."""
+
+    at: datetime
+    shards: Sequence[ShardSight]
+    missing: str
+    ticks: SlotsDue
+    paused: frozenset[str]
+    rows: Mapping[str, Worker] | Unknown
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """Running jobs by worker, from the store; where that cannot be seen whole, at least what workers said last."""
+        held: Counter[str] = Counter()
+        for shard in self.shards:
+            held.update(shard.held)
+        said = {} if isinstance(self.rows, Unknown) or not self.missing else self.rows
+        return held | Counter({name: row.running for name, row in said.items()})
+
+
+async def look(engine: Engine, ahead: timedelta) -> Sight:
+    """One look at everything that is not a fleet's own. Unavailable when even the time is unknown."""
+    now, catalog = await engine.store.now(), await engine.catalog.read()
+    until = now + ahead
+    shards = await asyncio.gather(*(_look_at(shard, until) for shard in engine.store.parts()))
+    ticks = await _or_unknown(_ticks(engine, until, catalog.types))
+    faults = [str(one.unknown) for one in (*shards, ticks) if isinstance(one, Unknown)]
+    return Sight(
+        at=now,
+        shards=[shard for shard in shards if not isinstance(shard, Unknown)],
+        missing="; ".join(dict.fromkeys(faults)) or ("" if shards else "there is no shard in use"),
+        ticks=[] if isinstance(ticks, Unknown) else ticks,
+        paused=catalog.paused,
+        rows=await _or_unknown(_rows(engine)),
+    )
+
+
+async def _look_at(shard: Shard, until: datetime) -> ShardSight | Unknown:
+    async def looked() -> ShardSight:
+        return ShardSight(
+            await shard.counts(),
+            await shard.oldest_due(),
+            await shard.holders(),
+            await shard.falling_due(until, MOST_DUE),
+        )
+
+    return await _or_unknown(looked())
+
+
+async def _ticks(engine: Engine, until: datetime, types: Mapping[str, JobType]) -> SlotsDue:
+    """The next tick of each schedule, as the job that it will be."""
+    first = await engine.store.next_tick()
+    if first is None or first >= until:
+        return []
+    due = await engine.store.due_schedules(until, MOST_TICKS)
+    return [(_queue(one.schedule, types), at) for one in due if (at := one.schedule.next_tick_at) is not None]
+
+
+def _queue(schedule: Schedule, types: Mapping[str, JobType]) -> str:
+    declared = types.get(schedule.type)
+    return schedule.queue or (schedule.type if declared is None else declared.queue)
+
+
+async def _rows(engine: Engine) -> Mapping[str, Worker]:
+    return {worker.id: worker for worker in await engine.queues.workers()}
+
+
+async def _or_unknown(call: Awaitable[T]) -> T | Unknown:
+    try:
+        return await call
+    except Unavailable as trouble:
+        return Unknown(trouble.message)
+
+
+def depths(standing: Standing, sight: Sight) -> Depths | Unknown:
+    """The fleet's jobs, where all of them could be counted."""
+    return Unknown(sight.missing) if sight.missing else depths_of(sight.at, _own(standing, sight))
+
+
+def reading_of(
+    standing: Standing, sight: Sight, crew: Crew | Unknown, flow: Flow, startup: Reading, capacity: Tally
+) -> FleetReading:
+    """What there is to decide by."""
+    return FleetReading(
+        at=sight.at,
+        backlog=_backlog(standing, sight),
+        running=_running(standing, sight),
+        due_soon=Unknown(sight.missing) if sight.missing else _due_soon(standing, sight),
+        oldest_wait_seconds=_oldest_wait(standing, sight),
+        arrival_rate=flow.arrival_rate,
+        service_seconds=flow.service_seconds,
+        startup_seconds=startup,
+        capacity=capacity,
+        starting=_at(crew, Post.STARTING),
+        idle=_at(crew, Post.IDLE),
+        busy=_at(crew, Post.BUSY),
+        draining=_at(crew, Post.DRAINING),
+    )
+
+
+def _own(standing: Standing, sight: Sight) -> Iterable[Count]:
+    """The fleet's jobs over all shards that answered."""
+    total: Counter[tuple[str, str, State]] = Counter()
+    for shard in sight.shards:
+        for one in shard.counts:
+            if standing.serves(one.queue):
+                total[one.queue, one.type, one.state] += one.jobs
+    return [Count(*about, jobs) for about, jobs in total.items()]
+
+
+def _backlog(standing: Standing, sight: Sight) -> Tally:
+    """Jobs that are due and may be handed out. Not all of them could be seen: at least so many, if there are any."""
+    wants = _wants(standing, sight)
+    queued = sum(one.jobs for one in _own(standing, sight) if one.state is State.QUEUED and wants(one.queue))
+    # Due but still called scheduled: whoever should have moved them on is late.
+    overdue = sum(at <= sight.at and wants(queue) for shard in sight.shards for queue, at in shard.falling)
+    return Unknown(sight.missing) if sight.missing and not queued + overdue else queued + overdue
+
+
+def _running(standing: Standing, sight: Sight) -> Tally:
+    if sight.missing:
+        return Unknown(sight.missing)
+    return sum(one.jobs for one in _own(standing, sight) if one.state is State.RUNNING)
+
+
+def _due_soon(standing: Standing, sight: Sight) -> tuple[Due, ...]:
+    wants = _wants(standing, sight)
+    slots = [*sight.ticks, *(slot for shard in sight.shards for slot in shard.falling)]
+    ahead = Counter(int((at - sight.at).total_seconds()) for queue, at in slots if at > sight.at and wants(queue))
+    return tuple(Due(float(seconds), jobs) for seconds, jobs in sorted(ahead.items()))
+
+
+def _oldest_wait(standing: Standing, sight: Sight) -> Reading:
+    if sight.missing:
+        return Unknown(sight.missing)
+    wants = _wants(standing, sight)
+    oldest = [at for shard in sight.shards for queue, at in shard.oldest.items() if wants(queue)]
+    return max(0.0, (sight.at - min(oldest)).total_seconds()) if oldest else 0.0
+
+
+def _wants(standing: Standing, sight: Sight) -> Callable[[str], bool]:
+    """Whether jobs of a queue may be handed out to the fleet."""
+    return lambda queue: queue not in sight.paused and standing.serves(queue)
+
+
+def _at(crew: Crew | Unknown, post: Post) -> Tally:
+    return crew if isinstance(crew, Unknown) else crew.count(post)

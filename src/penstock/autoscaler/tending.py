@@ -1,0 +1,251 @@
+"""Tending one fleet: look at its crew, decide, act, and keep what must be known at the next look."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from msgspec import Struct
+
+from penstock.autoscaler import by_hand
+from penstock.autoscaler.backoff import Backoff, failed_starts
+from penstock.autoscaler.crew import AT_WORK, Crew, Hand, Knowledge, Post, crew_of, longest_idle
+from penstock.autoscaler.fleets import Fleets, Member
+from penstock.autoscaler.flow import Flow, watched
+from penstock.autoscaler.memory import Memory
+from penstock.autoscaler.ordering import order_of
+from penstock.autoscaler.policy import decide
+from penstock.autoscaler.recording import Recording
+from penstock.autoscaler.sight import Sight, depths, reading_of
+from penstock.engine import Engine
+from penstock.model.errors import FleetUnavailable, Unavailable
+from penstock.model.fleet_plan import Standing
+from penstock.model.fleet_readings import Decision, FleetReading, Reading, Tally, Unknown
+from penstock.model.fleet_wire import FleetDecision, FleetRecord, look_of
+from penstock.model.timing import seconds
+from penstock.model.workers import WorkerState
+
+logger = logging.getLogger("penstock.autoscaler")
+
+NO_TIME = timedelta(0)
+LISTED_WITHIN = timedelta(seconds=30)
+"""A worker that was started but is not listed by then never came to be."""
+ASK_AGAIN = timedelta(seconds=10)
+"""One that was asked to stop and does not look like it by then was not reached."""
+NEWEST_PART = 0.5
+"""How much the latest start-up counts against those before it."""
+
+T = TypeVar("T")
+
+MayAct = Callable[[], Awaitable[bool]]
+
+
+class Surroundings(Struct, frozen=True):
+    """What all fleets of an autoscaler share."""
+
+    engine: Engine
+    backend: Fleets
+    app: str
+    environment: Mapping[str, str]
+    holder: str
+
+
+class Done(Struct, frozen=True):
+    """What came of a decision."""
+
+    started: int = 0
+    stopped: int = 0
+
+
+class Tending:
+    """One fleet, as long as this autoscaler is the one that acts. What it knows may be lost: little is worse then."""
+
+    def __init__(self, name: str, around: Surroundings, before: FleetRecord | None) -> None:
+        self._name = name
+        self._around = around
+        self._engine = around.engine
+        self._backend = around.backend
+        self._memory = Memory()
+        self._flow = Flow()
+        self._backoff = Backoff()
+        self._startup: Reading = _known_before(None if before is None else before.latest.reading.startup_seconds)
+        self._capacity: Tally = _known_before(None if before is None else before.latest.reading.capacity)
+        self._ordered: dict[str, datetime] = {}
+        self._fresh: set[str] = set()
+        self._joined: dict[str, datetime] = {}
+        self._asked: dict[str, datetime] = {}
+        self._idle_since: dict[str, datetime] = {}
+        self.recording = Recording(around.holder, before)
+        self.crew: Crew | Unknown = Unknown()
+
+    @property
+    def startup(self) -> Reading:
+        return self._startup
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether there is nobody, and nobody on the way, who would take work."""
+        if isinstance(self.crew, Unknown) or self._ordered:
+            return False
+        return all(hand.post not in AT_WORK or hand.name in self._asked for hand in self.crew.hands)
+
+    async def tend(self, standing: Standing, sight: Sight, may_act: MayAct) -> timedelta:
+        """One look and what follows from it; when to look again. What could not be done is told and tried later."""
+        now = self._engine.clock.now()
+        self.crew = await self._look(sight, now)
+        self._flow = watched(self._flow, depths(standing, sight))
+        reading = reading_of(standing, sight, self.crew, self._flow, self._startup, self._capacity)
+        decision = self._decide(standing, reading)
+        done = await self._act(standing, decision, now) if await self._is_due(decision, may_act) else Done()
+        self._note(standing, decision, done, reading, now)
+        return seconds(decision.look_again_seconds)
+
+    # -- looking
+
+    async def _look(self, sight: Sight, now: datetime) -> Crew | Unknown:
+        """Who there is, after what has happened to them is taken in."""
+        if isinstance(sight.rows, Unknown):
+            return sight.rows
+        try:
+            members = await self._backend.members(self._name)
+        except FleetUnavailable as trouble:
+            return Unknown(trouble.message)
+        self._forget_old(members, now)
+        asked = {name for name, at in self._asked.items() if now - at < ASK_AGAIN}
+        known = Knowledge(rows=sight.rows, held=sight.held, ordered=self._ordered, asked=asked, joined=self._joined)
+        crew = crew_of(members, known, now, self._patience(sight))
+        self._learn(crew, now)
+        await self._bury(crew, sight.rows, now)
+        return crew
+
+    def _patience(self, sight: Sight) -> timedelta:
+        """How long who has not been heard from is waited for; for ever while not everything can be heard."""
+        return timedelta.max if sight.missing else seconds(self._engine.settings.fleet.join_seconds)
+
+    def _forget_old(self, members: Sequence[Member], now: datetime) -> None:
+        listed = {member.name for member in members}
+        self._ordered = {
+            name: at for name, at in self._ordered.items() if name not in listed and now - at < LISTED_WITHIN
+        }
+        self._asked = {name: at for name, at in self._asked.items() if name in listed}
+
+    def _learn(self, crew: Crew, now: datetime) -> None:
+        """Start-up time, capacity, and since when who is idle."""
+        for hand in crew.hands:
+            if hand.row is not None:
+                self._joined[hand.name] = now
+                self._capacity = hand.row.capacity
+                self._learn_startup(hand)
+        idle = {hand.name for hand in crew.at(Post.IDLE)}
+        self._idle_since = {name: self._idle_since.get(name, now) for name in idle}
+        there = {hand.name for hand in crew.hands}
+        known = there | {member.name for member in crew.ended}
+        self._joined = {name: at for name, at in self._joined.items() if name in known}
+        self._fresh &= there
+
+    def _learn_startup(self, hand: Hand) -> None:
+        if hand.name in self._fresh and hand.row is not None and hand.row.seen_at is not None:
+            self._fresh.discard(hand.name)
+            took = max(0.0, (hand.row.seen_at - hand.started_at).total_seconds())
+            before = took if isinstance(self._startup, Unknown) else self._startup
+            self._startup = before + NEWEST_PART * (took - before)
+
+    async def _bury(self, crew: Crew, rows: Mapping[str, object], now: datetime) -> None:
+        """Those that ended are no longer known; if they did so at once, the next ones are started more slowly."""
+        why = failed_starts(crew.ended, frozenset(self._joined), frozenset(self._asked), now)
+        self._backoff = self._backoff.rested(now) if why is None else self._backoff.failed(now, why)
+        if why is not None:
+            logger.warning("fleet %s: %s", self._name, self._backoff.told(now))
+        for member in crew.ended:
+            self._joined.pop(member.name, None)
+            if member.name in rows:
+                await self._engine.work.leave(member.name)
+
+    # -- deciding
+
+    def _decide(self, standing: Standing, reading: FleetReading) -> Decision:
+        ordered = by_hand.ordered(standing, reading)
+        if ordered is not None:
+            return ordered
+        decision, self._memory = decide(standing.fleet, reading, self._memory)
+        return decision
+
+    async def _is_due(self, decision: Decision, may_act: MayAct) -> bool:
+        """Whether there is anything to do, and we are still the ones to do it."""
+        late = isinstance(self.crew, Crew) and self.crew.late
+        return bool(decision.start or decision.stop or late) and await may_act()
+
+    # -- acting
+
+    async def _act(self, standing: Standing, decision: Decision, now: datetime) -> Done:
+        try:
+            await self._end_late(now)
+            started = await self._start(standing, decision, now)
+            return Done(started, await self._stop(decision.stop, now) if decision.stop else 0)
+        except FleetUnavailable as trouble:
+            self._backoff = self._backoff.failed(now, trouble.message)
+            logger.warning("fleet %s: %s", self._name, trouble.message)
+        except Unavailable as trouble:
+            logger.debug("fleet %s: nobody is stopped without a look: %s", self._name, trouble.message)
+        return Done()
+
+    async def _end_late(self, now: datetime) -> None:
+        if isinstance(self.crew, Unknown) or not self.crew.late:
+            return
+        late = ", ".join(self.crew.late)
+        self._backoff = self._backoff.failed(now, f"{late} did not join in time, or went silent")
+        logger.warning("fleet %s: ended, as they did not join in time or went silent: %s", self._name, late)
+        await self._backend.stop(self._name, self.crew.late, NO_TIME)
+        self._asked.update(dict.fromkeys(self.crew.late, now))
+
+    async def _start(self, standing: Standing, decision: Decision, now: datetime) -> int:
+        well = isinstance(self.crew, Crew) and any(self.crew.at(post) for post in (Post.IDLE, Post.BUSY))
+        count = self._backoff.allows(decision.start, now, anybody_well=well)
+        if not count:
+            return 0
+        order = order_of(standing, self._around.app, self._around.environment)
+        names = await self._backend.start(order, count)
+        self._ordered.update(dict.fromkeys(names, now))
+        self._fresh.update(names)
+        if len(names) < count:
+            self._backoff = self._backoff.failed(now, f"{count - len(names)} of {count} could not be started")
+        return len(names)
+
+    async def _stop(self, count: int, now: datetime) -> int:
+        """Ask so many to stop that are still idle: the look may be some time ago."""
+        if isinstance(self.crew, Unknown):
+            return 0
+        names = await self._idle_of(longest_idle(self.crew, self._idle_since, len(self.crew.hands)), count)
+        if names:
+            await self._backend.stop(self._name, names, None)
+            self._asked.update(dict.fromkeys(names, now))
+        return len(names)
+
+    async def _idle_of(self, names: Sequence[str], count: int) -> list[str]:
+        """So many of them as are ready and run nothing now; Unavailable if not every shard says so."""
+        ready = {row.id for row in await self._engine.queues.workers() if row.state is WorkerState.READY}
+        for shard in self._engine.store.parts():
+            ready -= set(await shard.holders())
+        return [name for name in names if name in ready][:count]
+
+    # -- telling
+
+    def _note(self, standing: Standing, decision: Decision, done: Done, reading: FleetReading, now: datetime) -> None:
+        trouble = self._backoff.told(now)
+        reason = f"{decision.reason}; {trouble}" if trouble and decision.start > done.started else decision.reason
+        lost = self.crew.count(Post.LOST) if isinstance(self.crew, Crew) else None
+        noted = FleetDecision(
+            at=reading.at,
+            desired=decision.desired,
+            start=done.started,
+            stop=done.stopped,
+            reason=reason,
+            reading=look_of(reading, lost),
+        )
+        if done.started or done.stopped:
+            logger.info("fleet %s: %s", self._name, reason)
+        self.recording.note(standing, noted, trouble)
+
+
+def _known_before(value: T | None) -> T | Unknown:
+    return Unknown("no worker of the fleet has been seen yet") if value is None else value

@@ -1,0 +1,36 @@
+"""Arrivals: queues in which jobs have just become due, here or (by a bell) in another process."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from penstock.model.lifecycle import Event, State
+
+Listener = Callable[[frozenset[str]], None]
+
+
+class Arrivals:
+    """Tells whoever starts workers. A hint: whoever misses one sees the jobs at the next look into the store."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self.on_arrival: Listener = lambda _: None
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call this with the names of queues; what comes back ends it."""
+        self._listeners.append(listener)
+
+        def end() -> None:
+            with suppress(ValueError):
+                self._listeners.remove(listener)
+
+        return end
+
+    def heed(self, events: Sequence[Event]) -> None:
+        if queues := frozenset(event.queue for event in events if event.after is State.QUEUED):
+            self.heard(queues)
+            self.on_arrival(queues)
+
+    def heard(self, queues: frozenset[str]) -> None:
+        """It happened, here or elsewhere."""
+        for listener in self._listeners:
+            listener(queues)

@@ -1,0 +1,168 @@
+"""Fleets: which there are, what operators want of them, and what the autoscaler that acts has said about each."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.config import Settings
+from penstock.engine.catalog import Catalog, Reading
+from penstock.model.errors import Invalid, NotFound
+from penstock.model.fleet_plan import Orders, Standing, changed, plan
+from penstock.model.fleet_wire import FleetChange, FleetItem, FleetRecord, shown, workers_of
+from penstock.model.notices import NoticeKind, notice
+from penstock.store import Store
+
+logger = logging.getLogger("penstock.engine")
+
+_orders = msgspec.json.Decoder(Orders)
+_record = msgspec.json.Decoder(FleetRecord)
+
+
+class Fleets:
+    """What is declared beside jobs, in the settings and by operators, as one; and its record."""
+
+    def __init__(self, store: Store, catalog: Catalog, settings: Settings) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._settings = settings
+        self._plans: tuple[object, dict[str, Standing]] = (None, {})
+
+    async def plan(self) -> Mapping[str, Standing]:
+        """Every fleet that there should be, by name, the default one first."""
+        reading = await self._catalog.read()
+        if self._plans[0] is not reading:
+            self._plans = reading, self._plan(reading)
+        return self._plans[1]
+
+    def _plan(self, reading: Reading) -> dict[str, Standing]:
+        settings = self._settings
+        return plan(settings.fleet.default, settings.fleets, reading.types.values(), _all_orders(reading))
+
+    async def list(self) -> list[FleetItem]:
+        """By name, without their decisions."""
+        standing, records = await self.plan(), await self.records()
+        return [_item(standing[name], records.get(name)) for name in sorted(standing)]
+
+    async def get(self, name: str) -> FleetItem:
+        """With its decisions."""
+        standing, records = await self._standing(name), await self.records()
+        item = _item(standing, records.get(name))
+        return replace(item, decisions=records[name].decisions) if name in records else item
+
+    async def change(self, name: str, change: FleetChange) -> FleetItem:
+        """Lay these fields over what is declared; Invalid when together they cannot be."""
+        asked = msgspec.to_builtins(change)
+        asked.pop("reset", None)
+        before = {} if change.reset else await self._changes(name)
+        changes = _without_rival(before, asked) | asked
+        changed((await self._declared(name)).fleet, changes)
+        return await self._order(name, changes=changes)
+
+    async def pause(self, name: str, *, paused: bool) -> FleetItem:
+        """Leave a fleet as it is, or look after it again."""
+        return await self._order(name, paused=paused)
+
+    async def scale(self, name: str, count: int | None) -> FleetItem:
+        """Let it have so many workers, whatever its policy says; None leaves that to the policy again."""
+        most = (await self._standing(name)).fleet.max
+        if count is not None and count > most:
+            raise Invalid(f"fleet {name}: {count} workers are above its max ({most}); raise max first")
+        return await self._order(name, count=count)
+
+    async def records(self) -> dict[str, FleetRecord]:
+        """What the autoscaler has said, by fleet."""
+        notices = (await self._catalog.read()).notices.values()
+        records = {one.name: one.value for one in notices if one.kind == NoticeKind.FLEET_RECORD and one.value}
+        return {name: record for name, value in records.items() if (record := _decoded(name, value)) is not None}
+
+    async def record(self, records: Mapping[str, FleetRecord]) -> None:
+        """Keep what is said now. No bell is rung: nobody has to do anything about it."""
+        if records:
+            known, now = (await self._catalog.read()).notices, await self._store.now()
+            kind = NoticeKind.FLEET_RECORD
+            told = [notice(kind, name, msgspec.json.encode(one), now, known) for name, one in records.items()]
+            await self._store.tell(told)
+            self._catalog.forget()
+
+    async def forget(self, names: Sequence[str]) -> None:
+        """Withdraw the records of fleets that are no more."""
+        if names:
+            await self._catalog.tell(NoticeKind.FLEET_RECORD, dict.fromkeys(names))
+
+    async def _standing(self, name: str) -> Standing:
+        known = await self.plan()
+        if name not in known:
+            raise NotFound(f"there is no fleet {name!r}; there are: {', '.join(sorted(known))}")
+        return known[name]
+
+    async def _declared(self, name: str) -> Standing:
+        """The fleet without what operators have changed."""
+        await self._standing(name)
+        reading, settings = await self._catalog.read(), self._settings
+        return plan(settings.fleet.default, settings.fleets, reading.types.values(), {})[name]
+
+    async def _changes(self, name: str) -> dict[str, object]:
+        return (await self._orders_of(name)).changes
+
+    async def _orders_of(self, name: str) -> Orders:
+        await self._standing(name)
+        return _all_orders(await self._catalog.read()).get(name, Orders())
+
+    async def _order(self, name: str, **said: object) -> FleetItem:
+        self._catalog.forget()
+        ordered = replace(await self._orders_of(name), **said)
+        value = None if ordered == Orders() else msgspec.json.encode(ordered)
+        await self._catalog.tell(NoticeKind.FLEET, {name: value})
+        return await self.get(name)
+
+
+def _all_orders(reading: Reading) -> dict[str, Orders]:
+    standing = [one for one in reading.notices.values() if one.kind == NoticeKind.FLEET and one.value is not None]
+    return {one.name: _orders.decode(one.value or b"") for one in standing}
+
+
+def _decoded(name: str, value: bytes) -> FleetRecord | None:
+    """A record in the words of another version is worth no more than none."""
+    try:
+        return _record.decode(value)
+    except msgspec.ValidationError as fault:
+        logger.debug("the record of fleet %s cannot be read: %s", name, fault)
+        return None
+
+
+def _without_rival(before: Mapping[str, object], asked: Mapping[str, object]) -> dict[str, object]:
+    """A policy ends an earlier target, and the other way round."""
+    rivals = {"policy": "target_wait_seconds", "target_wait_seconds": "policy"}
+    gone = {rivals[name] for name in asked if name in rivals}
+    return {name: value for name, value in before.items() if name not in gone}
+
+
+def _item(standing: Standing, record: FleetRecord | None) -> FleetItem:
+    item = FleetItem(
+        name=standing.name,
+        source=standing.source,
+        fleet=shown(standing.fleet),
+        queues=standing.queues,
+        except_queues=standing.except_queues,
+        paused=standing.paused,
+        count=standing.count,
+        faults=standing.faults,
+    )
+    if record is None:
+        return item
+    latest = record.latest
+    return replace(
+        item,
+        desired=latest.desired,
+        workers=workers_of(latest.reading),
+        reason=latest.reason,
+        latest=latest,
+        autoscaler=record.by,
+        trouble=record.trouble,
+        started=record.started,
+        stopped=record.stopped,
+        starts=record.starts,
+        stops=record.stops,
+    )

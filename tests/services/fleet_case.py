@@ -1,0 +1,196 @@
+"""A fleet in memory whose workers do real jobs of a real engine, and a world in which time passes step by step."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from penstock.autoscaler.fleets import Condition, Member, Order
+from penstock.autoscaler.loop import Autoscaler
+from penstock.engine import Engine
+from penstock.model.errors import FleetUnavailable
+from penstock.model.job import Claim, Lease
+from penstock.model.lifecycle import State
+from penstock.model.workers import JobType, Subscription, Worker, WorkerState
+from penstock.testing.clock import SimulatedClock
+from tests.services.desk import NO_WAIT, dispatcher, success
+
+TICK = timedelta(milliseconds=500)
+HEARTBEAT = timedelta(seconds=5)
+
+
+class FakeWorker:
+    """One worker: joins after a while, takes jobs, takes time for each, and drains when it is asked to."""
+
+    def __init__(self, name: str, order: Order, started_at: datetime) -> None:
+        self.name = name
+        self.order = order
+        self.started_at = started_at
+        self.condition = Condition.STARTING
+        self.exit_status: int | None = None
+        self.jobs: list[tuple[Claim, datetime]] = []
+        self.seen_at: datetime | None = None
+        self.asked_while_busy = False
+
+    @property
+    def member(self) -> Member:
+        return Member(
+            name=self.name, condition=self.condition, started_at=self.started_at, exit_status=self.exit_status
+        )
+
+    def end(self, status: int) -> None:
+        self.condition, self.exit_status = Condition.ENDED, status
+
+
+class FakeFleets:
+    """Keeps the Fleets protocol in memory. `startup` and `service` are how long things take; `broken` starts fail."""
+
+    def __init__(self, clock: SimulatedClock, *, startup: float = 2.0, service: float = 1.0, capacity: int = 2) -> None:
+        self.clock = clock
+        self.startup = timedelta(seconds=startup)
+        self.service = timedelta(seconds=service)
+        self.capacity = capacity
+        self.broken = False
+        self.mute = False
+        self.down = False
+        self.workers: dict[str, FakeWorker] = {}
+        self.orders: list[tuple[Order, int]] = []
+        self.stops: list[tuple[str, timedelta | None]] = []
+        self.most = 0
+
+    async def start(self, order: Order, count: int) -> list[str]:
+        self._check()
+        self.orders.append((order, count))
+        names = [f"{order.fleet}-{len(self.workers) + number}" for number in range(count)]
+        self.workers |= {name: FakeWorker(name, order, self.clock.now()) for name in names}
+        self.most = max(self.most, len(self.alive()))
+        return names
+
+    async def stop(self, fleet: str, names: Sequence[str], patience: timedelta | None = None) -> None:
+        self._check()
+        for name in names:
+            self.stops.append((name, patience))
+            worker = self.workers[name]
+            worker.asked_while_busy = bool(worker.jobs)
+            worker.condition = Condition.ENDING
+
+    async def members(self, fleet: str) -> list[Member]:
+        self._check()
+        found = [worker.member for worker in self.workers.values() if worker.order.fleet == fleet]
+        for member in found:
+            if member.condition is Condition.ENDED:
+                self.workers[member.name].order = replace(self.workers[member.name].order, fleet="(told)")
+        return found
+
+    async def close(self) -> None: ...
+
+    def alive(self, fleet: str | None = None) -> list[FakeWorker]:
+        return [
+            worker
+            for worker in self.workers.values()
+            if worker.condition is not Condition.ENDED and fleet in (None, worker.order.fleet)
+        ]
+
+    def _check(self) -> None:
+        if self.down:
+            raise FleetUnavailable("the place where workers run does not answer")
+
+    # -- what the workers do
+
+    async def work(self, engine: Engine, types: Sequence[JobType]) -> None:
+        for worker in self.alive():
+            if worker.condition is Condition.STARTING:
+                await self._begin(worker, engine, types)
+            else:
+                await self._go_on(worker, engine, types)
+
+    async def _begin(self, worker: FakeWorker, engine: Engine, types: Sequence[JobType]) -> None:
+        if self.clock.now() - worker.started_at < self.startup or self.mute:
+            return
+        if self.broken:
+            worker.end(1)
+            return
+        worker.condition = Condition.RUNNING
+        await self._say(worker, engine, types)
+        await self._claim(worker, engine, types)
+
+    async def _go_on(self, worker: FakeWorker, engine: Engine, types: Sequence[JobType]) -> None:
+        now = self.clock.now()
+        over = [claim for claim, at in worker.jobs if now - at >= self.service]
+        worker.jobs = [(claim, at) for claim, at in worker.jobs if claim not in over]
+        assert await engine.work.settle([success(claim) for claim in over]) == []
+        if worker.condition is Condition.ENDING and not worker.jobs:
+            await engine.work.leave(worker.name)
+            worker.end(0)
+        elif worker.condition is Condition.RUNNING:
+            await self._claim(worker, engine, types)
+        if worker.seen_at is None or now - worker.seen_at >= HEARTBEAT:
+            await self._say(worker, engine, types)
+
+    async def _claim(self, worker: FakeWorker, engine: Engine, types: Sequence[JobType]) -> None:
+        room = self.capacity - len(worker.jobs)
+        others = frozenset(worker.order.environment.get("PENSTOCK_WORKER_EXCEPT_QUEUES", "").split())
+        queues = None if worker.order.queues is None else frozenset(worker.order.queues)
+        wanted = Subscription(frozenset(one.name for one in types), queues, others)
+        if room:
+            claims = await engine.work.claim(worker.name, wanted, room, NO_WAIT)
+            worker.jobs += [(claim, self.clock.now()) for claim in claims]
+
+    async def _say(self, worker: FakeWorker, engine: Engine, types: Sequence[JobType]) -> None:
+        if worker.condition is Condition.ENDED:
+            return
+        row = self._row(worker, types)
+        if worker.seen_at is None:
+            await engine.work.join(row, types)
+        else:
+            await engine.work.renew(row, [Lease(claim.job, claim.fence) for claim, _ in worker.jobs])
+        worker.seen_at = self.clock.now()
+
+    def _row(self, worker: FakeWorker, types: Sequence[JobType]) -> Worker:
+        ending = worker.condition is Condition.ENDING
+        return Worker(
+            id=worker.name,
+            host="here",
+            pid=1,
+            version="test",
+            types=tuple(one.name for one in types),
+            queues=worker.order.queues,
+            capacity=self.capacity,
+            running=len(worker.jobs),
+            state=WorkerState.DRAINING if ending else WorkerState.READY,
+            started_at=worker.started_at,
+        )
+
+
+class World:
+    """An engine, its dispatcher, a fleet backend and autoscalers; `run` lets time pass for all of them."""
+
+    def __init__(self, engine: Engine, clock: SimulatedClock, fleets: FakeFleets, types: Sequence[JobType]) -> None:
+        self.engine = engine
+        self.clock = clock
+        self.fleets = fleets
+        self.types = types
+        self.dispatcher = dispatcher(engine)
+        self.autoscalers = [self.autoscaler("a")]
+
+    def autoscaler(self, holder: str) -> Autoscaler:
+        return Autoscaler(self.engine, self.fleets, holder=holder, app="shop:app", environment={"PENSTOCK_URL": "u"})
+
+    async def run(self, seconds: float, *, dispatching: bool = True) -> None:
+        for _ in range(round(seconds / TICK.total_seconds())):
+            self.clock.advance(TICK)
+            if dispatching:
+                await self.dispatcher.step()
+            await self.fleets.work(self.engine, self.types)
+            for autoscaler in self.autoscalers:
+                await autoscaler.step()
+
+    async def jobs(self) -> dict[State, int]:
+        found: dict[State, int] = {}
+        for count in await self.engine.store.counts():
+            if count.jobs:
+                found[count.state] = found.get(count.state, 0) + count.jobs
+        return found
+
+    def size(self, fleet: str | None = None) -> int:
+        return len(self.fleets.alive(fleet))
