@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from penstock.client import AsyncClient, Client, JobHandle
     from penstock.context import Cancelled, Context
     from penstock.model.errors import JobEnded, PenstockError, WaitTimeout
+    from penstock.model.fleets import Depth, Fleet, KeepWarm, Step, Wait
     from penstock.model.lifecycle import State
     from penstock.model.retry import Retry
 
@@ -18,13 +19,18 @@ __all__ = [
     "Cancelled",
     "Client",
     "Context",
+    "Depth",
+    "Fleet",
     "Handler",
     "JobEnded",
     "JobHandle",
+    "KeepWarm",
     "Penstock",
     "PenstockError",
     "Retry",
     "State",
+    "Step",
+    "Wait",
     "WaitTimeout",
     "__version__",
 ]
@@ -34,13 +40,18 @@ _WHERE = {
     "Cancelled": "context",
     "Client": "client",
     "Context": "context",
+    "Depth": "model.fleets",
+    "Fleet": "model.fleets",
     "Handler": "app",
     "JobEnded": "model.errors",
     "JobHandle": "client",
+    "KeepWarm": "model.fleets",
     "Penstock": "app",
     "PenstockError": "model.errors",
     "Retry": "model.retry",
     "State": "model.lifecycle",
+    "Step": "model.fleets",
+    "Wait": "model.fleets",
     "WaitTimeout": "model.errors",
 }
 

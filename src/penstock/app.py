@@ -12,15 +12,18 @@ from penstock.client.aio import AsyncClient
 from penstock.client.answers import error_of
 from penstock.client.handle import JobHandle
 from penstock.client.scheduling import ScheduleOptions, declared_schedule
-from penstock.client.submission import Duration, JobSpec, SubmitOptions, seconds_of, spec_of
+from penstock.client.submission import Duration, JobSpec, SubmitOptions, body_of, seconds_of, spec_of
 from penstock.client.sync import Client
 from penstock.context import Context
 from penstock.model.errors import Invalid, InvalidParams
+from penstock.model.fleets import Fleet
+from penstock.model.ids import JobId
 from penstock.model.params import Signature
 from penstock.model.retry import Retry
 from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.wire import BatchAnswer
 from penstock.model.workers import HandlerKind, JobType
+from penstock.transactional import submit_request, submit_request_async
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,13 +34,14 @@ X = TypeVar("X")
 class JobOptions(TypedDict, total=False):
     """What may be said about a job type. The queue is its own, named like it, unless told otherwise.
 
-    `timeout` bounds one attempt: an hour unless told otherwise, None for no bound.
+    `timeout` bounds one attempt: an hour unless told otherwise, None for no bound. `fleet` gives it workers of its own.
     """
 
     queue: str
     priority: int
     retry: Retry
     timeout: Duration | None
+    fleet: Fleet
 
 
 class FunctionOptions(JobOptions, total=False):
@@ -51,22 +55,24 @@ class Penstock:
     """The job types and schedules of one application. Decorate functions with `@app.job`, and point workers at it.
 
     `url` is the server that jobs are submitted to: else PENSTOCK_URL, else http://127.0.0.1:7373.
+    `key` is the API key to show it: else PENSTOCK_KEY, else none.
     """
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, key: str | None = None) -> None:
         self.url = url
+        self._key = key
         self.handlers: dict[str, Handler[..., Any]] = {}
         self.schedules: dict[str, ScheduleRequest] = {}
 
     @cached_property
     def client(self) -> Client:
         """The app's own client; nothing is sent before it is used."""
-        return Client(self.url)
+        return Client(self.url, key=self._key)
 
     @cached_property
     def async_client(self) -> AsyncClient:
         """The same for asyncio."""
-        return AsyncClient(self.url)
+        return AsyncClient(self.url, key=self._key)
 
     @property
     def job(self) -> "Declaration":
@@ -106,6 +112,25 @@ class Penstock:
         declared = declared_schedule(name, handler.name, handler.params((), params or {}), options)
         self.schedules[name] = declared
         return declared
+
+    def submit_in(
+        self, connection: object, handler: "Handler[P, R] | Submitter[P, R]", /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]:
+        """Add a job within a transaction of yours on a PostgreSQL shard: it is there if you commit, and only then.
+
+        `connection` is a psycopg connection or cursor, or a SQLAlchemy connection or session. With options:
+        `app.submit_in(connection, thumbnail.using(priority=9), url)`. No server is asked: what the shard refuses is
+        raised as its driver raises it.
+        """
+        using = handler.using() if isinstance(handler, Handler) else handler
+        return using.handle(submit_request(connection, using.request(args, kwargs)))
+
+    async def submit_in_async(
+        self, connection: object, handler: "Handler[P, R] | Submitter[P, R]", /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]:
+        """`submit_in` on an asynchronous connection or session."""
+        using = handler.using() if isinstance(handler, Handler) else handler
+        return using.handle(await submit_request_async(connection, using.request(args, kwargs)))
 
     def add(self, handler: "H") -> "H":
         """Keep a handler. Each job type has one."""
@@ -219,6 +244,18 @@ class Submitter(Generic[P, R]):
         raise_refused(answers)
         return [JobHandle(one.id, self._handler.app, self._handler.read_result) for one in answers if one.id]
 
+    def request(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
+        """A call as the JSON of a request, complete without a server. Invalid for what only a server can do."""
+        for option in ("inputs", "interval"):
+            if self._options.get(option):
+                raise Invalid(f"{option}: not possible inside a transaction; submit through the server")
+        spec = spec_of(self._handler.name, self._handler.params(args, kwargs), self._options)
+        return msgspec.json.encode(_defaults(self._handler.declared) | body_of(spec, {})).decode()
+
+    def handle(self, job: JobId) -> JobHandle[R]:
+        """A job of this handler, by its id."""
+        return JobHandle(job, self._handler.app, self._handler.read_result)
+
     def _spec(self, call: Mapping[str, object] | tuple[object, ...]) -> JobSpec:
         params = self._handler.params((), call) if isinstance(call, Mapping) else self._handler.params(call, {})
         return spec_of(self._handler.name, params, self._options)
@@ -257,6 +294,17 @@ class Declaration:
         kind = HandlerKind.ASYNC if inspect.iscoroutinefunction(function) else HandlerKind.THREAD
         declared = job_type(function.__name__, kind, self._options, signature.schema(), inspect.getdoc(function))
         return self._app.add(FunctionHandler(self._app, declared, function, signature))
+
+
+def _defaults(declared: JobType) -> dict[str, object]:
+    """What a job type says about a submit that says nothing itself."""
+    return {
+        "queue": declared.queue,
+        "priority": declared.priority,
+        "retry_policy": declared.retry,
+        "timeout_seconds": declared.timeout_seconds,
+        "allow_unknown": True,
+    }
 
 
 H = TypeVar("H", bound=Handler[..., Any])

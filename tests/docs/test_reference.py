@@ -42,7 +42,9 @@ def test_settings_and_their_defaults() -> None:
     for name, default in told.items():
         section, _, field = name.partition(".")
         value = getattr(getattr(Settings(), section), field)
-        assert default == ("(none)" if value == () else str(value).lower() if isinstance(value, bool) else str(value))
+        assert default == (
+            "(none)" if value in ((), "") else str(value).lower() if isinstance(value, bool) else str(value)
+        )
 
 
 def test_endpoints() -> None:

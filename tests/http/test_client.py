@@ -30,8 +30,9 @@ from penstock.model.errors import (
 from penstock.model.job import Claim, FileLink, Lease, LogLine
 from penstock.model.wire import LogEntry, Outcome
 from penstock.model.workers import Subscription, Worker
-from penstock.runtime.embedded import open_engine
-from penstock.scheduler import Dispatcher, run_service
+from penstock.runtime.backends import open_engine
+from penstock.scheduler import run_service
+from tests.services.desk import dispatcher
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class Server:
         async with open_engine(self._settings) as self.engine:
             await self.engine.work.join(_worker(), [add.declared])
             posting = asyncio.ensure_future(
-                run_service("dispatcher", Dispatcher(self.engine).step, self.engine.tickets.wake)
+                run_service("dispatcher", dispatcher(self.engine).step, self.engine.tickets.wake.event())
             )
             self._uvicorn = uvicorn.Server(uvicorn.Config(create_app(self.engine), log_config=None, lifespan="off"))
             self._listening.set()

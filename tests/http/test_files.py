@@ -41,6 +41,14 @@ async def test_an_upload_becomes_an_input_and_comes_back_as_an_attachment(client
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+async def test_where_there_is_no_way_past_the_server_it_says_so(client: Client) -> None:
+    answer = await client.post("/v1/uploads/direct", json={"digest": digest(CSV), "size": len(CSV)})
+    assert (answer.status_code, set(answer.json().values())) == (200, {None})
+    item = await job_with_input(client, "in.csv")
+    answer = await client.get(f"/v1/jobs/{item['id']}/inputs/in.csv", params={"direct": "true"})
+    assert (answer.status_code, answer.content) == (200, CSV)
+
+
 async def test_head_of_a_file_gives_its_headers_alone(client: Client) -> None:
     item = await job_with_input(client, "in.csv")
     answer = await client.head(f"/v1/jobs/{item['id']}/inputs/in.csv")

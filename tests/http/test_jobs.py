@@ -101,7 +101,11 @@ async def test_a_list_is_narrowed_by_each_filter(client: Client) -> None:
     for query in ({"queue": "fast"}, {"tag": "red"}, {"type": "other", "queue": "fast", "state": "queued"}):
         page = (await client.get("/v1/jobs", params=query)).json()
         assert [item["id"] for item in page["jobs"]] == [wanted["id"]], query
-    assert (await client.get("/v1/jobs", params={"type": "add"})).json() == {"jobs": [], "cursor": None}
+    assert (await client.get("/v1/jobs", params={"type": "add"})).json() == {
+        "jobs": [],
+        "cursor": None,
+        "missing_shards": [],
+    }
 
 
 async def test_a_waiting_job_is_cancelled_and_can_be_retried_as_a_new_one(client: Client) -> None:

@@ -7,8 +7,8 @@ import pytest
 from starlette.applications import Starlette
 
 from penstock.engine import Engine
-from penstock.scheduler import Dispatcher
 from tests.http.desk import UNKNOWN_JOB, WORKER, Client, Json, Visit, claim, job, problem, settle, submit
+from tests.services.desk import dispatcher
 
 NAIVE = "2026-01-01T00:00:00"
 JSON = [(b"content-type", b"application/json")]
@@ -98,7 +98,7 @@ async def test_a_released_job_is_queued_again_and_its_old_fence_is_refused(clien
     lease = {"job": claimed["job"], "fence": claimed["fence"]}
     assert (await client.post("/v1/workers/w1/release", json={"leases": [lease]})).json() == {"refused": []}
     assert (await job(client, item["id"]))["state"] == "queued"
-    await Dispatcher(engine).step()
+    await dispatcher(engine).step()
     (again,) = await claim(client)
     assert (again["attempt"], again["fence"]) == (1, 2)
     assert [one["loss"] for one in (await settle(client, claimed))["refused"]] == ["lost"]

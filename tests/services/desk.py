@@ -11,6 +11,7 @@ from penstock.model.job import Claim, Job, JobError, Lease, Submission
 from penstock.model.retry import Retry
 from penstock.model.wire import Outcome, SubmitRequest
 from penstock.model.workers import JobType, Subscription, Worker
+from penstock.scheduler import Dispatcher, Pruner, Reaper, Window
 
 NO_WAIT = timedelta(0)
 LONG = timedelta(seconds=30)
@@ -41,6 +42,22 @@ def worker(name: str = "w1", *types: str, queues: tuple[str, ...] | None = None)
         capacity=10,
         started_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
+
+
+def dispatcher(engine: Engine) -> Dispatcher:
+    """Of the only shard."""
+    (shard,) = engine.store.parts()
+    return Dispatcher(engine, shard, Window(engine.settings.timing, engine.clock.monotonic()))
+
+
+def reaper(engine: Engine) -> Reaper:
+    (shard,) = engine.store.parts()
+    return Reaper(engine, shard)
+
+
+def pruner(engine: Engine) -> Pruner:
+    (shard,) = engine.store.parts()
+    return Pruner(engine, shard)
 
 
 async def join(engine: Engine, name: str = "w1") -> None:

@@ -35,6 +35,7 @@ class FakeReach:
         self.progress: dict[str, list[Progress]] = {}
         self.cancelling: set[str] = set()
         self.lost: set[str] = set()
+        self.unsure: set[str] = set()
         self.inputs: dict[str, bytes] = {}
         self.outputs: dict[tuple[str, int], tuple[bytes, str]] = {}
         self.workers: list[Worker] = []
@@ -127,16 +128,16 @@ class FakeReach:
             if lease.progress is not None:
                 self.progress.setdefault(lease.job, []).append(lease.progress)
         self._tell()
-        return [
-            Renewal(one.job, one.fence, Loss.LOST if one.job in self.lost else None, one.job in self.cancelling)
-            for one in leases
-        ]
+        return [Renewal(one.job, one.fence, self._loss(one.job), one.job in self.cancelling) for one in leases]
+
+    def _loss(self, job: str) -> Loss | None:
+        return Loss.LOST if job in self.lost else Loss.UNSURE if job in self.unsure else None
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
         self._require_up()
-        self.outcomes |= {one.job: one for one in outcomes}
+        self.outcomes |= {one.job: one for one in outcomes if one.job not in self.unsure}
         self._tell()
-        return []
+        return [Refusal(one.job, one.fence, Loss.UNSURE) for one in outcomes if one.job in self.unsure]
 
     async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
         self._require_up()

@@ -13,9 +13,22 @@ from penstock.model.errors import Conflict, Invalid, InvalidParams, KeyConflict,
 from penstock.model.job import ErrorCode, FileLink, JobError, JobFilter, LogLine, Loss
 from penstock.model.lifecycle import State
 from penstock.model.wire import LogEntry
-from penstock.scheduler import Dispatcher, Reaper
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import LONG, body, claim, claim_one, failure, join, lease, request, submit, success, worker
+from tests.services.desk import (
+    LONG,
+    body,
+    claim,
+    claim_one,
+    dispatcher,
+    failure,
+    join,
+    lease,
+    reaper,
+    request,
+    submit,
+    success,
+    worker,
+)
 
 RAISED = JobError(ErrorCode.RAISED, "no luck", error_class="app.NoLuck")
 CRASHED = JobError(ErrorCode.CRASHED, "signal 11")
@@ -112,7 +125,7 @@ async def test_a_claim_whose_asker_went_away_gives_its_jobs_back(engine: Engine)
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert (await engine.jobs.get(job.id)).state is State.QUEUED
-    await Dispatcher(engine).step()
+    await dispatcher(engine).step()
     assert (await claim_one(engine)).attempt == 1
 
 
@@ -127,7 +140,7 @@ async def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(engine: Engi
     await asyncio.sleep(0)
     await engine.queues.pause("sums", paused=False)
     assert [claimed.job for claimed in await waiting] == [before.id]
-    await Dispatcher(engine).step()
+    await dispatcher(engine).step()
     assert [claimed.job for claimed in await claim(engine)] == [during.id]
 
 
@@ -141,7 +154,7 @@ async def test_an_errored_attempt_is_tried_again_until_its_attempts_are_used_up(
         assert claimed.attempt == attempt
         await engine.work.settle([failure(claimed, RAISED)])
         clock.advance(timedelta(seconds=10))
-        await Dispatcher(engine).step()
+        await dispatcher(engine).step()
     ended = await engine.jobs.get(job.id)
     assert (ended.state, ended.reason, ended.attempt) == (State.FAILED, "raised", 3)
     assert ended.error is not None
@@ -159,7 +172,7 @@ async def test_a_job_that_killed_three_processes_is_poison(engine: Engine) -> No
     await join(engine)
     job = await submit(engine, retry_policy={"kind": "fixed", "max_attempts": 9, "delay_seconds": 0})
     for _ in range(3):
-        await Dispatcher(engine).step()
+        await dispatcher(engine).step()
         await engine.work.settle([failure(await claim_one(engine), CRASHED)])
     ended = await engine.jobs.get(job.id)
     assert (ended.state, ended.reason, ended.attempt) == (State.FAILED, "poison", 3)
@@ -172,8 +185,8 @@ async def test_a_zombie_is_refused_and_its_output_unseen(engine: Engine, clock: 
     digest = hashlib.sha256(b"old").hexdigest()
     link = await engine.work.write_output(lease(zombie), 0, body(b"old"), "text/plain", digest)
     clock.advance(timedelta(seconds=16))
-    await Reaper(engine).step()
-    await Dispatcher(engine).step()
+    await reaper(engine).step()
+    await dispatcher(engine).step()
     heir = await claim_one(engine, "w2")
     assert heir.fence > zombie.fence
     (refusal,) = await engine.work.settle([success(zombie, "old", outputs=(FileLink("out", link),))])

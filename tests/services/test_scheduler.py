@@ -13,19 +13,32 @@ from penstock.engine.files import job_prefix
 from penstock.model.job import FileLink
 from penstock.model.lifecycle import State
 from penstock.model.workers import Subscription
-from penstock.scheduler import Dispatcher, Pruner, Reaper, run_service
+from penstock.scheduler import run_service
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import NO_WAIT, body, claim, claim_one, join, lease, request, submit, success
+from tests.services.desk import (
+    NO_WAIT,
+    body,
+    claim,
+    claim_one,
+    dispatcher,
+    join,
+    lease,
+    pruner,
+    reaper,
+    request,
+    submit,
+    success,
+)
 
 
 async def test_a_delayed_job_is_dispatched_when_it_is_due_and_not_before(engine: Engine, clock: SimulatedClock) -> None:
     await join(engine)
     job = await submit(engine, delay_seconds=0.7)
-    dispatcher = Dispatcher(engine)
-    assert await dispatcher.step() == timedelta(seconds=0.7)
+    posting = dispatcher(engine)
+    assert await posting.step() == timedelta(seconds=0.7)
     assert await claim(engine) == []
     clock.advance(timedelta(seconds=0.7))
-    await dispatcher.step()
+    await posting.step()
     assert (await claim_one(engine)).job == job.id
 
 
@@ -34,11 +47,11 @@ async def test_a_lost_worker_loses_its_job_to_another(engine: Engine, clock: Sim
     await submit(engine)
     lost = await claim_one(engine)
     clock.advance(timedelta(seconds=14))
-    await Reaper(engine).step()
+    await reaper(engine).step()
     assert (await engine.jobs.get(lost.job)).state is State.RUNNING
     clock.advance(timedelta(seconds=2))
-    await Reaper(engine).step()
-    await Dispatcher(engine).step()
+    await reaper(engine).step()
+    await dispatcher(engine).step()
     heir = await claim_one(engine, "w2")
     assert (heir.job, heir.attempt, heir.fence) == (lost.job, 1, 3)
 
@@ -46,14 +59,14 @@ async def test_a_lost_worker_loses_its_job_to_another(engine: Engine, clock: Sim
 async def test_a_lost_ticket_is_posted_again_after_its_deadline(engine: Engine, clock: SimulatedClock) -> None:
     await join(engine)
     await submit(engine)
-    dispatcher = Dispatcher(engine)
-    await dispatcher.step()
+    posting = dispatcher(engine)
+    await posting.step()
     await engine.broker.take(Subscription(frozenset({"add"})), 10, NO_WAIT)
-    await dispatcher.step()
+    await posting.step()
     assert await claim(engine) == []
     clock.advance(timedelta(seconds=31))
-    await Reaper(engine).step()
-    await dispatcher.step()
+    await reaper(engine).step()
+    await posting.step()
     assert len(await claim(engine)) == 1
 
 
@@ -61,12 +74,12 @@ async def test_a_broker_that_lost_its_memory_gets_every_ticket_again(engine: Eng
     await join(engine)
     for _ in range(5):
         await submit(engine)
-    dispatcher = Dispatcher(engine)
-    await dispatcher.step()
+    posting = dispatcher(engine)
+    await posting.step()
     assert isinstance(engine.broker, MemoryBroker)
     engine.broker.lose()
     assert await claim(engine) == []
-    await dispatcher.step()
+    await posting.step()
     assert len(await claim(engine)) == 5
 
 
@@ -80,9 +93,9 @@ class TestWindow:
     async def test_no_more_tickets_than_the_window_has_room_for(self, engine: Engine) -> None:
         await join(engine)
         await engine.jobs.submit([request() for _ in range(10)])
-        dispatcher = Dispatcher(engine)
-        await dispatcher.step()
-        await dispatcher.step()
+        posting = dispatcher(engine)
+        await posting.step()
+        await posting.step()
         assert await engine.broker.depths() == {"sums": 3}
 
     async def test_the_backlog_keeps_priority_and_age(self, engine: Engine) -> None:
@@ -90,9 +103,9 @@ class TestWindow:
         plain = [await submit(engine) for _ in range(4)]
         urgent = await submit(engine, priority=9)
         late = await submit(engine, priority=0)
-        dispatcher, order = Dispatcher(engine), list[str]()
+        posting, order = dispatcher(engine), list[str]()
         while len(order) < 6:
-            await dispatcher.step()
+            await posting.step()
             order += [claimed.job for claimed in await claim(engine, limit=1)]
         first, rest = order[:3], order[3:]
         assert first == [job.id for job in plain[:3]] or urgent.id in first
@@ -105,9 +118,9 @@ class TestWindow:
         await claim(engine, limit=2)
         newest = await submit(engine)
         order = list[str]()
-        dispatcher = Dispatcher(engine)
+        posting = dispatcher(engine)
         while len(order) < 4:
-            await dispatcher.step()
+            await posting.step()
             order += [claimed.job for claimed in await claim(engine, limit=1)]
         assert order == [job.id for job in backlog[2:]] + [newest.id]
 
@@ -117,7 +130,7 @@ async def test_an_expired_job_ends_and_never_starts(engine: Engine, clock: Simul
     job = await submit(engine, expires_at=clock.now() + timedelta(seconds=5))
     clock.advance(timedelta(seconds=6))
     assert await claim(engine) == []
-    await Reaper(engine).step()
+    await reaper(engine).step()
     assert (await engine.jobs.get(job.id)).state is State.EXPIRED
 
 
@@ -131,12 +144,12 @@ async def test_ended_jobs_leave_after_their_retention_with_what_they_own(engine:
             await engine.work.settle([success(claimed)])
     await engine.jobs.cancel(kept.id, force=True)
     clock.advance(timedelta(days=8))
-    await Pruner(engine).step()
+    await pruner(engine).step()
     assert await engine.store.get([gone.id]) == [None]
     assert await engine.objects.stat(f"{job_prefix(gone.id)}/inputs/0") is None
     assert (await engine.jobs.get(kept.id)).state is State.CANCELLED
     clock.advance(timedelta(days=23))
-    await Pruner(engine).step()
+    await pruner(engine).step()
     assert await engine.store.get([kept.id]) == [None]
 
 
@@ -147,13 +160,13 @@ async def test_objects_of_lost_attempts_are_swept_and_linked_ones_kept(engine: E
     digest = hashlib.sha256(b"x").hexdigest()
     orphan = await engine.work.write_output(lease(zombie), 0, body(b"x"), "text/plain", digest)
     clock.advance(timedelta(seconds=16))
-    await Reaper(engine).step()
-    await Dispatcher(engine).step()
+    await reaper(engine).step()
+    await dispatcher(engine).step()
     heir = await claim_one(engine)
     linked = await engine.work.write_output(lease(heir), 0, body(b"x"), "text/plain", digest)
     await engine.work.settle([success(heir, outputs=(FileLink("out", linked),))])
     clock.advance(timedelta(days=2))
-    assert await Pruner(engine).sweep() == 1
+    assert await pruner(engine).sweep() == 1
     assert await engine.objects.stat(orphan.key) is None
     assert await engine.objects.stat(linked.key) == linked
 

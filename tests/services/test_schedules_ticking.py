@@ -20,11 +20,10 @@ from penstock.model.schedule import Cron, Decision, Verdict
 from penstock.model.schedule_wire import Agenda
 from penstock.model.workers import JobType
 from penstock.objects.folder import FolderObjects
-from penstock.scheduler import Dispatcher
 from penstock.scheduler.ticking import plan
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import claim, claim_one, join, success
+from tests.services.desk import claim, claim_one, dispatcher, join, success
 from tests.services.schedule_desk import Watchman, create, history, job_of, jobs_of, ticks_of, told
 
 SECOND = timedelta(seconds=1)
@@ -369,7 +368,7 @@ async def test_a_job_committed_but_not_published_is_dispatched_later(
     assert await claim(engine) == []
     assert isinstance(engine.broker, MemoryBroker)
     engine.broker.lose()
-    await Dispatcher(engine).step()
+    await dispatcher(engine).step()
     assert [claimed.job for claimed in await claim(engine)] == [job.id for job in await jobs_of(engine)]
 
 

@@ -79,7 +79,15 @@ async def test_answers_are_read_however_they_are_framed_on_one_connection(answer
         assert [await reach.claim("w", WANTED, 3, WAIT) for _ in range(3)] == [[], [], []]
     assert mouth.connections == 1
     assert mouth.requests[0].startswith(b"POST /base/v1/workers//claim HTTP/1.1\r\n")
-    assert mouth.requests[0].endswith(b'{"types":["add"],"limit":3,"wait_seconds":1.0,"queues":null}')
+    assert mouth.requests[0].endswith(b'{"types":["add"],"limit":3,"wait_seconds":1.0}')
+
+
+async def test_a_claim_names_the_queues_to_serve_and_those_to_leave() -> None:
+    mouth = Mouth(NOTHING)
+    wanted = Subscription(frozenset({"add"}), frozenset({"b", "a"}), frozenset({"d", "c"}))
+    async with reaching(mouth) as reach:
+        await reach.claim("w", wanted, 3, WAIT)
+    assert mouth.requests[0].endswith(b'"queues":["a","b"],"except_queues":["c","d"]}')
 
 
 async def test_a_problem_becomes_the_error_it_stands_for() -> None:

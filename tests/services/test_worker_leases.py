@@ -68,6 +68,26 @@ async def test_an_outcome_waits_for_the_engine_to_come_back(tmp_path: Path, capl
         assert caplog.text.count("cannot be reached") == 1
 
 
+async def test_an_outcome_that_its_shard_did_not_answer_for_is_told_again(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
+        at.reach.unsure.add("job-1")
+        away, fine = at.reach.submit("add", a=1), at.reach.submit("add", a=2)
+        assert await at.reach.result(fine) == 3
+        at.reach.unsure.clear()
+        assert await at.reach.result(away) == 2
+
+
+async def test_a_lease_that_its_shard_did_not_answer_for_lasts_as_long_as_it_did(tmp_path: Path) -> None:
+    reach = FakeReach(lease=2.0)
+    async with working(tmp_path, reach) as at:
+        away = at.reach.submit("sleep")
+        await at.appears("sleeping")
+        at.reach.unsure.add(away)
+        await at.appears("cleaned")
+        assert away not in at.reach.outcomes
+        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+
+
 async def test_a_worker_that_was_paused_beyond_its_leases_stops_everything_it_held(tmp_path: Path) -> None:
     clock = JumpingClock()
     async with working(tmp_path, clock=clock, executors=1) as at:

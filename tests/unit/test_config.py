@@ -130,3 +130,28 @@ def test_a_url_without_a_scheme_is_a_fault() -> None:
 @pytest.mark.parametrize("setting", FIELDS)
 def test_every_setting_can_say_what_it_accepts(setting: str) -> None:
     assert accepted(setting)
+
+
+def test_fleets_are_tables_that_say_some_fields() -> None:
+    written('[fleet]\nmax = 3\n[fleets.thumbnail]\nmax = 40\ntarget_wait_seconds = "2s"\nqueues = ["a", "b"]')
+    settings = load(None, {"PENSTOCK_FLEET_MIN": "1"}, {})
+    assert (settings.fleet.default.min, settings.fleet.default.max) == (1, 3)
+    assert settings.fleets == {"thumbnail": {"max": 40, "target_wait_seconds": "2s", "queues": ["a", "b"]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("[fleets.mail]\nmaxx = 3", "[fleets.mail]: fleet: Object contains unknown field `maxx`"),
+        ("[fleets.mail]\nmax = 0", "[fleets.mail]: fleet: Expected `int` >= 1 - at `$.max`"),
+        ("[fleets.mail]\ntarget_wait_seconds = 'soon'", "[fleets.mail]: fleet: target_wait: 'soon' is not a span"),
+        ("[fleets.'a b']\nmax = 3", "[fleets.a b]: is no name for a fleet"),
+        ("[fleets]\nmail = 3", "[fleets.mail]: is a table"),
+        ("fleets = 3", "fleets: is a group of tables"),
+        ("[fleet]\nmin = 11", "fleet.min: 11 is above fleet.max (10)"),
+    ],
+)
+def test_what_cannot_be_a_fleet_is_told_with_the_other_faults(text: str, wrong: str) -> None:
+    written(text)
+    (fault,) = faults_of()
+    assert wrong in fault

@@ -1,4 +1,7 @@
-"""The application: every operation behind one gate, which alone turns errors into problems and counts requests."""
+"""The application: every operation behind one gate, which alone turns errors into problems and counts requests.
+
+A key is judged before anything else of a request is: whoever may not ask learns nothing, not even what exists.
+"""
 
 import logging
 from collections import defaultdict
@@ -9,7 +12,21 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.api import batch, files, health, jobs, logs, metrics, queues, schedulers, schedules, workers
+from penstock.api import (
+    batch,
+    files,
+    fleets,
+    health,
+    jobs,
+    keys,
+    logs,
+    metrics,
+    queues,
+    schedulers,
+    schedules,
+    shards,
+    workers,
+)
 from penstock.api.exchange import Call, ClientGone
 from penstock.api.metrics import Traffic
 from penstock.api.openapi import describing
@@ -32,6 +49,9 @@ _DESCRIBED: tuple[Operation, ...] = (
     *queues.OPERATIONS,
     *schedules.OPERATIONS,
     *schedulers.OPERATIONS,
+    *keys.OPERATIONS,
+    *fleets.OPERATIONS,
+    *shards.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
 )
@@ -63,9 +83,11 @@ class Place:
         operation = self._by_method.get(scope["method"])
         if operation is None:
             raise MethodNotAllowed(scope["method"], self.path, self._by_method)
+        call = Call(self._engine, self._traffic, scope, receive)
+        if operation.scopes:
+            await call.admit(operation.scopes)
         if operation.query is None and scope["query_string"]:
             refuse_query(scope["query_string"])
-        call = Call(self._engine, self._traffic, scope, receive)
         reply = await operation.run(call)
         await reply.send(send, headers_only=scope["method"] == "HEAD")
 

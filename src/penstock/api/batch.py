@@ -6,11 +6,12 @@ from msgspec import Raw
 
 from penstock.api.bodies import decoded
 from penstock.api.exchange import Call, Reply, json_reply
-from penstock.api.keys import BATCH_KEY, header_key, keyed
+from penstock.api.idempotency import BATCH_KEY, header_key, keyed
 from penstock.api.operation import Answer, operation
 from penstock.api.problems import problem_of
 from penstock.model.errors import PenstockError, TooLarge
 from penstock.model.job import Submission
+from penstock.model.keys import KeyScope
 from penstock.model.wire import BatchAnswer, BatchRequest, BatchResponse, SubmitRequest
 
 
@@ -24,7 +25,7 @@ async def submit_batch(call: Call) -> Reply:
     """Add many jobs. With an Idempotency-Key, job n without a key of its own gets `<key>/n`."""
     batch = await call.json(BatchRequest)
     _check_size(len(batch.jobs), call.engine.settings.limits.batch_jobs)
-    read = _read(batch.jobs, header_key(call, BATCH_KEY))
+    read = _read(call, batch.jobs, header_key(call, BATCH_KEY))
     wanted = [request for request in read if isinstance(request, SubmitRequest)]
     submitted = iter(await call.engine.jobs.submit(wanted) if wanted else ())
     outcomes = [next(submitted) if isinstance(request, SubmitRequest) else request for request in read]
@@ -38,15 +39,17 @@ def _check_size(jobs: int, limit: int) -> None:
         )
 
 
-def _read(items: Sequence[Raw], key: str | None) -> list[SubmitRequest | PenstockError]:
+def _read(call: Call, items: Sequence[Raw], key: str | None) -> list[SubmitRequest | PenstockError]:
     if key is None:
-        return [_read_one(item) for item in items]
-    return [_read_one(item, f"{key}/{index}") for index, item in enumerate(items)]
+        return [_read_one(call, item) for item in items]
+    return [_read_one(call, item, f"{key}/{index}") for index, item in enumerate(items)]
 
 
-def _read_one(item: Raw, key: str | None = None) -> SubmitRequest | PenstockError:
+def _read_one(call: Call, item: Raw, key: str | None = None) -> SubmitRequest | PenstockError:
     try:
         request = decoded(item, SubmitRequest)
+        if request.interval is not None:
+            call.require(KeyScope.SCHEDULES)
         return keyed(request, key) if request.idempotency_key is None else request
     except PenstockError as refusal:
         return refusal

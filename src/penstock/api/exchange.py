@@ -12,8 +12,10 @@ from penstock.api.bodies import checked_json, decoded, refuse_announced, too_lar
 from penstock.api.path import read_part
 from penstock.api.query import read_query
 from penstock.engine import Engine
+from penstock.engine.keys import require
 from penstock.model.errors import Invalid, Malformed, NotFound
 from penstock.model.ids import JobId, parse_job_id
+from penstock.model.keys import ApiKey, KeyScope
 
 if TYPE_CHECKING:
     from penstock.api.metrics import Traffic
@@ -38,15 +40,27 @@ class UnsupportedMediaType(Malformed):
 
 
 class Call:
-    """One request. Each part is read and checked when it is asked for, and refused as the problem it is."""
+    """One request. Each part is read and checked when it is asked for, and refused as the problem it is.
 
-    __slots__ = ("_receive", "engine", "scope", "traffic")
+    `key` is the API key that it was admitted with; None where none was shown and none is needed.
+    """
+
+    __slots__ = ("_receive", "engine", "key", "scope", "traffic")
 
     def __init__(self, engine: Engine, traffic: "Traffic", scope: Scope, receive: Receive) -> None:
         self.engine = engine
         self.traffic = traffic
         self.scope = scope
+        self.key: ApiKey | None = None
         self._receive = receive
+
+    async def admit(self, scopes: tuple[KeyScope, ...]) -> None:
+        """Let the request in if its key has one of the scopes; Unauthorized or Forbidden if not."""
+        self.key = await self.engine.keys.admit(self.header(b"authorization"), scopes)
+
+    def require(self, scope: KeyScope) -> None:
+        """Raise Forbidden unless the key has this scope too: for a body that asks for more than its operation does."""
+        require(self.key, (scope,))
 
     def path(self, name: str) -> Any:
         """A variable part of the path, as the kind it has in `path.KINDS`; Invalid if it cannot be that."""
@@ -147,14 +161,14 @@ class Reply(Struct, frozen=True):
     async def _stream(self, send: Send, chunks: AsyncIterator[bytes]) -> None:
         """Send one chunk behind what was read.
 
-        A file that cannot be read at all is then still answered as a problem, and one whose digest turns out wrong at
-        its end is cut short, so that no client takes it for whole.
+        A file that cannot be read at all, or is damaged and of one chunk, is then still answered as a problem, and one
+        whose digest turns out wrong at its end is cut short, so that no client takes it for whole.
         """
-        held = await anext(chunks, b"")
+        held, following = await anext(chunks, b""), await anext(chunks, None)
         await self._start(send)
-        async for chunk in chunks:
+        while following is not None:
             await send({"type": "http.response.body", "body": held, "more_body": True})
-            held = chunk
+            held, following = following, await anext(chunks, None)
         await send({"type": "http.response.body", "body": held})
 
     async def _start(self, send: Send, *more: tuple[bytes, bytes]) -> None:

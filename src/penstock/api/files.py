@@ -4,19 +4,34 @@ import re
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from penstock.api.exchange import BYTES, Call, Reply, json_reply
 from penstock.api.operation import Answer, Digest, Header, operation
+from penstock.api.queue_limits import refuse_foreign_jobs
 from penstock.model.errors import CorruptObject, Invalid
-from penstock.model.job import FileLink
-from penstock.model.wire import Upload
+from penstock.model.job import FileLink, Lease
+from penstock.model.keys import KeyScope
+from penstock.model.wire import DirectUpload, Upload, UploadRequest
 
 DIGEST_HEADER = "Digest-SHA256"
 FILE = Answer("The file.", None, ("*/*",), ("Content-Disposition", "ETag", "X-Content-Type-Options"))
+ELSEWHERE = Answer("Only with `direct`: where the object store itself gives the file.", None, (), ("Location",))
+ANNOUNCED = {
+    201: Answer("Where to send the file.", DirectUpload),
+    200: Answer("There is no such way here: every field is null. Send the file to the server.", DirectUpload),
+}
 
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _WORD = r"[A-Za-z0-9!#$&^_.+-]{1,127}"
 _CONTENT_TYPE = re.compile(rf"{_WORD}/{_WORD}( *; *[\x20-\x7e]*)?")
 _UNSAFE_IN_QUOTES = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class DownloadQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """`direct` answers with a redirect to the object store where there is one that can give the file itself."""
+
+    direct: bool = False
 
 
 @operation(
@@ -35,16 +50,43 @@ async def upload(call: Call) -> Reply:
         raise not_as_announced() from None
 
 
-@operation("GET /v1/jobs/{job}/inputs/{name}", {200: FILE}, refusals=(404,))
+@operation("POST /v1/uploads/direct", ANNOUNCED, body=UploadRequest)
+async def announce_upload(call: Call) -> Reply:
+    """Ask where to send a file past the server. It is an upload once as many bytes are there as announced."""
+    return _announced(await call.engine.files.announce_upload(await _announcement(call)))
+
+
+@operation(
+    "POST /v1/workers/{worker}/outputs/{job}/{fence}/{number}/direct",
+    ANNOUNCED,
+    body=UploadRequest,
+    refusals=(404, 409),
+)
+async def announce_output(call: Call) -> Reply:
+    """Ask where to send an attempt's output past the server. Nobody sees it before its settle is accepted."""
+    call.path("worker")
+    lease, number = Lease(call.job(), call.path("fence")), call.path("number")
+    await refuse_foreign_jobs(call, (lease.job,))
+    return _announced(await call.engine.files.announce_output(lease, number, await _announcement(call)))
+
+
+@operation(
+    "GET /v1/jobs/{job}/inputs/{name}",
+    {200: FILE, 307: ELSEWHERE},
+    query=DownloadQuery,
+    refusals=(404,),
+    scopes=(KeyScope.JOBS_READ, KeyScope.WORKER),
+)
 async def download_input(call: Call) -> Reply:
     """Download an input file of a job."""
-    return _attachment(*await call.engine.files.open_input(call.job(), call.path("name")))
+    await refuse_foreign_jobs(call, (call.job(),), unless=KeyScope.JOBS_READ)
+    return await _download(call, *await call.engine.files.open_input(call.job(), call.path("name")))
 
 
-@operation("GET /v1/jobs/{job}/outputs/{name}", {200: FILE}, refusals=(404,))
+@operation("GET /v1/jobs/{job}/outputs/{name}", {200: FILE, 307: ELSEWHERE}, query=DownloadQuery, refusals=(404,))
 async def download_output(call: Call) -> Reply:
     """Download an output file of a job. There is none before the attempt that wrote it was settled."""
-    return _attachment(*await call.engine.files.open_output(call.job(), call.path("name")))
+    return await _download(call, *await call.engine.files.open_output(call.job(), call.path("name")))
 
 
 def sent_digest(call: Call) -> str | None:
@@ -63,9 +105,30 @@ def sent_content_type(call: Call) -> str:
     return content_type
 
 
+async def _announcement(call: Call) -> UploadRequest:
+    request = await call.json(UploadRequest)
+    # A pattern's `$` would let a line end pass, and it ends up in a header.
+    if _CONTENT_TYPE.fullmatch(request.content_type) is None:
+        raise Invalid("content_type: expected a media type such as text/csv")
+    return request
+
+
+def _announced(offer: DirectUpload) -> Reply:
+    return json_reply(200 if offer.url is None else 201, offer)
+
+
 def not_as_announced() -> Invalid:
     """What a digest that does not fit is called where the client sent both: its mistake, not our corruption."""
     return Invalid(f"header {DIGEST_HEADER}: the body has another SHA-256; nothing was kept")
+
+
+async def _download(call: Call, file: FileLink, body: AsyncIterator[bytes]) -> Reply:
+    # A URL is signed for GET alone.
+    if call.query(DownloadQuery).direct and call.scope["method"] == "GET":
+        url = await call.engine.files.direct_url(file)
+        if url is not None:
+            return Reply(307, headers=((b"location", url.encode("ascii")), (b"cache-control", b"no-store")))
+    return _attachment(file, body)
 
 
 def _attachment(file: FileLink, body: AsyncIterator[bytes]) -> Reply:
@@ -85,4 +148,4 @@ def _disposition(name: str) -> str:
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
 
 
-OPERATIONS = (upload, download_input, download_output)
+OPERATIONS = (upload, announce_upload, announce_output, download_input, download_output)

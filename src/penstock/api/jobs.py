@@ -6,11 +6,12 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.exchange import Call, ClientGone, Reply, json_reply
-from penstock.api.keys import IDEMPOTENCY_KEY, header_key, keyed
+from penstock.api.idempotency import IDEMPOTENCY_KEY, header_key, keyed
 from penstock.api.operation import Answer, operation
 from penstock.model.errors import PenstockError
 from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter
+from penstock.model.keys import KeyScope
 from penstock.model.lifecycle import State
 from penstock.model.timing import seconds
 from penstock.model.wire import JobItem, JobPage, SubmitRequest, Tag
@@ -54,6 +55,8 @@ class CancelQuery(Struct, frozen=True, forbid_unknown_fields=True):
 async def submit_job(call: Call) -> Reply:
     """Add a job. Answered only once it is durable."""
     request = keyed(await call.json(SubmitRequest), header_key(call, IDEMPOTENCY_KEY))
+    if request.interval is not None:
+        call.require(KeyScope.SCHEDULES)
     (outcome,) = await call.engine.jobs.submit([request])
     if isinstance(outcome, PenstockError):
         raise outcome
@@ -82,6 +85,7 @@ async def get_job(call: Call) -> Reply:
     {200: Answer("The job: cancelled, asked to stop, or ended already.", JobItem)},
     query=CancelQuery,
     refusals=(404,),
+    scopes=(KeyScope.JOBS_CANCEL,),
 )
 async def cancel_job(call: Call) -> Reply:
     """Cancel a waiting job, or ask a running one to stop."""

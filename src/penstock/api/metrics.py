@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from penstock.api.exchange import Call, Reply
 from penstock.api.operation import Answer, operation
+from penstock.model.fleet_wire import FleetItem
 from penstock.model.job import Count
 from penstock.model.wire import QueueItem
 from penstock.model.workers import Worker
@@ -54,12 +55,13 @@ class Traffic:
 
 @operation("GET /metrics", {200: Answer("Metrics.", None, ("text/plain",))})
 async def read_metrics(call: Call) -> Reply:
-    """Give jobs, queues, workers and requests as Prometheus metrics."""
+    """Give jobs, queues, workers, fleets and requests as Prometheus metrics."""
     engine = call.engine
     families = (
         _family("penstock_jobs", "gauge", "Jobs by queue, type and state.", _jobs(await engine.queues.counts())),
         *_queues(await engine.queues.list()),
         _family("penstock_workers", "gauge", "Workers by state.", _workers(await engine.queues.workers())),
+        *_fleets(await engine.fleets.list()),
         _family(
             "penstock_http_requests_total", "counter", "Requests answered by this process.", call.traffic.requests()
         ),
@@ -85,6 +87,27 @@ def _queues(queues: list[QueueItem]) -> tuple[str, str]:
 def _workers(workers: Iterable[Worker]) -> Iterator[Sample]:
     for state, count in Counter(worker.state for worker in workers).items():
         yield "", {"state": state}, count
+
+
+def _fleets(fleets: Iterable[FleetItem]) -> tuple[str, ...]:
+    """Of fleets that an autoscaler has looked at: without a look there is no number, not even 0."""
+    seen = [(fleet, {"fleet": fleet.name}) for fleet in fleets if fleet.latest is not None]
+    desired = [("", labels, float(fleet.desired or 0)) for fleet, labels in seen]
+    workers = [
+        ("", {**labels, "state": state}, float(count))
+        for fleet, labels in seen
+        for state, count in fleet.workers.items()
+    ]
+    decisions = [
+        ("", {**labels, "action": action}, float(count))
+        for fleet, labels in seen
+        for action, count in (("start", fleet.starts), ("stop", fleet.stops))
+    ]
+    return (
+        _family("penstock_fleet_desired", "gauge", "Workers that a fleet should have.", desired),
+        _family("penstock_fleet_workers", "gauge", "Workers of a fleet by state.", workers),
+        _family("penstock_fleet_decisions_total", "counter", "Decisions to start or stop workers.", decisions),
+    )
 
 
 def _family(name: str, kind: str, about: str, samples: Iterable[Sample]) -> str:

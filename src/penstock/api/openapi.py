@@ -20,7 +20,18 @@ _PART = re.compile(r"{(\w+)}")
 # Every operation refuses parameters it does not know, and may meet a store that is away.
 ALWAYS = (422, 500, 503)
 FROM_JSON = (400, 413, 415)
-RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}}
+GUARDED = (401, 403)
+KEY = "key"
+SECURITY_SCHEMES: Json = {
+    KEY: {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "pk_<id>_<secret>",
+        "description": "An API key that has one of the scopes named with an operation; `admin` is enough everywhere.",
+    }
+}
+CHALLENGE: Json = {"WWW-Authenticate": {"description": "What is needed.", "schema": {"type": "string"}}}
+RETRY_AFTER: Json = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}}
 
 
 def describing(operations: tuple[Operation, ...]) -> Operation:
@@ -29,19 +40,21 @@ def describing(operations: tuple[Operation, ...]) -> Operation:
     @operation("GET /openapi.json", {200: Answer("This document.", None, (JSON,))})
     async def openapi(call: Call) -> Reply:
         """Describe this API as OpenAPI 3.1."""
-        return reply
+        return locked if call.engine.keys.required else unlocked
 
-    reply = json_reply(200, document((*operations, openapi)))
+    everything = (*operations, openapi)
+    locked, unlocked = (json_reply(200, document(everything, needs_keys=needed)) for needed in (True, False))
     return openapi
 
 
-def document(operations: Iterable[Operation]) -> Json:
-    """The whole document."""
+def document(operations: Iterable[Operation], *, needs_keys: bool) -> Json:
+    """The whole document, of a server that needs API keys or of one that only honours them."""
     operations = tuple(operations)
     paths: dict[str, Json] = {}
     schemas = Schemas(kind for one in operations for kind in _kinds(one))
     for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas)
+        security = {"security": _security(one, needs_keys=needs_keys)}
+        paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas) | security
     return {
         "openapi": "3.1.0",
         "info": {
@@ -50,8 +63,14 @@ def document(operations: Iterable[Operation]) -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": schemas.components},
+        "components": {"schemas": schemas.components, "securitySchemes": SECURITY_SCHEMES},
     }
+
+
+def _security(one: Operation, *, needs_keys: bool) -> list[Json]:
+    """One entry for each scope that is enough; an empty one where no key is."""
+    named: list[Json] = [{KEY: [scope]} for scope in one.scopes]
+    return named if needs_keys or not named else [*named, {}]
 
 
 def _kinds(one: Operation) -> Iterator[type[Struct]]:
@@ -113,7 +132,8 @@ def _responses(one: Operation, schemas: Schemas) -> Json:
 
 def _refusals(one: Operation) -> set[int]:
     from_json = FROM_JSON if one.body is not None else ()
-    return {*from_json, *one.refusals, *ALWAYS}
+    guarded = GUARDED if one.scopes else ()
+    return {*from_json, *guarded, *one.refusals, *ALWAYS}
 
 
 def _answer(answer: Answer, schemas: Schemas) -> Json:
@@ -140,4 +160,5 @@ def _problem(status: int, schemas: Schemas) -> Json:
         "description": HTTPStatus(status).phrase,
         "content": {PROBLEM_JSON: {"schema": schemas.of(Problem)}},
     }
-    return described | ({"headers": RETRY_AFTER} if status == 503 else {})
+    headers = {401: CHALLENGE, 403: CHALLENGE, 503: RETRY_AFTER}.get(status)
+    return described | ({"headers": headers} if headers else {})

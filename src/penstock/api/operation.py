@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from penstock.api.exchange import JSON, Call, Reply
+from penstock.api.scopes import Scopes, scopes_of
 
 Endpoint = Callable[[Call], Awaitable[Reply]]
 
@@ -37,6 +38,7 @@ class Header(Struct, frozen=True):
 class Operation(Struct, frozen=True, kw_only=True):
     """One method on one path. `takes_bytes` names an operation whose body is a file rather than JSON.
 
+    `scopes`: an API key needs any one of them, and none at all where it is empty; see `scopes`.
     `refusals` are the statuses it may answer besides those that follow from what it takes; see `openapi`.
     """
 
@@ -49,6 +51,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     takes_bytes: bool = False
     headers: tuple[Header, ...] = ()
     refusals: tuple[int, ...] = ()
+    scopes: Scopes
 
     @property
     def name(self) -> str:
@@ -73,6 +76,7 @@ def operation(
     takes_bytes: bool = False,
     headers: tuple[Header, ...] = (),
     refusals: tuple[int, ...] = (),
+    scopes: Scopes | None = None,
 ) -> Callable[[Endpoint], Operation]:
     """Make a function the operation at `route` (`"GET /v1/jobs"`). Its docstring becomes the summary in OpenAPI."""
     method, _, path = route.partition(" ")
@@ -88,6 +92,7 @@ def operation(
             takes_bytes=takes_bytes,
             headers=headers,
             refusals=refusals,
+            scopes=scopes_of(method, path) if scopes is None else scopes,
         )
 
     return made

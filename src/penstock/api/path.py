@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from penstock.model.errors import Invalid
+from penstock.model.keys import KeyIdText
+from penstock.model.shards import ShardNumber
 from penstock.model.wire import FileName
 from penstock.model.workers import Name
 
@@ -20,8 +22,11 @@ KINDS: Mapping[str, Any] = {
     "worker": Name,
     "schedule": Name,
     "scheduler": Name,
+    "fleet": Name,
+    "key": KeyIdText,
     "name": FileName,
     "fence": Annotated[int, Meta(ge=1, le=2**53)],
+    "shard": ShardNumber,
     "number": Annotated[int, Meta(ge=0, le=9999)],
 }
 

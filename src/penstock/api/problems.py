@@ -8,12 +8,14 @@ from starlette.exceptions import HTTPException
 from penstock.api.exchange import Headers, Reply, UnsupportedMediaType, json_reply
 from penstock.model.errors import (
     Conflict,
+    Forbidden,
     Invalid,
     Malformed,
     NotFound,
     PenstockError,
     Refused,
     TooLarge,
+    Unauthorized,
     Unavailable,
 )
 from penstock.model.wire import Problem
@@ -35,6 +37,8 @@ class MethodNotAllowed(Refused):
 STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (UnsupportedMediaType, 415),
     (MethodNotAllowed, 405),
+    (Unauthorized, 401),
+    (Forbidden, 403),
     (Malformed, 400),
     (Invalid, 422),
     (NotFound, 404),
@@ -85,7 +89,20 @@ def _headers(error: PenstockError) -> Headers:
     match error:
         case Unavailable():
             return ((b"retry-after", b"%d" % RETRY_AFTER_SECONDS),)
+        case Unauthorized() | Forbidden():
+            return ((b"www-authenticate", _challenge(error).encode("latin-1")),)
         case MethodNotAllowed():
             return ((b"allow", error.allow.encode("latin-1")),)
         case _:
             return ()
+
+
+def _challenge(error: Unauthorized | Forbidden) -> str:
+    """What RFC 6750 tells a client: which kind of credentials, and what was wrong with those it sent."""
+    match error:
+        case Forbidden(details={"scopes": (*scopes,)}):
+            return f'Bearer realm="penstock", error="insufficient_scope", scope="{" ".join(map(str, scopes))}"'
+        case Unauthorized(details={"shown": True}):
+            return 'Bearer realm="penstock", error="invalid_token"'
+        case _:
+            return 'Bearer realm="penstock"'

@@ -1,14 +1,18 @@
 """Queues and the declared types: how much waits where, and pausing it."""
 
+from msgspec.structs import replace
+
 from penstock.api.exchange import Call, Reply, json_reply
 from penstock.api.operation import Answer, operation
+from penstock.model.fleet_wire import shown
 from penstock.model.wire import QueueItem, QueueList, TypeList
+from penstock.model.workers import JobType
 
 
 @operation("GET /v1/queues", {200: Answer("Every queue, by name.", QueueList)})
 async def list_queues(call: Call) -> Reply:
     """List queues with their jobs by state and how long the oldest has waited."""
-    return json_reply(200, QueueList(tuple(await call.engine.queues.list())))
+    return json_reply(200, QueueList(tuple(await call.engine.queues.list()), call.engine.store.missing()))
 
 
 @operation("GET /v1/queues/{queue}", {200: Answer("The queue.", QueueItem)}, refusals=(404,))
@@ -32,7 +36,12 @@ async def resume_queue(call: Call) -> Reply:
 @operation("GET /v1/types", {200: Answer("Every declared type, by name.", TypeList)})
 async def list_types(call: Call) -> Reply:
     """List the job types that workers have declared."""
-    return json_reply(200, TypeList(tuple(await call.engine.queues.types())))
+    return json_reply(200, TypeList(tuple(map(_shown, await call.engine.queues.types()))))
+
+
+def _shown(declared: JobType) -> JobType:
+    """A type as it may be looked at: the environment of its fleet may hold secrets."""
+    return declared if declared.fleet is None else replace(declared, fleet=shown(declared.fleet))
 
 
 OPERATIONS = (list_queues, get_queue, pause_queue, resume_queue, list_types)

@@ -1,16 +1,18 @@
 """Workers: the list everyone may see, and the moves by which a worker reaches the engine over HTTP."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TypeVar
 
 from penstock.api.exchange import NO_CONTENT, Call, ClientGone, Reply, json_reply
 from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_type, sent_digest
 from penstock.api.operation import Answer, Digest, Header, operation
 from penstock.api.path import is_job_id
+from penstock.api.queue_limits import own_queues, own_types, own_worker, refuse_foreign_jobs
 from penstock.engine import Engine
-from penstock.model.errors import CorruptObject, Invalid
+from penstock.model.errors import CorruptObject, Invalid, Refused
 from penstock.model.job import Claim, Lease, ObjectLink
+from penstock.model.keys import KeyScope
 from penstock.model.timing import seconds
 from penstock.model.wire import (
     ClaimRequest,
@@ -36,17 +38,21 @@ T = TypeVar("T")
 async def claim_jobs(call: Call) -> Reply:
     """Wait for work: answered the moment there is some, or with none after `wait_seconds`."""
     worker, request = call.path("worker"), await _body(call, ClaimRequest)
-    wanted = Subscription(frozenset(request.types), frozenset(request.queues) if request.queues is not None else None)
+    queues = own_queues(call, request.queues)
+    served = None if queues is None else frozenset(queues)
+    wanted = Subscription(frozenset(request.types), served, frozenset(request.except_queues))
     wait = seconds(min(request.wait_seconds, call.engine.settings.limits.wait_seconds))
     claiming = asyncio.ensure_future(call.engine.work.claim(worker, wanted, request.limit, wait))
-    return json_reply(200, ClaimResponse(tuple(await _claims_for_client(call, claiming))))
+    claims = await _claims_for_client(call, claiming)
+    await _refuse_if_revoked(call, claims)
+    return json_reply(200, ClaimResponse(tuple(claims)))
 
 
 @operation("POST /v1/workers/{worker}/settle", {200: Answer("What was refused.", SettleResponse)}, body=SettleRequest)
 async def settle_jobs(call: Call) -> Reply:
     """Record how attempts ended. May be repeated."""
     request = await _body(call, SettleRequest)
-    _check_leases(request.outcomes)
+    await _check_leases(call, request.outcomes)
     return json_reply(200, SettleResponse(tuple(await call.engine.work.settle(request.outcomes))))
 
 
@@ -55,15 +61,16 @@ async def renew_leases(call: Call) -> Reply:
     """Keep leases alive and report the worker; the answer says which are lost or asked to cancel."""
     request = await _body(call, RenewRequest)
     _check_same_worker(call, request.worker)
-    _check_leases(request.leases)
-    return json_reply(200, RenewResponse(tuple(await call.engine.work.renew(request.worker, request.leases))))
+    await _check_leases(call, request.leases)
+    worker = own_worker(call, request.worker)
+    return json_reply(200, RenewResponse(tuple(await call.engine.work.renew(worker, request.leases))))
 
 
 @operation("POST /v1/workers/{worker}/release", {200: Answer("What was refused.", SettleResponse)}, body=ReleaseRequest)
 async def release_leases(call: Call) -> Reply:
     """Give jobs back unharmed."""
     request = await _body(call, ReleaseRequest)
-    _check_leases(request.leases)
+    await _check_leases(call, request.leases)
     refused = await call.engine.work.release(request.leases, suspects=request.suspects)
     return json_reply(200, SettleResponse(tuple(refused)))
 
@@ -72,7 +79,7 @@ async def release_leases(call: Call) -> Reply:
 async def append_log(call: Call) -> Reply:
     """Keep what jobs wrote; lines of a lost attempt are dropped."""
     request = await _body(call, LogRequest)
-    _check_leases(request.entries)
+    await _check_leases(call, request.entries)
     await call.engine.work.log(request.entries)
     return NO_CONTENT
 
@@ -90,6 +97,7 @@ async def write_output(call: Call) -> Reply:
     digest, content_type = sent_digest(call), sent_content_type(call)
     if digest is None:
         raise Invalid(f"header {DIGEST_HEADER}: is required")
+    await refuse_foreign_jobs(call, (lease.job,))
     try:
         link = await call.engine.work.write_output(lease, number, call.file(), content_type, digest)
     except CorruptObject:
@@ -101,7 +109,8 @@ async def write_output(call: Call) -> Reply:
 async def join(call: Call) -> Reply:
     """Present a worker and declare the types it can run. May be repeated."""
     request = await call.json(JoinRequest)
-    return json_reply(200, await call.engine.work.join(request.worker, request.types))
+    worker, types = own_worker(call, request.worker), own_types(call, request.types)
+    return json_reply(200, await call.engine.work.join(worker, types))
 
 
 @operation("GET /v1/workers", {200: Answer("Every worker, by id.", WorkerList)})
@@ -139,11 +148,25 @@ async def _claims_for_client(call: Call, claiming: "asyncio.Future[list[Claim]]"
     return claiming.result()
 
 
+async def _refuse_if_revoked(call: Call, claims: list[Claim]) -> None:
+    """Give the claims back and refuse them, if the key was withdrawn or ran out while the claim waited for them."""
+    if claims and call.key is not None:
+        try:
+            await call.admit((KeyScope.WORKER,))
+        except Refused:
+            await _release(call.engine, claims)
+            raise
+
+
 async def _give_back(engine: Engine, claiming: "asyncio.Future[list[Claim]]") -> None:
     claiming.cancel()
     await asyncio.wait((claiming,))
     if not claiming.cancelled() and claiming.exception() is None:
-        await engine.work.release([Lease(claim.job, claim.fence) for claim in claiming.result()])
+        await _release(engine, claiming.result())
+
+
+async def _release(engine: Engine, claims: list[Claim]) -> None:
+    await engine.work.release([Lease(claim.job, claim.fence) for claim in claims])
 
 
 def _check_same_worker(call: Call, worker: Worker) -> None:
@@ -151,10 +174,11 @@ def _check_same_worker(call: Call, worker: Worker) -> None:
         raise Invalid(f"worker.id: {worker.id!r} is not the worker of the path, {call.path('worker')!r}")
 
 
-def _check_leases(shown: Iterable[Lease | Outcome | LogEntry]) -> None:
+async def _check_leases(call: Call, shown: Sequence[Lease | Outcome | LogEntry]) -> None:
     for one in shown:
         if is_job_id(one.job) is None:
             raise Invalid(f"job: {one.job!r} is not a job id")
+    await refuse_foreign_jobs(call, (one.job for one in shown))
 
 
 OPERATIONS = (

@@ -15,18 +15,18 @@ EXAMPLES = {"string": "…", "integer": 1, "number": 1.5, "boolean": "true", "ar
 TYPES_SHOWN = 8
 
 
-async def print_banner(url: str, folder: Path, app: str | None) -> None:
+async def print_banner(url: str, folder: Path, app: str | None, key: str = "") -> None:
     """Print the banner of a server that answers at `url` and keeps its data in `folder`."""
     from penstock import __version__
 
-    types = await _types(url)
+    types = await _types(url, key)
     say()
     say(f"  {good('●')} {bold('Penstock')} {__version__} is up at {bold(url)}")
     say()
     say(f"    {dim('data')}   {folder}")
     say(f"    {dim('types')}  {_names(types, app)}")
     say()
-    for line in things_to_try(url, types):
+    for line in things_to_try(url, types or ()):
         say(f"    {dim('try')}    {line}")
     say(f"    {dim('stop')}   Ctrl-C: running jobs finish first")
     say()
@@ -41,16 +41,18 @@ def things_to_try(url: str, types: Sequence[JobType]) -> list[str]:
     return [submit, f"penstock jobs list{server}", f"curl {url}/v1/queues"]
 
 
-async def _types(url: str) -> Sequence[JobType]:
+async def _types(url: str, key: str) -> Sequence[JobType] | None:
     try:
-        _, body = await fetch(url, "/v1/types")
+        _, body = await fetch(url, "/v1/types", key)
         return msgspec.json.decode(body, type=TypeList).types
     except (PenstockError, msgspec.MsgspecError):
-        # The banner is a courtesy: it must not stop a server that is otherwise well.
-        return ()
+        # The banner is a courtesy: it must not stop a server that is otherwise well, or asks for a key we have not.
+        return None
 
 
-def _names(types: Sequence[JobType], app: str | None) -> str:
+def _names(types: Sequence[JobType] | None, app: str | None) -> str:
+    if types is None and app is not None:
+        return f"those of {app}"
     if not types:
         return "none yet; a worker declares them" if app is None else f"none in {app}"
     shown = ", ".join(declared.name for declared in types[:TYPES_SHOWN])

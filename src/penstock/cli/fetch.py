@@ -5,15 +5,19 @@ import os
 from urllib.parse import urlsplit
 
 from penstock.model.errors import ServerUnavailable
+from penstock.model.keys import authorization
 from penstock.model.timing import seconds, within
 
 PATIENCE = seconds(3)
 
 
-async def fetch(url: str, path: str) -> tuple[int, bytes]:
-    """Status and body of `GET path` at the server. Raises ServerUnavailable when it does not answer in time."""
+async def fetch(url: str, path: str, key: str = "") -> tuple[int, bytes]:
+    """Status and body of `GET path` at the server, which is shown the API key if there is one.
+
+    Raises ServerUnavailable when it does not answer in time.
+    """
     try:
-        answer = await within(PATIENCE, _exchange(url, path))
+        answer = await within(PATIENCE, _exchange(url, path, key))
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise ServerUnavailable(f"no answer from {url}: {why}") from error
@@ -26,12 +30,14 @@ async def fetch(url: str, path: str) -> tuple[int, bytes]:
         raise ServerUnavailable(f"what answers at {url} does not speak HTTP") from None
 
 
-async def _exchange(url: str, path: str) -> bytes:
+async def _exchange(url: str, path: str, key: str) -> bytes:
     parts = urlsplit(url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
     try:
         # 1.0: the body ends with the connection, so there is nothing to decode.
-        writer.write(f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode())
+        headers = {"Host": parts.netloc, **authorization(key)}
+        lines = [f"GET {path} HTTP/1.0", *(f"{name}: {value}" for name, value in headers.items())]
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
         return await reader.read()
     finally:
         writer.close()

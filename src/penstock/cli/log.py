@@ -9,6 +9,7 @@ import time
 import click
 
 from penstock.cli.ink import bad, coloured, dim, warned
+from penstock.model.keys import redacted
 
 LEVEL_VARIABLE = "PENSTOCK_LOG_LEVEL"
 PART_WIDTH = 9
@@ -37,7 +38,8 @@ class ReadableFormatter(logging.Formatter):
         line = f"{dim(f'{clock} {part:<{PART_WIDTH}}')} {_levelled(record)}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
-        return line if self._colours else click.unstyle(line)
+        # Nothing of ours logs a key; this is for what others might say, in a traceback for one.
+        return redacted(line if self._colours else click.unstyle(line))
 
 
 def short_ids(text: str) -> str:

@@ -8,13 +8,19 @@ from penstock.cli.log import start_logging
 from penstock.cli.loop import run
 
 
-@command("scheduler", "penstock scheduler --url http://127.0.0.1:7373")
+@command(
+    "scheduler",
+    "penstock scheduler --config /etc/penstock/penstock.toml",
+    "penstock scheduler --url http://127.0.0.1:7373",
+)
 @options.url
 @options.config
 @options.log_level
 def scheduler(*, url: str | None, config: Path | None, log_level: str) -> None:
-    """Run one more scheduler, for a server that is up elsewhere.
+    """Run one more scheduler: over the store and the broker of the settings, or for a server that is up elsewhere.
 
+    Over a store it turns ticks into jobs, posts what is due, takes back what is lost and removes what is old.
+    With the embedded store, which its server owns, it turns ticks into jobs over the server's HTTP.
     Any number may run: each tick becomes one job whoever is first, so losing one costs nothing.
     """
     settings = options.settings(config, {"worker.url": url})

@@ -16,5 +16,6 @@ def connected(url: str | None, config: Path | None) -> "Iterator[Client]":
     """A client of the server that flag, environment or file names. An absent server is told at once, not retried."""
     from penstock.client import Client
 
-    with Client(settings(config, {"worker.url": url}).worker.url, patience=0) as client:
+    worker = settings(config, {"worker.url": url}).worker
+    with Client(worker.url, key=worker.key, patience=0) as client:
         yield client

@@ -43,8 +43,9 @@ def up(
     log_level: str,
     as_json: bool,
 ) -> None:
-    """Run everything on this machine: the API, the scheduler, and a worker for the job types of MODULE:APP.
+    """Run everything on this machine: the API, the scheduler, and workers for the job types of MODULE:APP.
 
+    Workers come with the work and go when there is none; `penstock fleets` shows, bounds and scales them.
     Ctrl-C stops it: running jobs finish first, and what is queued is there again at the next start.
     """
     settings = options.settings(
@@ -67,13 +68,14 @@ async def _serve(settings: Settings, app: str | None, *, workers: bool, as_json:
     from penstock import runtime
 
     folder = data_folder(settings)
+    key = settings.worker.key if settings.server.needs_keys else ""
     greetings: set[asyncio.Task[Any]] = set()
 
     def greet(url: str) -> None:
         if as_json:
             print_json({"url": url, "data": str(folder)})
         else:
-            greetings.add(asyncio.ensure_future(print_banner(url, folder, app)))
+            greetings.add(asyncio.ensure_future(print_banner(url, folder, app, key)))
 
     await runtime.up(settings, app, workers=workers, on_ready=greet)
 

@@ -6,10 +6,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
-from penstock.client import calls, schedule_calls
+from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls
 from penstock.client.calls import AsyncTransport, Reply
-from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step, uploading
-from penstock.client.http import AsyncHttpTransport, server_url
+from penstock.client.fleet_calls import FleetChanges, WorkerCount
+from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step
+from penstock.client.http import AsyncHttpTransport, server_key, server_url
+from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
     ConflictName,
     ScheduleChanges,
@@ -19,11 +21,15 @@ from penstock.client.scheduling import (
     preview_body,
     schedule_body,
 )
+from penstock.client.shard_calls import StateName
 from penstock.client.submission import Content, Duration, JobSpec, SubmitOptions, span_of, spec_of
 from penstock.model.errors import Unavailable
+from penstock.model.fleet_wire import FleetItem
 from penstock.model.job import JobFilter
+from penstock.model.key_wire import GRACE_SECONDS, KeyItem, MadeKey
 from penstock.model.lifecycle import State
 from penstock.model.schedule_wire import ScheduleItem, TickItem
+from penstock.model.shard_wire import ShardItem, ShardRequest
 from penstock.model.timing import Clock, SystemClock
 from penstock.model.wire import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
 from penstock.model.workers import JobType, Worker
@@ -41,12 +47,15 @@ class AsyncClient:
         self,
         url: str | None = None,
         *,
+        key: str | None = None,
         patience: Duration = PATIENCE,
         transport: AsyncTransport | None = None,
         clock: Clock | None = None,
         chance: random.Random | None = None,
     ) -> None:
-        self._transport = transport or AsyncHttpTransport(server_url(url))
+        self._transport = transport or AsyncHttpTransport(server_url(url), key=server_key(key))
+        # Of its own, so that nothing meant for Penstock alone reaches an object store.
+        self._elsewhere = AsyncHttpTransport("")
         self._clock = clock or SystemClock()
         self._flows = Flows(self._clock, chance or random.Random(), span_of(patience))
 
@@ -100,7 +109,7 @@ class AsyncClient:
 
     async def upload(self, name: str, content: Content) -> Upload:
         """Store a file that a job may link to; unlinked it is swept away after a day."""
-        return await self._run(self._flows.ask(uploading(name, content)))
+        return await self._run(self._flows.upload(name, content))
 
     async def output(self, job: str, name: str) -> bytes:
         """An output's bytes, compared with its digest."""
@@ -196,12 +205,82 @@ class AsyncClient:
     async def workers(self) -> tuple[Worker, ...]:
         return await self._run(self._flows.ask(calls.workers()))
 
+    async def keys(self) -> tuple[KeyItem, ...]:
+        """The API keys, without their secrets. This and the next three need an admin key."""
+        return await self._run(self._flows.ask(key_calls.keys()))
+
+    async def create_key(
+        self,
+        name: str,
+        scopes: Iterable[str],
+        *,
+        queues: Iterable[str] | None = None,
+        lifetime: Duration | None = None,
+    ) -> MadeKey:
+        """A new API key; `key` of the answer is shown this once. `queues` limit a worker key."""
+        return await self._run(self._flows.ask(key_calls.create(key_request(name, scopes, queues, lifetime))))
+
+    async def rotate_key(
+        self, id: str, *, grace: Duration = GRACE_SECONDS, lifetime: Duration | None = None
+    ) -> MadeKey:
+        """A new API key with the terms of an old one, which expires after the grace."""
+        return await self._run(self._flows.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
+
+    async def revoke_key(self, id: str) -> None:
+        """Withdraw an API key for good."""
+        await self._run(self._flows.ask(key_calls.revoke(id)))
+
+    async def shards(self) -> tuple[ShardItem, ...]:
+        """The shards and how they are. This and the next three need an admin key."""
+        return await self._run(self._flows.ask(shard_calls.shards()))
+
+    async def add_shard(
+        self, shard_url: str, *, number: int | None = None, weight: float = 1.0, keyed: bool = False
+    ) -> ShardItem:
+        """Take a shard into the map. A `keyed` one also takes its part of the keys, which forget their past."""
+        request = ShardRequest(url=shard_url, number=number, weight=weight, keyed=keyed)
+        return await self._run(self._flows.ask(shard_calls.add(request)))
+
+    async def update_shard(
+        self, number: int, *, weight: float | None = None, state: StateName | None = None, keyed: bool | None = None
+    ) -> ShardItem:
+        """Change what is named, leave the rest. `state` is what is wanted: active, draining or down."""
+        return await self._run(self._flows.ask(shard_calls.change(number, weight, state, keyed=keyed)))
+
+    async def remove_shard(self, number: int, *, force: bool = False) -> None:
+        """Take a drained shard out of the map; with `force` though ended jobs on it cannot be read any more."""
+        await self._run(self._flows.ask(shard_calls.remove(number, force=force)))
+
+    async def fleets(self) -> tuple[FleetItem, ...]:
+        """The fleets and how they are, without their decisions."""
+        return await self._run(self._flows.ask(fleet_calls.fleets()))
+
+    async def get_fleet(self, name: str) -> FleetItem:
+        """The fleet with its latest decisions; NotFound if there is none of this name."""
+        return await self._run(self._flows.ask(fleet_calls.get(name)))
+
+    async def update_fleet(self, name: str, **changes: Unpack[FleetChanges]) -> FleetItem:
+        """Change what is named, leave the rest. This and the next three need an admin key."""
+        return await self._run(self._flows.ask(fleet_calls.change(name, changes)))
+
+    async def pause_fleet(self, name: str) -> FleetItem:
+        """Let none of its workers be started or stopped."""
+        return await self._run(self._flows.ask(fleet_calls.pause(name)))
+
+    async def resume_fleet(self, name: str) -> FleetItem:
+        return await self._run(self._flows.ask(fleet_calls.resume(name)))
+
+    async def scale_fleet(self, name: str, count: WorkerCount) -> FleetItem:
+        """Let it have so many workers, whatever its policy says; `auto` leaves that to the policy again."""
+        return await self._run(self._flows.ask(fleet_calls.scale(name, count)))
+
     async def health(self) -> Health:
         return await self._run(self._flows.ask(calls.health()))
 
     async def close(self) -> None:
         """Close the connections. The client may be used again."""
         await self._transport.close()
+        await self._elsewhere.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -225,6 +304,6 @@ class AsyncClient:
 
     async def _take(self, step: Step) -> Reply:
         if not isinstance(step, Pause):
-            return await self._transport.send(step)
+            return await (self._elsewhere if step.elsewhere else self._transport).send(step)
         await self._clock.sleep(step.span)
         return NOTHING

@@ -16,7 +16,7 @@ _EXCERPT = 200
 
 def read(call: Call[T], reply: Reply) -> T:
     """What the call asked for; raises what the server refused it with."""
-    if not 200 <= reply.status < 300:
+    if not reply.good:
         raise problem_of(call, reply)
     try:
         return call.decode(reply.body)

@@ -12,6 +12,7 @@ from penstock.client.sinks import BytesSink, FileSink, Sink
 from penstock.model.job import JobFilter
 from penstock.model.wire import (
     BatchResponse,
+    DirectUpload,
     FileItem,
     Health,
     JobItem,
@@ -21,6 +22,7 @@ from penstock.model.wire import (
     QueueList,
     TypeList,
     Upload,
+    UploadRequest,
     WorkerList,
 )
 from penstock.model.workers import JobType, Worker
@@ -40,13 +42,18 @@ class Reply(msgspec.Struct, frozen=True):
     body: bytes = b""
     headers: Mapping[str, str] = {}
 
+    @property
+    def good(self) -> bool:
+        return 200 <= self.status < 300
+
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
     """One request and how to read its answer.
 
     `repeatable` says that sending it twice does no more than sending it once, so that it may be sent again when nobody
     knows whether it arrived. `wait` is how long the server may take its time on purpose. The body of a good answer goes
-    into a fresh `sink`; `decode` gets what the sink kept.
+    into a fresh `sink`; `decode` gets what the sink kept. A call `elsewhere` goes to another server than ours: its
+    path is a whole URL, and nothing that is meant for Penstock alone goes with it.
     """
 
     method: str
@@ -58,6 +65,8 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     repeatable: bool = True
     wait: timedelta = NO_WAIT
     sink: Callable[[], Sink] = BytesSink
+    headers: Mapping[str, str] = {}
+    elsewhere: bool = False
 
     @property
     def target(self) -> str:
@@ -117,6 +126,27 @@ def upload(content: bytes | Path, content_type: str) -> Call[Upload]:
     """Repeatable: a second copy that no job links to is swept away."""
     decode = msgspec.json.Decoder(Upload).decode
     return Call("POST", "/v1/uploads", decode, body=content, content_type=content_type)
+
+
+def announce(size: int, digest: str, content_type: str) -> Call[DirectUpload]:
+    """Repeatable: what was announced and never came is swept away."""
+    request = UploadRequest(digest, size, content_type)
+    decode = msgspec.json.Decoder(DirectUpload).decode
+    return Call("POST", "/v1/uploads/direct", decode, body=msgspec.json.encode(request))
+
+
+def send_to(offer: DirectUpload, content: bytes | Path, size: int, content_type: str) -> Call[bytes]:
+    """A file to where the server said; its length is told because object stores take nothing without."""
+    headers = {**(offer.headers or {}), "Content-Length": str(size)}
+    return Call(
+        offer.method or "PUT",
+        offer.url or "",
+        bytes,
+        body=content,
+        content_type=content_type,
+        headers=headers,
+        elsewhere=True,
+    )
 
 
 def output(job: str, file: FileItem) -> Call[bytes]:

@@ -4,6 +4,7 @@ A flow is a generator that yields steps — send this, pause that long — and i
 thrown at it. It does no input or output itself: `Client` and `AsyncClient` only differ in how they take a step.
 """
 
+import hashlib
 import mimetypes
 import random
 from collections.abc import Generator, Iterable, Sequence
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from penstock.client import answers, calls
 from penstock.client.calls import Call, Reply
+from penstock.client.direct import Direct
 from penstock.client.submission import Content, JobSpec, body_of, keyed
 from penstock.model.errors import NotFound, PenstockError, TooLarge, Unavailable, WaitTimeout
 from penstock.model.retry import Retry
@@ -41,6 +43,7 @@ PATIENCE = timedelta(seconds=30)
 BACKOFF = Retry(delay_seconds=0.2, cap_seconds=5.0)
 LONGEST_POLL = timedelta(seconds=20)
 SHORTEST_POLL = timedelta(milliseconds=200)
+TEMPORARY_REDIRECT = 307
 BATCH_JOBS = 2_000
 BATCH_BYTES = 4 << 20
 
@@ -52,6 +55,7 @@ class Flows:
         self._clock = clock
         self._chance = chance
         self._patience = patience
+        self._direct = Direct(clock)
 
     def ask(self, call: Call[T], patience: timedelta | None = None) -> Flow[T]:
         """Send a call; a repeatable one again and again while the server is unavailable, until patience ends."""
@@ -112,14 +116,54 @@ class Flows:
     def output(self, job: str, name: str) -> Flow[bytes]:
         """An output's bytes, compared with its digest."""
         file = yield from self._output_named(job, name)
-        return (yield from self.ask(calls.output(job, file)))
+        return (yield from self._fetch(calls.output(job, file), file))
 
     def download(self, job: str, name: str, path: Path) -> Flow[Path]:
         """An output as a file, compared with its digest; below `path`, under its own name, if that is a folder."""
         file = yield from self._output_named(job, name)
         target = path / Path(file.name).name if path.is_dir() else path
-        yield from self.ask(calls.download(job, file, target))
+        yield from self._fetch(calls.download(job, file, target), file)
         return target
+
+    def upload(self, name: str, content: Content) -> Flow[Upload]:
+        """Keep a file for a job to come: in the object store itself if that can be reached, else through the server."""
+        call = uploading(name, content)
+        sent = yield from self._upload_past(call)
+        return sent if sent is not None else (yield from self.ask(call))
+
+    def _upload_past(self, call: Call[Upload]) -> Flow[Upload | None]:
+        """The upload, sent past the server; None if that was not worth it or did not work."""
+        content, size = _measured(call.body)
+        if not self._direct.worth(size):
+            return None
+        digest = _digest(content)
+        offer = yield from self.ask(calls.announce(size, digest, call.content_type))
+        if offer.id is not None and offer.url is not None:
+            sent = yield from self._answer_of(calls.send_to(offer, content, size, call.content_type))
+            if sent is not None and sent.good:
+                return Upload(offer.id, size, digest, call.content_type)
+        self._direct.of_no_use()
+        return None
+
+    def _fetch(self, call: Call[bytes], file: FileItem) -> Flow[bytes]:
+        """A file's bytes: from the object store itself if that can be reached, else through the server."""
+        if self._direct.worth(file.size):
+            reply = yield from self._answer_of(replace(call, query=calls.query_of(direct="true")))
+            if reply is not None and reply.status == TEMPORARY_REDIRECT:
+                there = Call("GET", reply.headers.get("location", ""), bytes, sink=call.sink, elsewhere=True)
+                reply = yield from self._answer_of(there)
+                if reply is None or not reply.good:
+                    self._direct.of_no_use()
+            if reply is not None and reply.good:
+                return reply.body
+        return (yield from self.ask(call))
+
+    def _answer_of(self, call: Call[Any]) -> Flow[Reply | None]:
+        """What came back, whatever it is; None if nothing did."""
+        try:
+            return (yield call)
+        except Unavailable:
+            return None
 
     def _output_named(self, job: str, name: str) -> Flow[FileItem]:
         item = yield from self.ask(calls.get(job))
@@ -132,7 +176,7 @@ class Flows:
     def _upload_inputs(self, spec: JobSpec) -> Flow[dict[str, str]]:
         ids = {}
         for name, content in spec.get("inputs", {}).items():
-            upload = yield from self.ask(uploading(name, content))
+            upload = yield from self.upload(name, content)
             ids[name] = upload.id
         return ids
 
@@ -168,6 +212,18 @@ def uploading(name: str, content: Content) -> Call[Upload]:
     """The call that uploads a file; its content type is told by its name."""
     path_or_bytes = Path(content) if isinstance(content, str) else content
     return calls.upload(path_or_bytes, mimetypes.guess_type(name)[0] or calls.BYTES)
+
+
+def _measured(body: bytes | Path | None) -> tuple[bytes | Path, int]:
+    content = body or b""
+    return content, content.stat().st_size if isinstance(content, Path) else len(content)
+
+
+def _digest(content: bytes | Path) -> str:
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def batches(bodies: Sequence[msgspec.Raw]) -> Iterable[Sequence[msgspec.Raw]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.client.calls import Call, Reply
 from penstock.client.sinks import BytesSink, Sink
 from penstock.model.errors import Invalid, ServerUnavailable
+from penstock.model.keys import authorization
 
 if TYPE_CHECKING:
     import httpx2
@@ -19,6 +20,7 @@ Owner: TypeAlias = tuple[int, object]
 """The process (and event loop) that a connection belongs to: it is never used by another."""
 
 URL_VARIABLE = "PENSTOCK_URL"
+KEY_VARIABLE = "PENSTOCK_KEY"
 DEFAULT_URL = "http://127.0.0.1:7373"
 
 CONNECT_TIMEOUT = timedelta(seconds=5)
@@ -35,19 +37,28 @@ def server_url(url: str | None) -> str:
     return chosen.rstrip("/")
 
 
-class HttpTransport:
-    """Sends calls to `url`, from any thread. Connections are kept and reused; a forked child makes its own."""
+def server_key(key: str | None) -> str:
+    """The argument, else PENSTOCK_KEY, else none."""
+    return os.environ.get(KEY_VARIABLE, "") if key is None else key
 
-    def __init__(self, url: str, inner: "httpx2.BaseTransport | None" = None) -> None:
+
+class HttpTransport:
+    """Sends calls to `url`, from any thread, and shows `key` there.
+
+    Connections are kept and reused; a forked child makes its own.
+    """
+
+    def __init__(self, url: str, inner: "httpx2.BaseTransport | None" = None, *, key: str = "") -> None:
         self.url = url
         self._inner = inner
+        self._authorization = authorization(key)
         self._http: tuple[Owner, httpx2.Client] | None = None
 
     def send(self, call: Call[Any]) -> Reply:
         http, body = self._connected(), _chunks(call.body) if isinstance(call.body, Path) else call.body
         with (
             _explained(self.url),
-            http.stream(call.method, call.target, content=body, **_manner(call)) as response,
+            http.stream(call.method, call.target, content=body, **_manner(call, self._authorization)) as response,
             _filling(call, response.status_code) as sink,
         ):
             for chunk in response.iter_bytes():
@@ -69,17 +80,23 @@ class HttpTransport:
 
 
 class AsyncHttpTransport:
-    """Sends calls to `url` without blocking. Connections are kept and reused, by each event loop its own."""
+    """Sends calls to `url` without blocking, and shows `key` there.
 
-    def __init__(self, url: str, inner: "httpx2.AsyncBaseTransport | None" = None) -> None:
+    Connections are kept and reused, by each event loop its own.
+    """
+
+    def __init__(self, url: str, inner: "httpx2.AsyncBaseTransport | None" = None, *, key: str = "") -> None:
         self.url = url
         self._inner = inner
+        self._authorization = authorization(key)
         self._http: tuple[Owner, httpx2.AsyncClient] | None = None
 
     async def send(self, call: Call[Any]) -> Reply:
         http, body = self._connected(), _async_chunks(call.body) if isinstance(call.body, Path) else call.body
         with _explained(self.url):
-            async with http.stream(call.method, call.target, content=body, **_manner(call)) as response:
+            async with http.stream(
+                call.method, call.target, content=body, **_manner(call, self._authorization)
+            ) as response:
                 with _filling(call, response.status_code) as sink:
                     async for chunk in response.aiter_bytes():
                         sink.write(chunk)
@@ -122,12 +139,13 @@ def _filling(call: Call[Any], status: int) -> Iterator[Sink]:
         raise
 
 
-def _manner(call: Call[Any]) -> dict[str, Any]:
-    return {"headers": _headers(call), "timeout": _timeout(call)}
+def _manner(call: Call[Any], authorization: Mapping[str, str]) -> dict[str, Any]:
+    return {"headers": {**_headers(call), **authorization}, "timeout": _timeout(call)}
 
 
 def _headers(call: Call[Any]) -> Mapping[str, str]:
-    return {} if call.body is None else {"content-type": call.content_type}
+    told = {} if call.body is None else {"content-type": call.content_type}
+    return told | {name.lower(): value for name, value in call.headers.items()}
 
 
 def _timeout(call: Call[Any]) -> "httpx2.Timeout":

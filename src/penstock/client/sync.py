@@ -7,10 +7,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
-from penstock.client import calls, schedule_calls
+from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls
 from penstock.client.calls import Reply, Transport
-from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step, uploading
-from penstock.client.http import HttpTransport, server_url
+from penstock.client.fleet_calls import FleetChanges, WorkerCount
+from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step
+from penstock.client.http import HttpTransport, server_key, server_url
+from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
     ConflictName,
     ScheduleChanges,
@@ -20,11 +22,15 @@ from penstock.client.scheduling import (
     preview_body,
     schedule_body,
 )
+from penstock.client.shard_calls import StateName
 from penstock.client.submission import Content, Duration, JobSpec, SubmitOptions, span_of, spec_of
 from penstock.model.errors import Unavailable
+from penstock.model.fleet_wire import FleetItem
 from penstock.model.job import JobFilter
+from penstock.model.key_wire import GRACE_SECONDS, KeyItem, MadeKey
 from penstock.model.lifecycle import State
 from penstock.model.schedule_wire import ScheduleItem, TickItem
+from penstock.model.shard_wire import ShardItem, ShardRequest
 from penstock.model.timing import Clock, SystemClock
 from penstock.model.wire import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
 from penstock.model.workers import JobType, Worker
@@ -35,22 +41,26 @@ T = TypeVar("T")
 class Client:
     """A Penstock server as seen over HTTP. May be shared by threads; does nothing until the first call.
 
-    `url` is the argument, else PENSTOCK_URL, else http://127.0.0.1:7373. While the server is unavailable, calls that
-    may be repeated safely are, for up to `patience`; then ServerUnavailable. Every submit may: it carries an
-    idempotency key. What the server refuses is raised as the error of its code (`penstock.model.errors`).
+    `url` is the argument, else PENSTOCK_URL, else http://127.0.0.1:7373; `key`, an API key, is the argument, else
+    PENSTOCK_KEY. While the server is unavailable, calls that may be repeated safely are, for up to `patience`; then
+    ServerUnavailable. Every submit may: it carries an idempotency key. What the server refuses is raised as the error
+    of its code (`penstock.model.errors`).
     """
 
     def __init__(
         self,
         url: str | None = None,
         *,
+        key: str | None = None,
         patience: Duration = PATIENCE,
         transport: Transport | None = None,
         clock: Clock | None = None,
         chance: random.Random | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._transport = transport or HttpTransport(server_url(url))
+        self._transport = transport or HttpTransport(server_url(url), key=server_key(key))
+        # Of its own, so that nothing meant for Penstock alone reaches an object store.
+        self._elsewhere = HttpTransport("")
         self._flows = Flows(clock or SystemClock(), chance or random.Random(), span_of(patience))
         self._sleep = sleep
 
@@ -103,7 +113,7 @@ class Client:
 
     def upload(self, name: str, content: Content) -> Upload:
         """Store a file that a job may link to; unlinked it is swept away after a day."""
-        return self._run(self._flows.ask(uploading(name, content)))
+        return self._run(self._flows.upload(name, content))
 
     def output(self, job: str, name: str) -> bytes:
         """An output's bytes, compared with its digest."""
@@ -197,12 +207,80 @@ class Client:
     def workers(self) -> tuple[Worker, ...]:
         return self._run(self._flows.ask(calls.workers()))
 
+    def keys(self) -> tuple[KeyItem, ...]:
+        """The API keys, without their secrets. This and the next three need an admin key."""
+        return self._run(self._flows.ask(key_calls.keys()))
+
+    def create_key(
+        self,
+        name: str,
+        scopes: Iterable[str],
+        *,
+        queues: Iterable[str] | None = None,
+        lifetime: Duration | None = None,
+    ) -> MadeKey:
+        """A new API key; `key` of the answer is shown this once. `queues` limit a worker key."""
+        return self._run(self._flows.ask(key_calls.create(key_request(name, scopes, queues, lifetime))))
+
+    def rotate_key(self, id: str, *, grace: Duration = GRACE_SECONDS, lifetime: Duration | None = None) -> MadeKey:
+        """A new API key with the terms of an old one, which expires after the grace."""
+        return self._run(self._flows.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
+
+    def revoke_key(self, id: str) -> None:
+        """Withdraw an API key for good."""
+        self._run(self._flows.ask(key_calls.revoke(id)))
+
+    def shards(self) -> tuple[ShardItem, ...]:
+        """The shards and how they are. This and the next three need an admin key."""
+        return self._run(self._flows.ask(shard_calls.shards()))
+
+    def add_shard(
+        self, shard_url: str, *, number: int | None = None, weight: float = 1.0, keyed: bool = False
+    ) -> ShardItem:
+        """Take a shard into the map. A `keyed` one also takes its part of the keys, which forget their past."""
+        request = ShardRequest(url=shard_url, number=number, weight=weight, keyed=keyed)
+        return self._run(self._flows.ask(shard_calls.add(request)))
+
+    def update_shard(
+        self, number: int, *, weight: float | None = None, state: StateName | None = None, keyed: bool | None = None
+    ) -> ShardItem:
+        """Change what is named, leave the rest. `state` is what is wanted: active, draining or down."""
+        return self._run(self._flows.ask(shard_calls.change(number, weight, state, keyed=keyed)))
+
+    def remove_shard(self, number: int, *, force: bool = False) -> None:
+        """Take a drained shard out of the map; with `force` though ended jobs on it cannot be read any more."""
+        self._run(self._flows.ask(shard_calls.remove(number, force=force)))
+
+    def fleets(self) -> tuple[FleetItem, ...]:
+        """The fleets and how they are, without their decisions."""
+        return self._run(self._flows.ask(fleet_calls.fleets()))
+
+    def get_fleet(self, name: str) -> FleetItem:
+        """The fleet with its latest decisions; NotFound if there is none of this name."""
+        return self._run(self._flows.ask(fleet_calls.get(name)))
+
+    def update_fleet(self, name: str, **changes: Unpack[FleetChanges]) -> FleetItem:
+        """Change what is named, leave the rest. This and the next three need an admin key."""
+        return self._run(self._flows.ask(fleet_calls.change(name, changes)))
+
+    def pause_fleet(self, name: str) -> FleetItem:
+        """Let none of its workers be started or stopped."""
+        return self._run(self._flows.ask(fleet_calls.pause(name)))
+
+    def resume_fleet(self, name: str) -> FleetItem:
+        return self._run(self._flows.ask(fleet_calls.resume(name)))
+
+    def scale_fleet(self, name: str, count: WorkerCount) -> FleetItem:
+        """Let it have so many workers, whatever its policy says; `auto` leaves that to the policy again."""
+        return self._run(self._flows.ask(fleet_calls.scale(name, count)))
+
     def health(self) -> Health:
         return self._run(self._flows.ask(calls.health()))
 
     def close(self) -> None:
         """Close the connections. The client may be used again."""
         self._transport.close()
+        self._elsewhere.close()
 
     def __enter__(self) -> Self:
         return self
@@ -226,6 +304,6 @@ class Client:
 
     def _take(self, step: Step) -> Reply:
         if not isinstance(step, Pause):
-            return self._transport.send(step)
+            return (self._elsewhere if step.elsewhere else self._transport).send(step)
         self._sleep(step.span.total_seconds())
         return NOTHING

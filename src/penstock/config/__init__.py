@@ -1,21 +1,30 @@
 """One frozen tree of settings: file < environment < flags; all faults reported at once."""
 
-from penstock.config.load import load
+from penstock.config.load import load, variable
 from penstock.config.settings import (
+    BrokerSettings,
+    FleetSettings,
     LimitSettings,
+    ObjectSettings,
     RetentionSettings,
     ServerSettings,
     Settings,
+    StoreSettings,
     TimingSettings,
     WorkerSettings,
 )
 
 __all__ = [
+    "BrokerSettings",
+    "FleetSettings",
     "LimitSettings",
+    "ObjectSettings",
     "RetentionSettings",
     "ServerSettings",
     "Settings",
+    "StoreSettings",
     "TimingSettings",
     "WorkerSettings",
     "load",
+    "variable",
 ]

@@ -9,17 +9,18 @@ from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
 from msgspec import Struct, ValidationError, convert, field
-from msgspec.inspect import BoolType, FloatType, IntType, Metadata, Type, VarTupleType, type_info
+from msgspec.inspect import BoolType, FloatType, IntType, LiteralType, Metadata, Type, VarTupleType, type_info
 
+from penstock.config.fleet_tables import FLEETS, read_tables
 from penstock.config.settings import Settings
 from penstock.model.errors import InvalidSetting
 
 FILE_NAME = "penstock.toml"
 PREFIX = "PENSTOCK_"
-ALIASES = {"PENSTOCK_URL": "worker.url"}
+ALIASES = {"PENSTOCK_URL": "worker.url", "PENSTOCK_KEY": "worker.key"}
 """Short names of settings that are wanted often; the full name wins where both are set."""
 
-SECTIONS: dict[str, type[Struct]] = get_type_hints(Settings)
+SECTIONS: dict[str, type[Struct]] = {name: kind for name, kind in get_type_hints(Settings).items() if name != FLEETS}
 FIELDS: dict[str, Any] = {
     f"{section}.{name}": annotation
     for section, struct in SECTIONS.items()
@@ -53,6 +54,7 @@ class Reading(Struct):
 
     given: list[Given] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    fleets: dict[str, dict[str, object]] = field(default_factory=dict)
 
 
 def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
@@ -74,7 +76,8 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
             faults.append(Fault(given.origin, given.setting, wrong))
     if faults:
         raise _invalid(faults)
-    settings = convert(values, Settings)
+    fleets = {name: table for reading in readings for name, table in reading.fleets.items()}
+    settings = convert(values | {FLEETS: fleets}, Settings)
     if broken := list(_relations(settings, origins)):
         raise _invalid(broken)
     return settings
@@ -88,8 +91,10 @@ def accepted(setting: str) -> str:
         case IntType() | FloatType() as number:
             noun = "a whole number" if isinstance(number, IntType) else "a number"
             return noun + _range(number.ge, number.gt, number.le)
+        case LiteralType(values=values):
+            return " or ".join(map(str, values))
         case VarTupleType():
-            return "a list of names; in the environment, with commas between them"
+            return "a list of texts; in the environment, with commas or line breaks between them"
         case _:
             return "text"
 
@@ -128,13 +133,22 @@ def _file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path, bool]:
 def _read_sections(origin: str, content: Mapping[str, object]) -> Reading:
     reading = Reading()
     for section, fields in content.items():
-        if section not in SECTIONS:
-            reading.faults.append(Fault(origin, f"[{section}]", _unknown("section", section, SECTIONS)))
+        if section == FLEETS:
+            _read_fleets(reading, origin, fields)
+        elif section not in SECTIONS:
+            known = (*SECTIONS, FLEETS)
+            reading.faults.append(Fault(origin, f"[{section}]", _unknown("section", section, known)))
         elif not isinstance(fields, dict):
             reading.faults.append(Fault(origin, section, f"is a section; write [{section}] and its settings below"))
         else:
             _read_section(reading, origin, section, fields)
     return reading
+
+
+def _read_fleets(reading: Reading, origin: str, tables: object) -> None:
+    """Tables are for files only: a fleet has more to say than a variable can hold."""
+    reading.fleets, faults = read_tables(tables)
+    reading.faults += [Fault(origin, name, wrong) for name, wrong in faults]
 
 
 def _read_section(reading: Reading, origin: str, section: str, fields: Mapping[str, object]) -> None:
@@ -168,7 +182,9 @@ def _place(values: dict[str, dict[str, object]], given: Given) -> None:
     section, _, name = given.setting.partition(".")
     value = given.value
     if given.text and isinstance(_kind(given.setting), VarTupleType):
-        value = [word.strip() for word in str(value).split(",") if word.strip()]
+        # Lines where there are several, so that what holds commas can be given too.
+        separator = "\n" if "\n" in str(value) else ","
+        value = [word.strip() for word in str(value).split(separator) if word.strip()]
     values[section][name] = convert(value, FIELDS[given.setting], strict=not given.text)
 
 
@@ -179,6 +195,9 @@ def _relations(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fault
         origin = origins.get("timing.heartbeat_seconds") or origins.get("timing.lease_seconds", "")
         wrong = f"{timing.heartbeat_seconds:g} is not below timing.lease_seconds ({timing.lease_seconds:g})"
         yield Fault(origin, "timing.heartbeat_seconds", f"{wrong}: leases would be lost between two heartbeats")
+    if settings.fleet.min > settings.fleet.max:
+        origin = origins.get("fleet.min") or origins.get("fleet.max", "")
+        yield Fault(origin, "fleet.min", f"{settings.fleet.min} is above fleet.max ({settings.fleet.max})")
     url = urlsplit(settings.worker.url)
     if url.scheme not in {"http", "https"} or not url.netloc:
         wrong = f"{settings.worker.url!r} is not a server; accepted: a URL such as http://127.0.0.1:7373"

@@ -1,8 +1,12 @@
 """Every setting, with its default and what it means. The reference page is checked against this file."""
 
-from typing import Annotated
+import ipaddress
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+
+from penstock.model.fleets import MOST_WORKERS, Fleet
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -24,6 +28,62 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     scheduler: Annotated[
         bool, Meta(description="Run a scheduler in the server; without it schedules wait for `penstock scheduler`.")
     ] = True
+    keys: Annotated[
+        Literal["auto", "required"],
+        Meta(
+            description="When requests need an API key: `auto` on any address but loopback, `required` always; "
+            "choose that behind a proxy."
+        ),
+    ] = "auto"
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether a request without an API key is refused."""
+        return self.keys == "required" or not is_loopback(self.host)
+
+
+class StoreSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where jobs are kept. Without any of these: one SQLite file in the data folder."""
+
+    url: Annotated[str, Meta(description="One shard: `postgresql://…`; empty keeps jobs in the data folder.")] = ""
+    shards: Annotated[
+        tuple[str, ...],
+        Meta(description="Several shards, each as `NUMBER=URL`; the numbers stay with their databases for ever."),
+    ] = ()
+    migrate: Annotated[
+        bool, Meta(description="Bring a shard's tables up to date at start; otherwise `penstock db migrate` does.")
+    ] = True
+    deadline_seconds: Annotated[
+        float, Meta(description="A shard that does not answer a call in this time is unavailable.", gt=0)
+    ] = 5.0
+
+
+class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where tickets lie. Losing them loses no job."""
+
+    url: Annotated[str, Meta(description="`redis://…`; empty keeps tickets in the server's memory.")] = ""
+    prefix: Annotated[
+        str,
+        Meta(description="What the broker's keys begin with, where several systems share one.", pattern="^[a-z0-9-]+$"),
+    ] = "penstock"
+    deadline_seconds: Annotated[
+        float, Meta(description="A broker that does not answer a call in this time is left alone.", gt=0)
+    ] = 1.0
+
+
+class ObjectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where inputs, outputs and large values lie. Credentials of S3 come from the usual AWS_* variables."""
+
+    url: Annotated[str, Meta(description="`s3://bucket/prefix`; empty keeps objects in the data folder.")] = ""
+    endpoint: Annotated[str, Meta(description="Address of an S3-compatible store; empty means AWS.")] = ""
+    public_endpoint: Annotated[
+        str, Meta(description="The same store as clients and workers reach it; empty means by the same address.")
+    ] = ""
+    region: Annotated[str, Meta(description="Region of the bucket.")] = "us-east-1"
+    direct: Annotated[
+        bool, Meta(description="Let clients and workers move files to and from S3 by presigned URLs.")
+    ] = True
+    link_seconds: Annotated[float, Meta(description="How long a presigned URL is good for.", ge=1, le=604_800)] = 900.0
 
 
 class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -88,9 +148,21 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     url: Annotated[str, Meta(description="Server a worker, the SDK and the command line talk to.")] = (
         "http://127.0.0.1:7373"
     )
+    key: Annotated[
+        str, Meta(description="API key for that server. Keep it out of files that others can read: set PENSTOCK_KEY.")
+    ] = ""
+    direct: Annotated[
+        bool, Meta(description="Reach store, broker and objects directly instead of through a server's HTTP.")
+    ] = False
+    template: Annotated[
+        bool, Meta(description="Fork workers and executors from a process that has the app imported, where it is safe.")
+    ] = True
     executors: Annotated[int, Meta(description="Processes that run handlers; 0 means one per core.", ge=0)] = 0
     capacity: Annotated[int, Meta(description="Jobs run at once by one worker; 0 means 16 per executor.", ge=0)] = 0
     queues: Annotated[tuple[str, ...], Meta(description="Take jobs of these queues only; empty means all.")] = ()
+    except_queues: Annotated[
+        tuple[str, ...], Meta(description="Take no jobs of these queues; for the default fleet, those of the others.")
+    ] = ()
     grace_seconds: Annotated[
         float,
         Meta(
@@ -113,11 +185,70 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = 0
 
 
+class FleetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The default fleet: the workers of every queue that has no fleet of its own; and how all fleets are watched."""
+
+    min: Annotated[int, Meta(description="Fewest workers of the default fleet.", ge=0, le=MOST_WORKERS)] = 0
+    max: Annotated[int, Meta(description="Most workers of the default fleet.", ge=1, le=MOST_WORKERS)] = 10
+    target_wait_seconds: Annotated[
+        float, Meta(description="How soon nearly every job of the default fleet should start.", gt=0)
+    ] = 5.0
+    capacity: Annotated[
+        int, Meta(description="Jobs run at once by a worker of the default fleet; 0 means as its worker says.", ge=0)
+    ] = 0
+    image: Annotated[str, Meta(description="Image of the default fleet's containers, where it runs in some.")] = ""
+    backend: Annotated[
+        Literal["processes", "containers", "kubernetes"],
+        Meta(description="Where workers run: `processes` of this machine, `containers` or `kubernetes`."),
+    ] = "processes"
+    engine: Annotated[str, Meta(description="Container engine, as its Docker API is reached.")] = (
+        "unix:///var/run/docker.sock"
+    )
+    network: Annotated[str, Meta(description="Network of the containers; empty leaves it to the engine.")] = ""
+    binds: Annotated[
+        tuple[str, ...], Meta(description="Folders of the engine's machine for all containers, as `/from:/to:ro`.")
+    ] = ()
+    namespace: Annotated[str, Meta(description="Kubernetes namespace; empty means that of the credentials.")] = ""
+    secrets: Annotated[
+        tuple[str, ...], Meta(description="Kubernetes Secrets whose entries every pod gets as variables.")
+    ] = ()
+    join_seconds: Annotated[
+        float, Meta(description="A worker of any fleet that has not joined in this time is ended.", gt=0)
+    ] = 120.0
+
+    @property
+    def default(self) -> Fleet:
+        """The default fleet, as it is before penstock.toml and operators change it."""
+        return Fleet(
+            min=self.min,
+            max=self.max,
+            target_wait=self.target_wait_seconds,
+            capacity=self.capacity or None,
+            image=self.image or None,
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens there; a name other than localhost may be any."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The whole tree, one section per concern."""
+    """The whole tree, one section per concern.
+
+    `fleets` holds the tables `[fleets.NAME]` as they were written: the fields of a Fleet that they say.
+    """
 
     server: ServerSettings = ServerSettings()
+    store: StoreSettings = StoreSettings()
+    broker: BrokerSettings = BrokerSettings()
+    objects: ObjectSettings = ObjectSettings()
     timing: TimingSettings = TimingSettings()
     limits: LimitSettings = LimitSettings()
     retention: RetentionSettings = RetentionSettings()
     worker: WorkerSettings = WorkerSettings()
+    fleet: FleetSettings = FleetSettings()
+    fleets: Mapping[str, Mapping[str, object]] = {}

@@ -2,17 +2,23 @@
 
 import random
 from collections.abc import Sequence
+from functools import partial
 
 from penstock.broker import Broker
 from penstock.config import Settings
+from penstock.engine.arrivals import Arrivals
+from penstock.engine.bells import Bell, Bells
 from penstock.engine.catalog import Catalog
 from penstock.engine.changes import Changes
 from penstock.engine.files import Files
+from penstock.engine.fleets import Fleets
 from penstock.engine.jobs import Jobs
+from penstock.engine.keys import Keys
 from penstock.engine.posting import Posting
 from penstock.engine.queues import Queues
 from penstock.engine.reach import Reach
 from penstock.engine.schedules import Schedules
+from penstock.engine.shards import Shards
 from penstock.engine.tickets import Tickets
 from penstock.engine.ticks import Ticks
 from penstock.engine.timekeeper import Timekeeper
@@ -21,17 +27,17 @@ from penstock.engine.work import Work
 from penstock.model.lifecycle import Event
 from penstock.model.timing import Clock
 from penstock.objects import ObjectStore
-from penstock.store import Shard
+from penstock.store import Store
 
 __all__ = ["Engine", "Reach", "Timekeeper"]
 
 
 class Engine:
-    """One shard, one broker and one object store, as one thing. Holds no truth of its own: any number may run."""
+    """A store, a broker and one object store, as one thing. Holds no truth of its own: any number may run."""
 
     def __init__(
         self,
-        store: Shard,
+        store: Store,
         broker: Broker,
         objects: ObjectStore,
         settings: Settings,
@@ -43,23 +49,40 @@ class Engine:
         self.objects = objects
         self.settings = settings
         self.clock = clock
+        self.leaving = False
         self.watch = Watch(clock)
         self.catalog = Catalog(store, clock)
-        self.tickets = Tickets(broker, settings.timing)
-        self.files = Files(store, objects, settings.limits, clock, chance)
+        self.keys = Keys(self.catalog, clock, required=settings.server.needs_keys)
+        self.tickets = Tickets(broker, settings.timing, clock, shared=self.shared)
+        self.files = Files(store, objects, settings, clock, chance)
         self.queues = Queues(store, self.catalog, self.tickets)
         self.posting = Posting(self.catalog, self.tickets)
+        self.fleets = Fleets(store, self.catalog, settings)
         self.changes = Changes(chance)
+        self.arrivals = Arrivals()
+        self.bells = Bells(self)
+        self.tickets.on_backlog = partial(self.bells.ring, Bell.BACKLOG)
+        self.changes.on_note = partial(self.bells.ring, Bell.SCHEDULES)
+        self.catalog.on_tell = partial(self.bells.ring, Bell.NOTICES)
+        self.arrivals.on_arrival = self.bells.ring_work
         self.ticks = Ticks(self)
         self.schedules = Schedules(self)
         self.jobs = Jobs(self, chance)
         self.work = Work(self, chance)
+        self.shards = Shards(store)
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes use the same broker."""
+        return bool(self.settings.broker.url)
 
     def moved(self, events: Sequence[Event]) -> None:
-        """Tell whoever waits in this process what has become durable."""
-        self.watch.notify(events)
+        """Tell whoever waits, here and in other processes, what has become durable."""
+        self.watch.heed(events)
         self.tickets.heed(events)
         self.changes.heed(events)
+        self.arrivals.heed(events)
+        self.bells.heed(events)
 
     async def ready(self) -> None:
         """Return if jobs can be accepted now; raise Unavailable if not."""
@@ -68,6 +91,7 @@ class Engine:
     async def close(self) -> None:
         """Let go of the broker, the objects and the store, in this order."""
         self.changes.close()
+        await self.tickets.close()
         await self.broker.close()
         await self.objects.close()
         await self.store.close()

@@ -1,23 +1,30 @@
-"""What a shard's registry says, remembered for a moment: declared types, paused queues, workers that are alive."""
+"""What the registry says, remembered for a moment: declared types, paused queues, workers that are alive."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from penstock.model.errors import UnknownType
+from penstock.model.errors import Unavailable, UnknownType
+from penstock.model.notices import Name, Notice, NoticeKind, newest, notice
 from penstock.model.schema import checker
 from penstock.model.timing import Clock
 from penstock.model.workers import JobType, Worker
-from penstock.store import Registry
+from penstock.store import Store
 
 FRESH = timedelta(seconds=1)
 """How long a reading is trusted; changes made in this process are seen at once."""
+
+_type = msgspec.json.Decoder(JobType)
 
 
 class Reading(Struct, frozen=True):
     """The registry at one instant."""
 
+    notices: Mapping[Name, Notice]
     types: Mapping[str, JobType]
     paused: frozenset[str]
     workers: tuple[Worker, ...]
@@ -40,32 +47,66 @@ class Reading(Struct, frozen=True):
 class Catalog:
     """The registry through a short memory, so that a submit costs no read."""
 
-    def __init__(self, registry: Registry, clock: Clock) -> None:
-        self._registry = registry
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         self._reading: Reading | None = None
+        self._stale = True
+        self._reading_now: asyncio.Future[Reading] | None = None
+        self.on_tell: Callable[[], None] = lambda: None
         self._checkers: dict[str, tuple[JobType, Callable[[bytes], None]]] = {}
 
     async def read(self) -> Reading:
-        reading = self._reading
-        if reading is None or self._clock.monotonic() - reading.at > FRESH.total_seconds():
-            reading = self._reading = await self._fetch()
+        """The latest reading. While the store cannot be read, the last one that was: what is known goes on."""
+        known = self._reading
+        if known is not None and not self._stale and self._clock.monotonic() - known.at <= FRESH.total_seconds():
+            return known
+        if self._reading_now is None:
+            self._reading_now = asyncio.ensure_future(self._read())
+        # Shielded: one caller that goes away must not take the answer from the others.
+        return await asyncio.shield(self._reading_now)
+
+    async def _read(self) -> Reading:
+        """What all who ask meanwhile are given."""
+        begun = asyncio.current_task()
+        reading = await self._fetch_or_know()
+        if self._reading_now is begun:
+            # Otherwise something was changed meanwhile, and a later reading is on its way.
+            self._reading, self._reading_now, self._stale = reading, None, False
         return reading
+
+    async def _fetch_or_know(self) -> Reading:
+        try:
+            return await self._fetch()
+        except Unavailable:
+            if self._reading is None:
+                self._reading_now = None
+                raise
+            return replace(self._reading, at=self._clock.monotonic())
 
     async def declare(self, types: Sequence[JobType]) -> None:
         """Make types known to everyone; a type of the same name is replaced."""
         known = (await self.read()).types
-        if fresh := [declared for declared in types if known.get(declared.name) != declared]:
-            await self._registry.declare(fresh)
+        fresh = [declared for declared in types if known.get(declared.name) != declared]
+        await self.tell(NoticeKind.TYPE, {declared.name: msgspec.json.encode(declared) for declared in fresh})
         self.forget()
 
     async def pause(self, queue: str, *, paused: bool) -> None:
-        await self._registry.pause(queue, paused=paused)
-        self.forget()
+        if paused != (queue in (await self.read()).paused):
+            await self.tell(NoticeKind.PAUSE, {queue: b"true" if paused else None})
+
+    async def tell(self, kind: NoticeKind, values: Mapping[str, bytes | None]) -> None:
+        """Declare something under each of the names, for everyone; None withdraws what was declared."""
+        if values:
+            known, now = (await self._fetch()).notices, await self._store.now()
+            await self._store.tell([notice(kind, name, value, now, known) for name, value in values.items()])
+            self.forget()
+            self.on_tell()
 
     def forget(self) -> None:
-        """The next read asks the registry."""
-        self._reading = None
+        """The next read asks the store, and does not wait for one that began before."""
+        self._stale = True
+        self._reading_now = None
 
     def check(self, declared: JobType, params: bytes) -> None:
         """Raise InvalidParams where params do not fit the handler's signature, as far as it is known."""
@@ -78,5 +119,12 @@ class Catalog:
 
     async def _fetch(self) -> Reading:
         at = self._clock.monotonic()
-        types = {declared.name: declared for declared in await self._registry.types()}
-        return Reading(types, await self._registry.paused(), tuple(await self._registry.workers()), at)
+        notices = newest(await self._store.notices())
+        standing = [one for one in notices.values() if one.value is not None]
+        return Reading(
+            notices=notices,
+            types={one.name: _type.decode(one.value or b"") for one in standing if one.kind == NoticeKind.TYPE},
+            paused=frozenset(one.name for one in standing if one.kind == NoticeKind.PAUSE),
+            workers=tuple(await self._store.workers()),
+            at=at,
+        )

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from penstock.model.ids import JobId
@@ -13,9 +13,9 @@ AWAITED_JOBS = 10_000
 
 
 class Changes:
-    """A number that grows with each change made in this process, and the jobs whose end is such a change.
+    """A number that grows with each change, and the jobs whose end is such a change.
 
-    A hint, like a ticket: what another process changes is seen at the next reading.
+    A hint, like a ticket: a change that another process made and no bell told of is seen at the next reading.
     """
 
     def __init__(self, chance: random.Random) -> None:
@@ -23,6 +23,7 @@ class Changes:
         self._count = 0
         self._changed = asyncio.Event()
         self._closed = False
+        self.on_note: Callable[[], None] = lambda: None
         self._awaited: dict[JobId, None] = {}
 
     @property
@@ -31,7 +32,12 @@ class Changes:
         return f"{self._epoch}-{self._count}"
 
     def note(self) -> None:
-        """Something has changed: everyone who waits looks again."""
+        """Something was changed here: everyone who waits looks again, here and by a bell elsewhere."""
+        self.heard()
+        self.on_note()
+
+    def heard(self) -> None:
+        """Something was changed elsewhere."""
         self._count += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -44,11 +50,15 @@ class Changes:
 
     def heed(self, events: Sequence[Event]) -> None:
         if self._awaited:
-            ended = [event.job for event in events if event.after in TERMINAL and event.job in self._awaited]
-            for job in ended:
-                self._awaited.pop(job, None)
-            if ended:
-                self.note()
+            self.ended(event.job for event in events if event.after in TERMINAL)
+
+    def ended(self, jobs: Iterable[JobId]) -> None:
+        """It is a change where one of these is awaited."""
+        ended = [job for job in jobs if job in self._awaited]
+        for job in ended:
+            self._awaited.pop(job, None)
+        if ended:
+            self.heard()
 
     async def after(self, seen: str, span: timedelta) -> None:
         """Return once the present state is not `seen` any more, or `span` has passed."""

@@ -13,13 +13,13 @@ import random
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from penstock.config import LimitSettings
+from penstock.config import Settings
 from penstock.model.errors import Conflict, Invalid, LeaseLost, NotFound, TooLarge
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import FileLink, Job, Lease, ObjectLink
 from penstock.model.lifecycle import State
-from penstock.model.timing import Clock, to_millis
-from penstock.model.wire import Upload
+from penstock.model.timing import Clock, seconds, to_millis
+from penstock.model.wire import DirectUpload, Upload, UploadRequest
 from penstock.objects import ObjectStore
 from penstock.store import JobStore
 
@@ -45,19 +45,26 @@ class Files:
     """Uploads, inputs, outputs, and values that outgrew their row."""
 
     def __init__(
-        self, store: JobStore, objects: ObjectStore, limits: LimitSettings, clock: Clock, chance: random.Random
+        self, store: JobStore, objects: ObjectStore, settings: Settings, clock: Clock, chance: random.Random
     ) -> None:
         self._store = store
         self._objects = objects
-        self._limits = limits
+        self._limits = settings.limits
+        self._direct = settings.objects.direct
+        self._lifetime = seconds(settings.objects.link_seconds)
         self._clock = clock
         self._chance = chance
 
     async def upload(self, body: AsyncIterator[bytes], content_type: str, digest: str | None = None) -> Upload:
         """Keep a file until a job links to it as an input, or it is swept."""
-        name = new_job_id(to_millis(self._clock.now()), ShardId(0), self._chance)
+        name = self._new_upload()
         link = await self._objects.put(f"uploads/{name}", self._capped(body), content_type, digest)
         return Upload(name, link.size, link.digest, link.content_type)
+
+    async def announce_upload(self, announced: UploadRequest) -> DirectUpload:
+        """Let a file be sent to the object store itself; it is an upload once as many bytes are there as it says."""
+        name = self._new_upload()
+        return await self._offer(name, f"uploads/{name}", announced)
 
     async def adopt(self, job: JobId, inputs: Mapping[str, str]) -> tuple[FileLink, ...]:
         """Link uploads to a job as its inputs: `inputs` maps file names to upload ids."""
@@ -70,7 +77,8 @@ class Files:
             return FileLink(name, await self._objects.copy(source, f"{job_prefix(job)}/inputs/{number}"))
         except NotFound:
             raise Invalid(
-                f"input {name!r}: there is no upload {upload!r}; POST the file to /v1/uploads first"
+                f"input {name!r}: there is no upload {upload!r}, or fewer or more bytes of it than were announced; "
+                f"send the file to /v1/uploads first"
             ) from None
 
     async def inherit(self, job: JobId, inputs: Sequence[FileLink]) -> tuple[FileLink, ...]:
@@ -105,14 +113,22 @@ class Files:
         self, lease: Lease, number: int, body: AsyncIterator[bytes], content_type: str, digest: str
     ) -> ObjectLink:
         """Store an output of the attempt that holds the lease. LeaseLost if it no longer does."""
-        job = await self._job(lease.job)
-        if job.state is not State.RUNNING or job.fence != lease.fence:
-            raise LeaseLost(f"job {lease.job} is {job.state} with fence {job.fence}, not running with {lease.fence}")
+        await self._check_lease(lease)
         key = output_key(lease.job, lease.fence, number)
         try:
             return await self._objects.put(key, self._capped(body), content_type, digest)
         except Conflict:
             return await self._same(key, digest)
+
+    async def announce_output(self, lease: Lease, number: int, announced: UploadRequest) -> DirectUpload:
+        """Let an output be sent to the object store itself. LeaseLost if the attempt no longer holds the lease."""
+        await self._check_lease(lease)
+        key = output_key(lease.job, lease.fence, number)
+        return await self._offer(key, key, announced)
+
+    async def direct_url(self, file: FileLink) -> str | None:
+        """Where this file can be fetched past us, for a while; None if it must pass through here."""
+        return await self._objects.download_url(file.object, self._lifetime) if self._direct else None
 
     async def check_outputs(self, lease: Lease, outputs: Sequence[FileLink]) -> None:
         """Raise Invalid unless each output was written under this very fence and is stored as it says."""
@@ -122,6 +138,24 @@ class Files:
                 raise Invalid(f"output {file.name!r} does not belong to fence {lease.fence} of job {lease.job}")
             if await self._objects.stat(file.object.key) != file.object:
                 raise Invalid(f"output {file.name!r} of job {lease.job} is not stored as its link says")
+
+    def _new_upload(self) -> JobId:
+        return new_job_id(to_millis(self._clock.now()), ShardId(0), self._chance)
+
+    async def _offer(self, name: str, key: str, announced: UploadRequest) -> DirectUpload:
+        if announced.size > self._limits.file_bytes:
+            raise self._too_large()
+        link = ObjectLink(key, announced.size, announced.digest.lower(), announced.content_type)
+        expires_at = self._clock.now() + self._lifetime
+        url = await self._objects.upload_url(link, self._lifetime) if self._direct else None
+        if url is None:
+            return DirectUpload()
+        return DirectUpload(name, url, "PUT", {"Content-Type": link.content_type}, expires_at)
+
+    async def _check_lease(self, lease: Lease) -> None:
+        job = await self._job(lease.job)
+        if job.state is not State.RUNNING or job.fence != lease.fence:
+            raise LeaseLost(f"job {lease.job} is {job.state} with fence {job.fence}, not running with {lease.fence}")
 
     async def _job(self, job: JobId) -> Job:
         (found,) = await self._store.get([job])
@@ -152,8 +186,11 @@ class Files:
         async for chunk in body:
             size += len(chunk)
             if size > self._limits.file_bytes:
-                raise TooLarge(f"a file may have at most {self._limits.file_bytes:,} bytes (limits.file_bytes)")
+                raise self._too_large()
             yield chunk
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"a file may have at most {self._limits.file_bytes:,} bytes (limits.file_bytes)")
 
 
 def _upload_id(text: str) -> str:

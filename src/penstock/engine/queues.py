@@ -13,7 +13,7 @@ from penstock.model.job import Count
 from penstock.model.lifecycle import State
 from penstock.model.wire import QueueItem
 from penstock.model.workers import JobType, Worker, WorkerState
-from penstock.store import Shard
+from penstock.store import Store
 
 SILENT_FOR = timedelta(seconds=20)
 """A worker not heard from for this long is called lost: more than a lease and a heartbeat."""
@@ -22,7 +22,7 @@ SILENT_FOR = timedelta(seconds=20)
 class Queues:
     """Depth, age and pause of each queue; the declared types; the workers."""
 
-    def __init__(self, store: Shard, catalog: Catalog, tickets: Tickets) -> None:
+    def __init__(self, store: Store, catalog: Catalog, tickets: Tickets) -> None:
         self._store = store
         self._catalog = catalog
         self._tickets = tickets

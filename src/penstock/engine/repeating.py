@@ -12,6 +12,7 @@ from penstock.model.job import Submission
 from penstock.model.schedule import Decision, Schedule, Verdict
 from penstock.model.schedule_wire import ScheduleBody
 from penstock.model.wire import SubmitRequest
+from penstock.store import schedule_key
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
@@ -57,7 +58,9 @@ class Repeating:
                 f"the idempotency key {request.idempotency_key!r} was used for schedule {schedule.name}, "
                 "which asked for something else"
             )
-        first = ticks.tick_job_id(schedule.name, schedule.created_at, schedule.created_at, self._store.shard)
+        first = ticks.tick_job_id(
+            schedule.name, schedule.created_at, schedule.created_at, self._store.home(schedule_key(schedule.name))
+        )
         return Submission(await self._engine.jobs.get(first))
 
 

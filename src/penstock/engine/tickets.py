@@ -6,15 +6,19 @@ the window has room and nobody waits ahead of it in the store; everything else i
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from penstock.broker import Broker
 from penstock.config import TimingSettings
-from penstock.model.errors import Unavailable
+from penstock.engine.wake import Wake
+from penstock.model.errors import BrokerUnavailable, Unavailable
+from penstock.model.ids import ShardId
 from penstock.model.job import Ticket
 from penstock.model.lifecycle import Event, Move, State
-from penstock.model.timing import seconds
+from penstock.model.timing import Clock, seconds
 from penstock.model.workers import Subscription
 
 logger = logging.getLogger("penstock.engine")
@@ -25,52 +29,138 @@ PUBLISH_WITHIN = timedelta(seconds=2)
 """A broker slower than this is left alone: its tickets lapse and are posted again."""
 
 
+FIRST_FOR = timedelta(seconds=5)
+AGAIN_AFTER = timedelta(seconds=1)
+MOMENT = 0.05
+REMEMBERED = 2.0
+"""Seconds that a process without a dispatcher remembers that jobs of a queue wait in the store."""
+
+
 class Tickets:
     """This process's view of the broker's window. A hint: being wrong costs a delay, never a job."""
 
-    def __init__(self, broker: Broker, timing: TimingSettings) -> None:
+    def __init__(self, broker: Broker, timing: TimingSettings, clock: Clock, *, shared: bool) -> None:
         self._broker = broker
+        self._shared = shared
         self._timing = timing
-        self._backlog: set[str] = set()
+        self._clock = clock
+        self._posting: set[asyncio.Future[None]] = set()
+        self._outgoing: list[Ticket] = []
+        self._sending: asyncio.Future[None] | None = None
+        self._backlogs: dict[ShardId, frozenset[str]] = {}
+        self._told: dict[str, float] = {}
         self._windows: dict[str, int] = {}
+        self._depths_known: Counter[str] = Counter()
+        self._depths_at = float("-inf")
         self._takers: set[asyncio.Task[list[Ticket]]] = set()
-        self.wake = asyncio.Event()
+        self.wake = Wake()
+        self.on_backlog: Callable[[], None] = lambda: None
 
     @property
     def ticket_for(self) -> timedelta:
         return seconds(self._timing.ticket_seconds)
+
+    @property
+    def first_for(self) -> timedelta:
+        """Of tickets that are posted after their job was made: short, since whoever dies in between posts none."""
+        return min(self.ticket_for, FIRST_FOR)
 
     def window(self, queue: str) -> int:
         """How many tickets the broker may hold for a queue."""
         return self._windows.get(queue, self._timing.window_jobs)
 
     async def room(self, queues: Iterable[str]) -> dict[str, int]:
-        """For each queue, how many jobs may be ticketed at their submit; none where others wait ahead."""
-        depths = await self._broker.depths()
+        """For each queue, how many jobs may be ticketed at their submit; none where others wait ahead.
+
+        None at all while the broker is out of reach: the dispatcher sees to those jobs.
+        """
+        try:
+            depths = await self._depths()
+        except Unavailable:
+            return dict.fromkeys(queues, 0)
         return {
-            queue: 0 if queue in self._backlog else max(0, self.window(queue) - depths.get(queue, 0))
-            for queue in queues
+            queue: 0 if self._waits(queue) else max(0, self.window(queue) - depths.get(queue, 0)) for queue in queues
         }
 
+    async def _depths(self) -> Counter[str]:
+        """What the broker holds; of a shared one what it held a moment ago, so that not every submit has to ask."""
+        now = self._clock.monotonic()
+        if not self._shared or now - self._depths_at > MOMENT:
+            self._depths_known, self._depths_at = Counter(await self._broker.depths()), now
+        return self._depths_known
+
+    def _waits(self, queue: str) -> bool:
+        """Whether jobs of this queue wait in the store, as far as this process knows."""
+        return self._known(queue) or self._told.get(queue, 0.0) > self._clock.monotonic()
+
+    def _known(self, queue: str) -> bool:
+        """Whether a dispatcher of this process left jobs of this queue waiting."""
+        return any(queue in backlog for backlog in self._backlogs.values())
+
     async def publish(self, tickets: Sequence[Ticket]) -> None:
-        """Post tickets of jobs that are durably marked. Never fails: what is not posted lapses and is posted again."""
+        """Post tickets of jobs that are durably marked. Never fails: what is not posted lapses and is posted again.
+
+        To a shared broker they go together with all that come meanwhile, and nobody waits for that.
+        """
+        if not self._shared:
+            await self._publish(tickets)
+            return
+        self._outgoing += tickets
+        if self._sending is None and self._outgoing:
+            self._sending = asyncio.ensure_future(self._send())
+
+    async def _send(self) -> None:
+        try:
+            while self._outgoing:
+                tickets, self._outgoing = self._outgoing, []
+                await self._publish(tickets)
+        finally:
+            self._sending = None
+
+    async def _publish(self, tickets: Sequence[Ticket]) -> None:
+        try:
+            await self.post(tickets)
+        except BrokerUnavailable as trouble:
+            logger.warning("broker took none of %d tickets (%s); they are posted again later", len(tickets), trouble)
+
+    async def post(self, tickets: Sequence[Ticket]) -> None:
+        """Post tickets, or raise BrokerUnavailable: then some may be posted all the same."""
         if not tickets:
             return
         try:
             async with asyncio.timeout(PUBLISH_WITHIN.total_seconds()):
                 await self._broker.publish(tickets)
-        except (Unavailable, TimeoutError) as trouble:
-            logger.warning("broker took none of %d tickets (%s); they are posted again later", len(tickets), trouble)
+        except TimeoutError:
+            raise BrokerUnavailable(f"no answer within {PUBLISH_WITHIN.total_seconds():g} s") from None
+        self._depths_known.update(ticket.queue for ticket in tickets)
 
-    def learn(self, backlog: frozenset[str], windows: dict[str, int]) -> None:
-        """What the dispatcher saw on its last pass."""
-        self._backlog = set(backlog)
-        self._windows = windows
+    def publish_later(self, tickets: Sequence[Ticket]) -> None:
+        """Post again what could not be claimed because its shard did not answer; whoever dies leaves it to lapse."""
+
+        async def posted() -> None:
+            await self._clock.sleep(AGAIN_AFTER)
+            await self.publish(tickets)
+
+        posting = asyncio.ensure_future(posted())
+        self._posting.add(posting)
+        posting.add_done_callback(self._posting.discard)
+
+    def learn(self, shard: ShardId, backlog: frozenset[str], windows: Mapping[str, int]) -> None:
+        """What the dispatcher of a shard saw on its last pass."""
+        self._backlogs[shard] = backlog
+        self._told = {queue: until for queue, until in self._told.items() if queue in backlog}
+        self._windows = dict(windows)
 
     def waits(self, queue: str) -> None:
-        """A job of this queue waits in the store for a ticket."""
-        self._backlog.add(queue)
+        """A job of this queue waits in the store for a ticket. Where others wait already, a dispatcher here knows."""
+        self._told[queue] = self._clock.monotonic() + REMEMBERED
+        if not self._known(queue):
+            self._wake_dispatchers()
+
+    def _wake_dispatchers(self) -> None:
+        """Those of this process, and by a bell those of others."""
         self.wake.set()
+        self.on_backlog()
 
     async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
         """Tickets for a subscription, the moment there are any; none after `wait`, or when a pause has changed."""
@@ -100,12 +190,20 @@ class Tickets:
             taker.cancel()
         self.wake.set()
 
+    async def close(self) -> None:
+        """Post what is on its way; let go of what would be posted later."""
+        for posting in self._posting:
+            posting.cancel()
+        if self._sending is not None:
+            await self._sending
+
     async def _taken(self, queues: set[str]) -> None:
         """Wake the dispatcher where the window runs low and more wait behind it."""
-        if low := self._backlog & queues:
-            depths = await self._broker.depths()
-            if any(depths.get(queue, 0) * 2 < self.window(queue) for queue in low):
-                self.wake.set()
+        if low := [queue for queue in queues if self._waits(queue)]:
+            with suppress(Unavailable):
+                depths = await self._depths()
+                if any(depths.get(queue, 0) * 2 < self.window(queue) for queue in low):
+                    self._wake_dispatchers()
 
     def heed(self, events: Sequence[Event]) -> None:
         """Jobs that came back to queued or scheduled need the dispatcher."""
@@ -115,7 +213,7 @@ class Tickets:
             if event.after is State.QUEUED:
                 self.waits(event.queue)
             elif event.after is State.SCHEDULED:
-                self.wake.set()
+                self._wake_dispatchers()
 
 
 def _cancelling() -> bool:

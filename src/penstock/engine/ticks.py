@@ -15,6 +15,7 @@ from penstock.model.ids import JobId
 from penstock.model.job import NewJob
 from penstock.model.schedule import Decision, Every, Overlap, Schedule, Ticked, TickMove, TickRecord, Verdict
 from penstock.model.schedule_wire import Agenda
+from penstock.store import schedule_key
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
@@ -71,7 +72,7 @@ class Ticks:
         marked = await self._engine.posting.mark([job for move in moves for job in move.jobs])
         by_id = {job.id: job for job in marked}
         ready = [replace(move, jobs=tuple(by_id[job.id] for job in move.jobs)) for move in moves]
-        ticked = await self._store.tick(ready, self._engine.tickets.ticket_for)
+        ticked = await self._store.tick(ready, self._engine.tickets.first_for)
         failpoint(AFTER_TICK_COMMIT)
         await self._engine.posting.post(marked, [job for one in ticked for job in one.jobs])
         self._engine.moved([event for one in ticked for event in one.events])
@@ -107,7 +108,7 @@ class Ticks:
     def _job(self, schedule: Schedule, at: datetime, reading: Reading) -> NewJob:
         declared = reading.type(schedule.type, allow_unknown=self._engine.settings.server.allow_unknown_types)
         self._engine.catalog.check(declared, schedule.params)
-        return tick_job(schedule, declared, at, self._store.shard)
+        return tick_job(schedule, declared, at, self._store.home(schedule_key(schedule.name)))
 
     def _await_ends(self, moves: Iterable[TickMove], schedules: Sequence[Schedule | None]) -> None:
         """Before they are made, so that no end is missed; the ids of a move that is refused are another's to make."""

@@ -1,8 +1,8 @@
-"""Waiting for a job to end, without polling while the one who ends it is in this process."""
+"""Waiting for a job to end: woken by whoever ends it, here or (by a bell) in another process."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
 from penstock.model.ids import JobId
@@ -11,7 +11,7 @@ from penstock.model.lifecycle import TERMINAL, Event
 from penstock.model.timing import Clock, seconds
 
 RECHECK = timedelta(seconds=1)
-"""How soon an end that another process recorded is seen."""
+"""How soon an end is seen that no bell told of."""
 
 
 class Watch:
@@ -21,12 +21,15 @@ class Watch:
         self._clock = clock
         self._waiting: defaultdict[JobId, list[asyncio.Event]] = defaultdict(list)
 
-    def notify(self, events: Sequence[Event]) -> None:
-        if not self._waiting:
-            return
-        for event in events:
-            if event.after in TERMINAL:
-                for waiter in self._waiting.get(event.job, ()):
+    def heed(self, events: Sequence[Event]) -> None:
+        if self._waiting:
+            self.ended(event.job for event in events if event.after in TERMINAL)
+
+    def ended(self, jobs: Iterable[JobId]) -> None:
+        """Wake who waits for these."""
+        if self._waiting:
+            for job in jobs:
+                for waiter in self._waiting.get(job, ()):
                     waiter.set()
 
     async def until_ended(self, job: JobId, read: Callable[[], Awaitable[Job]], span: timedelta) -> Job:

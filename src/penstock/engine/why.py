@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from penstock.engine.catalog import Reading
+from penstock.engine.coming import is_coming
 from penstock.engine.queues import SILENT_FOR
 from penstock.model.job import Job
 from penstock.model.lifecycle import State
@@ -11,6 +12,7 @@ from penstock.model.workers import Worker, WorkerState
 DUE_LATER = "due later"
 WAITS_TO_RETRY = "waiting to try again"
 QUEUE_PAUSED = "queue paused"
+SCALING_UP = "scaling up"
 NO_WORKER = "no worker runs this type"
 NO_ROOM = "waiting for a free worker"
 ASKED_TO_STOP = "asked to cancel"
@@ -34,10 +36,11 @@ def _why_queued(job: Job, reading: Reading, now: datetime) -> str:
     if job.queue in reading.paused:
         return QUEUE_PAUSED
     if not any(_serves(worker, job, now) for worker in reading.workers):
-        return NO_WORKER
+        return SCALING_UP if is_coming(job.queue, reading.notices.values(), now) else NO_WORKER
     return NO_ROOM
 
 
 def _serves(worker: Worker, job: Job, now: datetime) -> bool:
     alive = worker.seen_at is not None and now - worker.seen_at <= SILENT_FOR and worker.state is WorkerState.READY
-    return alive and job.type in worker.types and (worker.queues is None or job.queue in worker.queues)
+    served = (worker.queues is None or job.queue in worker.queues) and job.queue not in worker.except_queues
+    return alive and job.type in worker.types and served

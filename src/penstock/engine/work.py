@@ -2,18 +2,28 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from penstock.engine.budget import RetryBudget
+from penstock.engine.by_shard import PATIENCE, Call, each, keep, latecomers, split, trouble_of
 from penstock.engine.files import job_prefix
 from penstock.engine.outcome import settle_error
-from penstock.model.errors import CorruptObject, Invalid, NotFound, Unavailable
-from penstock.model.ids import JobId
+from penstock.model.errors import (
+    BrokerUnavailable,
+    CorruptObject,
+    Invalid,
+    NotFound,
+    ObjectsUnavailable,
+    StoreUnavailable,
+    Unavailable,
+)
+from penstock.model.ids import JobId, ShardId, shard_of
 from penstock.model.job import (
     Claim,
     ErrorCode,
@@ -36,6 +46,11 @@ from penstock.model.workers import JobType, Subscription, Worker
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
+
+
+LOOK_AGAIN = timedelta(milliseconds=500)
+
+Shown = TypeVar("Shown", Lease, Outcome)
 
 
 class Work:
@@ -66,24 +81,77 @@ class Work:
         while True:
             paused = (await self._engine.catalog.read()).paused
             left = seconds(max(0.0, deadline - clock.monotonic()))
-            tickets = await self._engine.tickets.take(replace(wanted, except_queues=paused), limit, left)
+            tickets = await self._take(replace(wanted, except_queues=paused | wanted.except_queues), limit, left)
             claims = await self._claim(tickets, worker) if tickets else []
             if claims or clock.monotonic() >= deadline:
                 return claims
 
+    async def _take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+        """Tickets from the broker; while it is out of reach, straight from the store, looking again and again."""
+        try:
+            return await self._engine.tickets.take(wanted, limit, wait)
+        except BrokerUnavailable:
+            tickets = await self._dispatch(wanted, limit)
+            if not tickets:
+                await self._engine.clock.sleep(min(wait, LOOK_AGAIN))
+            return tickets
+
+    async def _dispatch(self, wanted: Subscription, limit: int) -> list[Ticket]:
+        """Tickets made for this taker, from every shard that answers; only of queues where it can run every type."""
+        types = (await self._engine.catalog.read()).types.values()
+        others = {declared.queue for declared in types if declared.name not in wanted.types}
+        queues = {declared.queue for declared in types if wanted.wants(declared.queue, declared.name)} - others
+        tickets: list[Ticket] = []
+        for shard in self._store.parts():
+            if queues and len(tickets) < limit:
+                with suppress(StoreUnavailable):
+                    room = dict.fromkeys(queues, limit - len(tickets))
+                    tickets += await shard.dispatch(room, self._engine.tickets.ticket_for)
+        return tickets
+
     async def _claim(self, tickets: list[Ticket], worker: str) -> list[Claim]:
         """Claim to the end, even when the asker goes away meanwhile: then what was claimed is given back."""
-        claiming = asyncio.ensure_future(self._store.claim(tickets, worker, self._lease))
+        claiming = asyncio.ensure_future(self._claim_parts(tickets, worker))
         try:
             claims = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            claims = await claiming
-            await self.release([Lease(claim.job, claim.fence) for claim in claims])
+            await self._give_back(await claiming)
             raise
         filled = [
             claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
         ]
         return [claim for claim in filled if claim is not None]
+
+    async def _claim_parts(self, tickets: list[Ticket], worker: str) -> list[Claim]:
+        """What the shards gave. Tickets of a shard that does not answer are posted again, a little later."""
+        parts = list(split(tickets, lambda ticket: ticket.shard).values())
+        calls: list[Call[list[Claim]]] = [
+            asyncio.ensure_future(self._store.claim(part, worker, self._lease)) for part in parts
+        ]
+        late = await latecomers(calls, PATIENCE)
+        claims: list[Claim] = []
+        lost = 0
+        for part, call in zip(parts, calls, strict=True):
+            if call in late:
+                keep(asyncio.ensure_future(self._undo(call, part)))
+            elif trouble_of(call) is not None:
+                self._engine.tickets.publish_later(part)
+                lost += 1
+            else:
+                claims += call.result()
+        if lost == len(calls):
+            calls[0].result()
+        return claims
+
+    async def _undo(self, call: Call[list[Claim]], tickets: list[Ticket]) -> None:
+        """A shard that is slow must not hold up the jobs of others: what it still gives is given back to it."""
+        try:
+            await self._give_back(await call)
+        except Unavailable:
+            self._engine.tickets.publish_later(tickets)
+
+    async def _give_back(self, claims: Sequence[Claim]) -> None:
+        await self.release([Lease(claim.job, claim.fence) for claim in claims])
 
     async def _fill(self, claim: Claim, link: ObjectLink) -> Claim | None:
         """The claim with its large params read in; without them the attempt ends here."""
@@ -101,14 +169,45 @@ class Work:
 
     async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
         seen = asyncio.ensure_future(self._store.see(worker))
-        renewals = await self._store.renew(worker.id, leases, self._lease) if leases else []
-        await seen
-        return renewals
+        try:
+            return await self._renew(worker.id, leases) if leases else []
+        finally:
+            await seen
+
+    async def _renew(self, worker: str, leases: Sequence[Lease]) -> list[Renewal]:
+        parts = list(split(leases, _shard).values())
+        answers = await each(parts, lambda part: self._store.renew(worker, part, self._lease), PATIENCE)
+        renewals = [_renewals(part, answer) for part, answer in zip(parts, answers, strict=True)]
+        by_lease = {(one.job, one.fence): one for part in renewals for one in part}
+        return [by_lease[lease.job, lease.fence] for lease in leases]
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
+        return await self._each_shard(outcomes, self._settle)
+
+    async def _each_shard(
+        self, shown: Sequence[Shown], move: Callable[[Sequence[Shown]], Awaitable[list[Refusal]]]
+    ) -> list[Refusal]:
+        """What was refused, and, as unsure, what a shard did not answer for."""
+        parts = list(split(shown, _shard).values())
+        refused: list[Refusal] = []
+        for part, answer in zip(parts, await each(parts, move, PATIENCE), strict=True):
+            if isinstance(answer, Unavailable):
+                refused += [Refusal(one.job, one.fence, Loss.UNSURE) for one in part]
+            else:
+                refused += answer
+        return refused
+
+    async def _settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
         jobs = await self._jobs([outcome.job for outcome in outcomes if outcome.error is not None])
-        settlements = [await self._settlement(outcome, jobs.get(outcome.job)) for outcome in outcomes]
-        return self._report(await self._store.settle(settlements))
+        settlements: list[Settlement] = []
+        unsure: list[Refusal] = []
+        for outcome in outcomes:
+            try:
+                settlements.append(await self._settlement(outcome, jobs.get(outcome.job)))
+            except ObjectsUnavailable:
+                # Only what has files waits for the object store.
+                unsure.append(Refusal(outcome.job, outcome.fence, Loss.UNSURE))
+        return unsure + (self._report(await self._store.settle(settlements)) if settlements else [])
 
     async def _jobs(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
         return {job.id: job for job in await self._store.get(ids) if job is not None} if ids else {}
@@ -152,7 +251,10 @@ class Work:
         )
 
     async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
-        return self._report(await self._store.release(leases, suspects=suspects)) if leases else []
+        async def given_back(part: Sequence[Lease]) -> list[Refusal]:
+            return self._report(await self._store.release(part, suspects=suspects))
+
+        return await self._each_shard(leases, given_back) if leases else []
 
     def _report(self, answers: Sequence[Settled]) -> list[Refusal]:
         self._engine.moved([answer.event for answer in answers if answer.event is not None])
@@ -183,3 +285,13 @@ class Work:
 
     async def close(self) -> None:
         """Nothing to let go of: the engine belongs to someone else."""
+
+
+def _shard(shown: Shown) -> ShardId:
+    return shard_of(shown.job)
+
+
+def _renewals(part: Sequence[Lease], answer: list[Renewal] | Unavailable) -> list[Renewal]:
+    if isinstance(answer, Unavailable):
+        return [Renewal(lease.job, lease.fence, Loss.UNSURE) for lease in part]
+    return answer

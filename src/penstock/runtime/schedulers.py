@@ -1,17 +1,17 @@
-"""Scheduler processes: one more ticker, for a server that is up elsewhere."""
+"""Scheduler processes: any number, over store and broker directly, or over the HTTP of a server."""
 
-import asyncio
 import logging
 import os
 import socket
-from collections.abc import Coroutine
 from types import MappingProxyType
 
 from penstock.config import Settings
 from penstock.model.errors import ServerUnavailable
 from penstock.model.timing import SystemClock, seconds
+from penstock.runtime.backends import check_shared, embedded, open_engine
+from penstock.runtime.services import running, services, ticking
 from penstock.runtime.stopping import Stopping
-from penstock.scheduler import Ticker, run_service
+from penstock.scheduler import Ticker
 from penstock.scheduler.http import HttpTimekeeper
 from penstock.worker.calls import Broken, Calls
 from penstock.worker.http import problem_of
@@ -24,9 +24,9 @@ JSON = MappingProxyType({"content-type": "application/json"})
 class ServerLine:
     """Keeps `scheduler.http.Line` over kept connections to one server."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, key: str = "") -> None:
         self._url = url
-        self._calls = Calls(url)
+        self._calls = Calls(url, key)
 
     async def post(self, path: str, body: bytes, seconds: float) -> bytes:
         try:
@@ -42,28 +42,38 @@ class ServerLine:
 
 
 async def schedule(settings: Settings) -> None:
-    """Run one scheduler against the server of the settings, until a signal. It owns nothing, so it stops at once."""
+    """Run one scheduler until a signal: over the store and the broker of the settings, or over a server's HTTP.
+
+    It owns nothing, so it stops at once. Over the store it also dispatches, reaps and prunes; over HTTP it ticks, and
+    the server does the rest.
+    """
     stopping = Stopping()
     stopping.listen()
-    timekeeper = HttpTimekeeper(ServerLine(settings.worker.url), scheduler_id())
-    ticker = Ticker(timekeeper, seconds(settings.timing.slot_seconds), SystemClock())
-    tasks = [asyncio.ensure_future(loop) for loop in ticking(ticker)]
-    logger.info("scheduler ready, for %s", settings.worker.url)
-    try:
+    if embedded(settings):
+        await _schedule_over_http(settings, stopping)
+    else:
+        await _schedule_directly(settings, stopping)
+
+
+async def _schedule_directly(settings: Settings, stopping: Stopping) -> None:
+    check_shared(settings, "scheduler")
+    async with open_engine(settings) as engine, services(engine, ticker=True):
+        logger.info("scheduler ready, for shards %s", ", ".join(str(one.shard) for one in engine.store.parts()))
         await stopping.asked.wait()
+
+
+async def _schedule_over_http(settings: Settings, stopping: Stopping) -> None:
+    timekeeper = HttpTimekeeper(ServerLine(settings.worker.url, settings.worker.key), process_name())
+    ticker = Ticker(timekeeper, seconds(settings.timing.slot_seconds), SystemClock())
+    try:
+        async with running(ticking(ticker)):
+            logger.info("scheduler ready, for %s", settings.worker.url)
+            await stopping.asked.wait()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         await timekeeper.close()
 
 
-def ticking(ticker: Ticker) -> tuple[Coroutine[None, None, None], Coroutine[None, None, None]]:
-    """The two loops of a ticker: deciding, and hearing of changes."""
-    return run_service("ticker", ticker.step, ticker.wake), run_service("changes", ticker.hear)
-
-
-def scheduler_id() -> str:
+def process_name() -> str:
     """A name for this process, as a worker has one."""
     host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname()).strip("-") or "host"
     return f"{host[:64]}-{os.getpid()}"

@@ -1,28 +1,39 @@
-"""`penstock up`: the API, the services and a worker, from one command."""
+"""Servers: `penstock up`, everything from one command; `penstock api`, one of several behind a load balancer."""
 
 import asyncio
-import ipaddress
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
+from msgspec.structs import replace
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.api import create_app
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
 from penstock.model.errors import InvalidSetting
-from penstock.model.timing import seconds
-from penstock.runtime.embedded import open_engine
-from penstock.runtime.schedulers import ticking
+from penstock.model.keys import KeyScope
+from penstock.model.timing import seconds, within
+from penstock.runtime.backends import check_shared, open_engine
+from penstock.runtime.guard import refuse_unguarded
+from penstock.runtime.leaving import turn_away
+from penstock.runtime.scaling import local_fleets
+from penstock.runtime.services import hearing, running, services
 from penstock.runtime.stopping import Stopping
-from penstock.runtime.workers import WorkerProcess
-from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
 
 logger = logging.getLogger("penstock.server")
 
 BACKLOG = 2048
+BESIDE = (KeyScope.WORKER, KeyScope.SCHEDULES)
+"""What a worker beside the server does there: it works, and brings the schedules of its app."""
+LEAVE_WITHIN = seconds(1.0)
+"""How long an API goes on answering after it was asked to stop."""
+
+TURN_AWAY_WITHIN = seconds(0.25)
+"""How long it then takes no new connections and answers those it has."""
+
 LAST_ANSWERS_SECONDS = 2
 """How long open requests may take once everything else has stopped."""
 
@@ -30,22 +41,49 @@ LAST_ANSWERS_SECONDS = 2
 async def up(
     settings: Settings, app: str | None, *, workers: bool = True, on_ready: Callable[[str], None] | None = None
 ) -> None:
-    """Serve until SIGINT or SIGTERM; then drain the worker, answer what is open, and return.
+    """Serve until SIGINT or SIGTERM; then drain the workers, answer what is open, and return.
 
-    `on_ready` is called with the URL once requests are answered and the worker, if any, has declared its types.
+    Workers come and go with the work. `on_ready` is called with the URL once requests are answered and the types of
+    the app, if any, are known.
     """
     stopping = Stopping()
     stopping.listen()
-    with _listen(settings.server) as listener:
-        async with open_engine(settings) as engine, _services(engine), _http(engine, listener) as url:
-            if app is None or not workers:
+    async with (
+        _opened(settings) as (engine, listener),
+        services(engine, ticker=settings.server.scheduler),
+        _http(engine, listener) as url,
+    ):
+        if app is None or not workers:
+            _call(on_ready, url)
+            await stopping.asked.wait()
+        else:
+            # A key that only this process knows: whatever PENSTOCK_KEY says is about other servers.
+            own = replace(settings, worker=replace(settings.worker, key=engine.keys.lend("worker", BESIDE)))
+            async with local_fleets(engine, own, app, url, stopping):
                 _call(on_ready, url)
                 await stopping.asked.wait()
-            else:
-                async with WorkerProcess(app, url, settings.worker, stopping) as worker:
-                    await worker.joined(engine.queues.workers)
-                    _call(on_ready, url)
-                    await worker.supervise()
+
+
+async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) -> None:
+    """Answer requests until SIGINT or SIGTERM, and sweep nothing: schedulers do. Any number may run.
+
+    Asked to stop, it goes on answering for a moment and asks each client to come back on another connection, so that
+    a load balancer sends them elsewhere and no request fails.
+    """
+    check_shared(settings, "api")
+    stopping = Stopping()
+    stopping.listen()
+    async with (
+        _opened(settings) as (engine, listener),
+        running(hearing(engine)),
+        _http(engine, listener) as url,
+    ):
+        _call(on_ready, url)
+        await stopping.asked.wait()
+        engine.leaving = True
+        await within(LEAVE_WITHIN, stopping.urgent.wait())
+        turn_away(listener)
+        await within(TURN_AWAY_WITHIN, stopping.urgent.wait())
 
 
 def _call(on_ready: Callable[[str], None] | None, url: str) -> None:
@@ -53,10 +91,18 @@ def _call(on_ready: Callable[[str], None] | None, url: str) -> None:
         on_ready(url)
 
 
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[tuple[Engine, socket.socket]]:
+    """The engine and a listening socket; refused before it is bound where anyone could reach it without a key."""
+    async with open_engine(settings) as engine:
+        await refuse_unguarded(settings.server, engine.keys)
+        with _listen(settings.server) as listener:
+            yield engine, listener
+
+
 @contextmanager
 def _listen(server: ServerSettings) -> Iterator[socket.socket]:
     """A listening socket, so that a taken port is known before anything else starts."""
-    _refuse_open_address(server.host)
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     # The protocol is named because asyncio sets TCP_NODELAY only on sockets that say they are TCP.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
@@ -73,33 +119,23 @@ def _listen(server: ServerSettings) -> Iterator[socket.socket]:
         yield listener
 
 
-def _refuse_open_address(host: str) -> None:
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise InvalidSetting(
-            f"server.host: {host!r} is not a loopback address, and this version has no API keys to protect it with; "
-            "listen on 127.0.0.1 and put a proxy that authenticates in front"
-        )
+class _Leaving:
+    """The app; while the engine is leaving, every answer asks for another connection."""
 
+    def __init__(self, app: ASGIApp, engine: Engine) -> None:
+        self._app = app
+        self._engine = engine
 
-@asynccontextmanager
-async def _services(engine: Engine) -> AsyncIterator[None]:
-    """Tick (unless others do), dispatch, reap and prune while the body runs."""
-    settings = engine.settings
-    ticker = Ticker(engine.ticks, seconds(settings.timing.slot_seconds), engine.clock)
-    dispatcher = run_service("dispatcher", Dispatcher(engine).step, engine.tickets.wake)
-    reaper, pruner = run_service("reaper", Reaper(engine).step), run_service("pruner", Pruner(engine).step)
-    loops = [dispatcher, reaper, pruner, *(ticking(ticker) if settings.server.scheduler else ())]
-    tasks = [asyncio.ensure_future(loop) for loop in loops]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, self._closing(send) if self._engine.leaving else send)
+
+    def _closing(self, send: Send) -> Send:
+        async def closing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            await send(message)
+
+        return closing
 
 
 class _Server(uvicorn.Server):
@@ -114,7 +150,7 @@ class _Server(uvicorn.Server):
 async def _http(engine: Engine, listener: socket.socket) -> AsyncIterator[str]:
     """Answer requests while the body runs."""
     config = uvicorn.Config(
-        create_app(engine),
+        _Leaving(create_app(engine), engine),
         log_config=None,
         access_log=False,
         lifespan="off",

@@ -1,65 +1,101 @@
 """Dispatch: jobs that are due become queued, and queued jobs get tickets as far as the broker's window has room."""
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from penstock.engine import Engine
+from penstock.model.errors import BrokerUnavailable
 from penstock.model.job import Ticket
+from penstock.model.notices import Notice
 from penstock.scheduler import plan
+from penstock.scheduler.window import Window
+from penstock.store import Shard
+
+logger = logging.getLogger("penstock.scheduler")
 
 PROMOTE_JOBS = 5000
 LONGEST_REST = timedelta(seconds=1)
 """How soon a job is seen that another process submitted without waking us."""
 
 AT_ONCE = timedelta(0)
+EPOCH = "epoch"
+"""The kind of notice that says, under a shard's number, which broker's memory its tickets went to."""
 
 
 class Dispatcher:
-    """One step reads the shard and the broker, plans, applies, and says when to look again."""
+    """One step reads a shard and the broker, plans, applies, and says when to look again."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, shard: Shard, window: Window) -> None:
         self._engine = engine
-        self._timing = engine.settings.timing
+        self._shard = shard
+        self._window = window
         self._epoch: str | None = None
-        self._rates: dict[str, float] = {}
-        self._held: Mapping[str, int] = {}
-        self._posted: Mapping[str, int] = {}
-        self._looked_at = engine.clock.monotonic()
+        self._out_of_reach = False
 
     async def step(self) -> timedelta:
-        await self._notice_a_new_broker()
-        promoted = await self._engine.store.promote(PROMOTE_JOBS)
+        promoted = await self._shard.promote(PROMOTE_JOBS)
         self._engine.moved(promoted)
-        outlook = await self._engine.store.outlook()
-        tickets = await self._dispatch(await self._plan(outlook.backlog))
-        more = len(promoted) == PROMOTE_JOBS or len(tickets) >= plan.PASS_JOBS
-        return AT_ONCE if more else await self._rest(outlook.next_due_at)
+        try:
+            rest = await self._post()
+        except BrokerUnavailable as trouble:
+            rest = await self._without_broker(trouble)
+        return AT_ONCE if len(promoted) == PROMOTE_JOBS else rest
+
+    async def _post(self) -> timedelta:
+        """Give tickets to what waits; when to look again."""
+        await self._notice_a_new_broker()
+        outlook = await self._shard.outlook()
+        room = await self._room(outlook.backlog)
+        posted = Counter(ticket.queue for ticket in await self._dispatch(room))
+        self._out_of_reach = False
+        # Where there was more room than jobs, nobody waits any more.
+        left = frozenset(queue for queue in outlook.backlog if posted[queue] >= room.get(queue, 0))
+        self._engine.tickets.learn(self._shard.shard, left, self._window.allowed)
+        if posted.total() >= plan.PASS_JOBS:
+            return AT_ONCE
+        refill = self._window.refill(left) if self._engine.shared else LONGEST_REST
+        return min(refill, await self._until(outlook.next_due_at))
 
     async def _notice_a_new_broker(self) -> None:
         """Another epoch means that tickets are lost: every queued job needs a new one."""
         epoch = await self._engine.broker.epoch()
+        if self._epoch is None:
+            self._epoch = await self._known_epoch()
         if epoch != self._epoch:
-            await self._engine.store.lapse(everything=True)
+            await self._shard.lapse(everything=True)
+            await self._shard.tell([Notice(EPOCH, str(self._shard.shard), epoch.encode(), await self._shard.now())])
             self._epoch = epoch
 
-    async def _plan(self, backlog: frozenset[str]) -> dict[str, int]:
+    async def _known_epoch(self) -> str:
+        """The epoch that the shard's tickets went to when somebody last looked; empty if nobody did."""
+        about = (EPOCH, str(self._shard.shard))
+        kept = [one.value for one in await self._shard.notices() if one.about == about]
+        return (kept[0] or b"").decode() if kept else ""
+
+    async def _room(self, backlog: frozenset[str]) -> dict[str, int]:
         depths = await self._engine.broker.depths()
-        now = self._engine.clock.monotonic()
-        self._rates = plan.drain_rates(self._rates, self._held, self._posted, depths, now - self._looked_at)
-        self._held, self._looked_at = depths, now
-        allowed = plan.windows(self._rates, self._timing)
-        self._engine.tickets.learn(backlog, allowed)
+        self._window.see(depths, self._engine.clock.monotonic())
         paused = (await self._engine.catalog.read()).paused
-        return plan.room(backlog, paused, depths, allowed, self._timing.window_jobs)
+        least = self._engine.settings.timing.window_jobs
+        return plan.room(backlog, paused, depths, self._window.allowed, least)
 
     async def _dispatch(self, room: Mapping[str, int]) -> list[Ticket]:
-        tickets = await self._engine.store.dispatch(room, self._engine.tickets.ticket_for) if room else []
-        self._posted = Counter(ticket.queue for ticket in tickets)
-        await self._engine.tickets.publish(tickets)
-        return tickets
+        tickets = self._engine.tickets
+        posted = await self._shard.dispatch(room, tickets.ticket_for, tickets.post) if room else []
+        self._window.posted(posted)
+        return posted
 
-    async def _rest(self, next_due_at: datetime | None) -> timedelta:
+    async def _without_broker(self, trouble: BrokerUnavailable) -> timedelta:
+        """Forget the tickets it holds, so that workers can take their jobs from the store meanwhile."""
+        if not self._out_of_reach:
+            logger.warning("%s; workers take jobs of shard %d from the store", trouble, self._shard.shard)
+            await self._shard.lapse(everything=True)
+            self._out_of_reach = True
+        return LONGEST_REST
+
+    async def _until(self, next_due_at: datetime | None) -> timedelta:
         if next_due_at is None:
             return LONGEST_REST
-        return min(LONGEST_REST, max(AT_ONCE, next_due_at - await self._engine.store.now()))
+        return min(LONGEST_REST, max(AT_ONCE, next_due_at - await self._shard.now()))

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 from penstock.engine import Engine
 from penstock.engine.files import job_prefix
-from penstock.model.ids import JobId
+from penstock.model.ids import JobId, shard_of
 from penstock.model.job import Job, Retention
 from penstock.model.timing import seconds
+from penstock.store import Shard
 
 PRUNE_JOBS = 500
 EVERY = timedelta(minutes=1)
@@ -19,21 +20,22 @@ _OF_A_JOB = re.compile(r"^jobs/(?P<job>[0-9a-f-]{36})/(?:(?P<fence>\d+)/)?")
 
 
 class Pruner:
-    """One step removes a bounded number of jobs, with what they own."""
+    """One step removes a bounded number of a shard's jobs, with what they own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, shard: Shard) -> None:
         self._engine = engine
+        self._shard = shard
         retention = engine.settings.retention
         self._keep = Retention(seconds(retention.succeeded_seconds), seconds(retention.failed_seconds))
         self._orphaned = seconds(retention.upload_seconds)
         self._swept_at: float | None = None
 
     async def step(self) -> timedelta:
-        pruned = await self._engine.store.prune(self._keep, PRUNE_JOBS)
+        pruned = await self._shard.prune(self._keep, PRUNE_JOBS)
         for job in pruned.owners:
             await self._engine.objects.delete(job_prefix(job))
         await self._sweep_when_due()
-        return BREATH if pruned.jobs == PRUNE_JOBS else EVERY
+        return BREATH if pruned.jobs >= PRUNE_JOBS else EVERY
 
     async def _sweep_when_due(self) -> None:
         now = self._engine.clock.monotonic()
@@ -52,10 +54,11 @@ class Pruner:
         return swept
 
     async def _orphan(self, key: str) -> bool:
+        """Only of this shard's jobs: each shard has its pruner, and one that cannot be asked keeps its objects."""
         named = _OF_A_JOB.match(key)
-        if named is None:
+        if named is None or shard_of(JobId(named["job"])) != self._shard.shard:
             return False
-        (job,) = await self._engine.store.get([JobId(named["job"])])
+        (job,) = await self._shard.get([JobId(named["job"])])
         return job is None or (job.ended and named["fence"] is not None and key not in _linked(job))
 
 

@@ -6,22 +6,23 @@ from datetime import timedelta
 from penstock.engine import Engine
 from penstock.model.lifecycle import Event
 from penstock.model.timing import seconds
+from penstock.store import Shard
 
 REAP_JOBS = 1000
 AT_ONCE = timedelta(0)
 
 
 class Reaper:
-    """One step takes back a bounded number of each and says when to look again."""
+    """One step takes back a bounded number of each from a shard and says when to look again."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, shard: Shard) -> None:
         self._engine = engine
+        self._shard = shard
         self._every = seconds(engine.settings.timing.reap_seconds)
 
     async def step(self) -> timedelta:
-        store = self._engine.store
-        more = [await self._reap(store.reclaim), await self._reap(store.expire)]
-        if await store.lapse():
+        more = [await self._reap(self._shard.reclaim), await self._reap(self._shard.expire)]
+        if await self._shard.lapse():
             self._engine.tickets.wake.set()
         return AT_ONCE if any(more) else self._every
 

@@ -17,20 +17,34 @@ Step = Callable[[], Awaitable[timedelta]]
 async def run_service(name: str, step: Step, wake: asyncio.Event | None = None) -> None:
     """Run `step` for ever; it returns how long to wait for the next one, which `wake` cuts short."""
     wake = wake or asyncio.Event()
+    service = Service(name, step)
     while True:
         wake.clear()
-        delay = await _step(name, step)
-        await _rest(wake, delay)
+        await _rest(wake, await service.step())
 
 
-async def _step(name: str, step: Step) -> timedelta:
-    try:
-        return await step()
-    except Unavailable as trouble:
-        logger.warning("%s: %s; trying again", name, trouble)
-    except Exception:
-        logger.exception("%s: a step failed; trying again", name)
-    return AFTER_TROUBLE
+class Service:
+    """A step that never fails: what goes wrong is logged, an outage once, and tried again."""
+
+    def __init__(self, name: str, step: Step) -> None:
+        self._name = name
+        self._step = step
+        self._out = False
+
+    async def step(self) -> timedelta:
+        try:
+            rest = await self._step()
+        except Unavailable as trouble:
+            logger.log(logging.DEBUG if self._out else logging.WARNING, "%s: %s; trying again", self._name, trouble)
+            self._out = True
+            return AFTER_TROUBLE
+        except Exception:
+            logger.exception("%s: a step failed; trying again", self._name)
+            return AFTER_TROUBLE
+        if self._out:
+            logger.info("%s: goes on", self._name)
+            self._out = False
+        return rest
 
 
 async def _rest(wake: asyncio.Event, delay: timedelta) -> None:

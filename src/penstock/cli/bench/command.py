@@ -13,7 +13,7 @@ from penstock.cli import ink, options
 from penstock.cli.bench.calibration import Calibration, calibrate
 from penstock.cli.bench.figure import Amounts, Figure
 from penstock.cli.bench.parts import PARTS
-from penstock.cli.bench.rig import Workshop
+from penstock.cli.bench.rig import Engines, Workshop
 from penstock.cli.children import interruptible
 from penstock.cli.commands import command
 from penstock.cli.ending import REFUSED
@@ -34,11 +34,18 @@ class Report(Struct):
     failures: dict[str, str] = field(default_factory=dict)
 
 
-@command("bench", "penstock bench", "penstock bench --parts drain,latency --jobs 100000 --json")
+@command(
+    "bench",
+    "penstock bench",
+    "penstock bench --parts drain,latency --jobs 100000 --json",
+    "penstock bench --store postgresql://bench@127.0.0.1/postgres --broker redis://127.0.0.1:6379",
+)
 @click.option("--parts", metavar="PART,…", help=f"Only these of: {', '.join(PARTS)}.")
 @click.option("--jobs", type=click.IntRange(100), metavar="N", help="Jobs of the drain part.  [default: 40000]")
 @click.option("--scale", type=click.FloatRange(0.001, 100), default=1.0, show_default=True, help="Size of all parts.")
 @click.option("--data", metavar="DIR", help="Folder for the servers' data: its disk is measured.  [default: temporary]")
+@click.option("--store", metavar="URL", help="Keep jobs on this PostgreSQL server, in databases made for the run.")
+@click.option("--broker", metavar="URL", help="Keep tickets on this Redis or Valkey server.")
 @options.executors
 @options.capacity
 @options.as_json
@@ -48,11 +55,13 @@ def bench(
     jobs: int | None,
     scale: float,
     data: str | None,
+    store: str | None,
+    broker: str | None,
     executors: int | None,
     capacity: int | None,
     as_json: bool,
 ) -> int:
-    """Measure what this machine reaches on the embedded default, through the real path.
+    """Measure what this machine reaches through the real path, on the embedded default or on the servers you name.
 
     Each part starts its own server and worker, as `penstock up` does, on a free port and an empty folder. The load
     generator shares the cores with them: it uses bare sockets, so that it takes little of what it measures.
@@ -62,7 +71,7 @@ def bench(
     amounts = Amounts().scaled(scale, jobs)
     with interruptible(), tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=data) as folder:
         report = Report(__version__, _command(), calibrate(Path(folder)))
-        workshop = Workshop(Path(folder), _flags(executors, capacity))
+        workshop = Workshop(Path(folder), _flags(executors, capacity), Engines(store, broker))
         for name in chosen:
             _measured(name, workshop, amounts, report)
     if as_json:

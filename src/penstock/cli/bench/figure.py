@@ -28,6 +28,7 @@ class Amounts(Struct, frozen=True, kw_only=True):
     few_jobs: int = 10_000
     scheduled_jobs: int = 100_000
     queued_jobs: int = 200_000
+    zero_jobs: int = 20
     idle_seconds: float = 10.0
     starts: int = 5
 
@@ -43,6 +44,7 @@ class Amounts(Struct, frozen=True, kw_only=True):
             few_jobs=_scaled(self.few_jobs, min(1.0, scale), 500),
             scheduled_jobs=_scaled(self.scheduled_jobs, scale),
             queued_jobs=_scaled(self.queued_jobs, min(1.0, scale)),
+            zero_jobs=_scaled(self.zero_jobs, min(1.0, scale), 3),
             idle_seconds=max(1.0, self.idle_seconds * min(1.0, scale)),
             starts=max(3, round(self.starts * min(1.0, scale))),
         )

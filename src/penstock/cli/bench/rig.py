@@ -1,12 +1,16 @@
 """What a part measures: a real server and worker, as `penstock up` starts them, and a client, in a fresh folder."""
 
+import random
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import Struct
 
 from penstock.cli.bench.startlog import Start, StartLog
 from penstock.cli.children import ChildFailed, Children
@@ -24,6 +28,10 @@ START_SECONDS = 30.0
 DRAIN_SECONDS = 60.0
 SLOWEST = 500.0
 """A drain below so many jobs per second is given up."""
+
+
+ONE_WORKER = MappingProxyType({"PENSTOCK_FLEET_MIN": "1", "PENSTOCK_FLEET_MAX": "1"})
+FROM_ZERO = MappingProxyType({"PENSTOCK_FLEET_MIN": "0", "PENSTOCK_FLEET_MAX": "1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +76,44 @@ class Rig:
             raise ChildFailed(f"only {self.starts.count():,} of {jobs:,} jobs started in {patience:.0f} s")
 
 
+class Engines(Struct, frozen=True):
+    """Where the rigs keep jobs and tickets: on these servers, or embedded where nothing is said."""
+
+    store: str | None = None
+    broker: str | None = None
+
+    @contextmanager
+    def environ(self) -> Iterator[dict[str, str]]:
+        """The settings of one system that shares nothing with any other; what was made for it is gone afterwards."""
+        chance = random.Random()
+        with ExitStack() as stack:
+            found: dict[str, str] = {}
+            if self.store:
+                from penstock.store.postgres.scratch import scratch_database
+
+                found["PENSTOCK_STORE_URL"] = stack.enter_context(scratch_database(self.store, chance))
+            if self.broker:
+                prefix = f"bench-{chance.getrandbits(48):012x}"
+                found |= {"PENSTOCK_BROKER_URL": self.broker, "PENSTOCK_BROKER_PREFIX": prefix}
+            yield found
+
+
 class Workshop:
     """Makes rigs. `flags` go to each server's `penstock up`."""
 
-    def __init__(self, folder: Path, flags: Sequence[str]) -> None:
+    def __init__(self, folder: Path, flags: Sequence[str], engines: Engines | None = None) -> None:
         self.folder = folder
         self.flags = tuple(flags)
+        self.engines = engines or Engines()
 
     @contextmanager
-    def rig(self) -> Iterator[Rig]:
-        """A fresh system, warmed up by one job; gone afterwards."""
+    def rig(self, fleet: Mapping[str, str] = ONE_WORKER) -> Iterator[Rig]:
+        """A fresh system, warmed up by one job; gone afterwards. It has one worker, always, unless told otherwise."""
         with ExitStack() as stack:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
             starts = StartLog(place / "starts")
-            children = Children(place, starts.environ)
+            environ = stack.enter_context(self.engines.environ())
+            children = Children(place, {**starts.environ, **environ, **fleet})
             process, url = stack.enter_context(children.server(APP, "--data", "data", *self.flags))
             client = stack.enter_context(Client(url))
             rig = Rig(url, process.pid, client, starts)

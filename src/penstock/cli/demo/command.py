@@ -14,15 +14,16 @@ from penstock.model.timing import SystemClock
 @command("demo", "penstock demo", "penstock demo --jobs 20000")
 @click.option("--jobs", type=click.IntRange(1), default=5_000, show_default=True, help="Jobs in the bulk chapter.")
 def demo(*, jobs: int) -> None:
-    """See it work: a real server and two workers on a free port, a story of jobs in well under a minute.
+    """See it work: a real server on a free port and workers that come and go, in well under a minute.
 
-    Submits, waits, retries, times out, cancels, kills a worker and downloads a file; leaves nothing behind.
+    Submits, waits, retries, times out, cancels, kills a worker, downloads a file, and sends a burst that brings
+    workers out and lets them go back to zero; leaves nothing behind.
     Exits 1 if anything does not happen as told.
     """
     clock = SystemClock()
     began = clock.monotonic()
     ink.say()
-    ink.say(f"  {ink.bold('Penstock')}: a server and two workers start on this machine, on a free port …")
+    ink.say(f"  {ink.bold('Penstock')}: a server starts on this machine, on a free port …")
     with interruptible(), staged(clock) as stage:
         print_opening(stage)
         told: list[Told] = []

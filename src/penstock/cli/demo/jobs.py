@@ -2,7 +2,7 @@
 
 import asyncio
 
-from penstock import Context, Penstock, Retry
+from penstock import Context, Fleet, Penstock, Retry
 
 app = Penstock()
 
@@ -37,6 +37,12 @@ async def flaky(context: Context, *, good_from: int) -> str:
 async def stuck() -> None:
     """Never come to an end."""
     await asyncio.sleep(3600)  # noqa: TID251 - handlers wait as their authors like
+
+
+@app.job(retry=Retry.none(), fleet=Fleet(max=6, target_wait="1s", capacity=8, in_after="1s"))
+async def nap(seconds: float) -> None:
+    """Wait for something far away, in a fleet of its own: up to six workers, and none when there is nothing to do."""
+    await asyncio.sleep(seconds)  # noqa: TID251 - handlers wait as their authors like
 
 
 @app.job(retry=Retry.none())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from penstock.cli.demo.stage import Stage
-from penstock.cli.demo.telling import Told, end_live, print_chapter, print_line, print_live
+from penstock.cli.demo.telling import Told, end_live, print_chapter, print_level, print_line, print_live
 from penstock.cli.demo.waiting import expect, until
 from penstock.cli.ink import bad, dim, good, state, warned
 from penstock.cli.jobs.face import took
@@ -15,17 +15,20 @@ from penstock.model.wire import JobItem
 
 WAIT = timedelta(seconds=20)
 CRUNCH_SECONDS = 1.5
+BURST = 200
 
 
 def submit_and_wait(stage: Stage, number: int, _jobs: int) -> Told:
-    """One job, from submit to result."""
+    """One job, from submit to result, and from no worker to one."""
     print_chapter(number, "Submit a job and wait for its result")
+    expect("there is no worker yet", not stage.client.workers())
     began = stage.clock.monotonic()
     job = stage.client.submit("greet", {"name": "World"})
     item = stage.client.wait(job.id, WAIT)
     span = timedelta(seconds=stage.clock.monotonic() - began)
     expect(f"greet succeeds, but it {item.state}", item.state is State.SUCCEEDED)
-    print_line(f"greet(name='World')  →  {good(repr(item.result))}   {dim(f'there and back in {lasted(span)}')}")
+    print_line(f"greet(name='World')  →  {good(repr(item.result))}   {dim(f'there and back in {lasted(span)},')}")
+    print_line(dim("with the start of the worker that ran it: there was none before"))
     return told("submit and wait", item)
 
 
@@ -92,15 +95,12 @@ def killed_worker(stage: Stage, number: int, _jobs: int) -> Told:
     print_chapter(number, "Kill a worker (-9) in the middle of a job")
     job = stage.client.submit("crunch", {"seconds": CRUNCH_SECONDS})
     item = _running(stage, job.id)
-    victim = stage.process_of(item.worker or "")
-    victim.kill()
-    print_line(
-        f"process {victim.pid} {bad('killed')} at {item.progress.fraction if item.progress else 0:.0%} of the job"
-    )
+    victim = stage.kill(item.worker or "")
+    print_line(f"process {victim} {bad('killed')} at {item.progress.fraction if item.progress else 0:.0%} of the job")
     killed_at = stage.clock.monotonic()
     until("the job runs elsewhere", lambda: stage.client.get(job.id).fence > item.fence + 1, stage.clock)
     away = stage.clock.monotonic() - killed_at
-    print_line(f"its lease ran out; {away:.1f} s later the job runs in the other worker, under a new fence")
+    print_line(f"its lease ran out; {away:.1f} s after the kill the job runs in a new worker, under a new fence")
     ended = stage.client.wait(job.id, WAIT)
     expect(f"it succeeds elsewhere, but it {ended.state}", ended.state is State.SUCCEEDED)
     expect("another worker finished it", ended.worker != item.worker)
@@ -121,6 +121,37 @@ def output_file(stage: Stage, number: int, _jobs: int) -> Told:
     return told("output file", item, f"{path.name}, {item.outputs[0].size} bytes, digest compared")
 
 
+def burst(stage: Stage, number: int, _jobs: int) -> Told:
+    """Workers come out for a burst, and go back to zero."""
+    print_chapter(number, f"A burst of {BURST} jobs for a fleet that has no worker")
+    expect("its fleet has no worker", stage.workers("nap") == 0)
+    began = stage.clock.monotonic()
+    stage.client.submit_many({"type": "nap", "params": {"seconds": 0.4}} for _ in range(BURST))
+    seen = [0]
+
+    def workers(waiting: int) -> int:
+        seen.append(stage.workers("nap"))
+        print_level(waiting, BURST, seen[-1])
+        return seen[-1]
+
+    def all_done() -> bool:
+        done = _succeeded(stage, "nap")
+        workers(BURST - done)
+        return done == BURST
+
+    until(f"all {BURST} jobs have succeeded", all_done, stage.clock)
+    span = stage.clock.monotonic() - began
+    end_live()
+    print_line(f"0 → {good(str(max(seen)))} workers, all jobs {good('succeeded')} after {span:.1f} s")
+    until("its workers have gone", lambda: workers(0) == 0, stage.clock)
+    end_live()
+    idle = stage.clock.monotonic() - began - span
+    print_line(f"{max(seen)} → {good('0')} workers {idle:.1f} s later; no job was interrupted")
+    attempts = {item.attempt for item in stage.client.list(type="nap", page_size=BURST)}
+    expect(f"each job ran once, but attempts were {attempts}", attempts == {1})
+    return Told("burst", State.SUCCEEDED, f"{BURST} × 1", f"{span:.1f} s", f"0 → {max(seen)} → 0 workers")
+
+
 CHAPTERS: tuple[Callable[[Stage, int, int], Told], ...] = (
     submit_and_wait,
     bulk,
@@ -129,6 +160,7 @@ CHAPTERS: tuple[Callable[[Stage, int, int], Told], ...] = (
     cancel,
     killed_worker,
     output_file,
+    burst,
 )
 
 

@@ -30,8 +30,7 @@ class Told:
 def print_opening(stage: Stage) -> None:
     ink.say()
     ink.say(f"{INDENT}{ink.dim('server ')}  {stage.url}, data in {stage.folder} (removed afterwards)")
-    for process in stage.workers:
-        ink.say(f"{INDENT}{ink.dim('worker ')}  process {process.pid}")
+    ink.say(f"{INDENT}{ink.dim('workers')}  none: they come with the work, and go with it")
 
 
 def print_chapter(number: int, title: str) -> None:
@@ -49,6 +48,14 @@ def print_live(done: int, of: int, unit: str) -> None:
         filled = BAR_WIDTH * done // of
         bar = "█" * filled + "░" * (BAR_WIDTH - filled)
         click.echo(f"{CLEAR_LINE}{INDENT}{bar} {done:,} of {of:,} {unit}", nl=False)
+
+
+def print_level(waiting: int, most: int, workers: int) -> None:
+    """What waits, as a bar, and a figure for each worker; drawn over itself, nothing where there is no terminal."""
+    if sys.stdout.isatty():
+        filled = BAR_WIDTH * waiting // max(1, most)
+        bar = "█" * filled + "░" * (BAR_WIDTH - filled)
+        click.echo(f"{CLEAR_LINE}{INDENT}{bar} {waiting:>4} waiting   {'●' * workers} {workers} workers", nl=False)
 
 
 def end_live() -> None:

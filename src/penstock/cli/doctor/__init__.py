@@ -8,7 +8,7 @@ import click
 
 from penstock.cli import ink, options
 from penstock.cli.commands import command
-from penstock.cli.doctor import folder, machine, server
+from penstock.cli.doctor import backends, folder, machine, server
 from penstock.cli.doctor.finding import Finding, Status
 from penstock.cli.ending import REFUSED
 from penstock.cli.machine import print_json
@@ -21,7 +21,10 @@ MARKS = {Status.OK: ink.good("ok  "), Status.WARN: ink.warned("warn"), Status.FA
 @click.option("--data", metavar="DIR", help="Data folder to look at.  [default: .penstock]")
 @options.remote
 def doctor(*, data: str | None, url: str | None, config: Path | None, as_json: bool) -> int:
-    """Check this machine, its settings, the data folder and the server. Changes nothing. Exits 1 if anything fails."""
+    """Check this machine, its settings, every part they name, and the server.
+
+    Changes nothing. Exits 1 if anything fails.
+    """
     findings = examine(options.settings(config, {"server.data": data, "worker.url": url}))
     if as_json:
         print_json({"ok": _well(findings), "findings": findings})
@@ -32,8 +35,17 @@ def doctor(*, data: str | None, url: str | None, config: Path | None, as_json: b
 
 def examine(settings: Settings) -> list[Finding]:
     """All findings, the machine's first."""
-    place = Path(settings.server.data).expanduser().absolute()
-    return [*machine.examine(), *folder.examine(place), *asyncio.run(server.examine(settings))]
+    return [*machine.examine(), *_data(settings), *asyncio.run(_engines(settings))]
+
+
+def _data(settings: Settings) -> list[Finding]:
+    """The data folder, unless nothing lies there."""
+    elsewhere = settings.objects.url and (settings.store.url or settings.store.shards)
+    return [] if elsewhere else list(folder.examine(Path(settings.server.data).expanduser().absolute()))
+
+
+async def _engines(settings: Settings) -> list[Finding]:
+    return [*await backends.examine(settings), *await server.examine(settings)]
 
 
 def _well(findings: Sequence[Finding]) -> bool:

@@ -25,7 +25,7 @@ async def examine(settings: Settings) -> list[Finding]:
         health = msgspec.json.decode(body, type=Health)
     except msgspec.MsgspecError:
         return [fail("server", f"what answers at {url} is not Penstock", "name another with --url or PENSTOCK_URL")]
-    return [_version(url, health), *[finding async for finding in _working(url)]]
+    return [_version(url, health), *[finding async for finding in _working(url, settings.worker.key)]]
 
 
 def _version(url: str, health: Health) -> Finding:
@@ -35,15 +35,19 @@ def _version(url: str, health: Health) -> Finding:
     return ok("server", f"{url} answers, version {health.version}")
 
 
-async def _working(url: str) -> AsyncIterator[Finding]:
+async def _working(url: str, key: str) -> AsyncIterator[Finding]:
     status, body = await fetch(url, "/readyz")
     if status == 200:
         yield ok("ready", "takes jobs")
     else:
         problem = msgspec.json.decode(body, type=Problem)
         yield fail("ready", f"takes no jobs now: {problem.detail}", "see the server's log")
-    _, body = await fetch(url, "/v1/workers")
-    yield _workers(msgspec.json.decode(body, type=WorkerList))
+    status, body = await fetch(url, "/v1/workers", key)
+    if status in {401, 403}:
+        problem = msgspec.json.decode(body, type=Problem)
+        yield fail("api key", problem.detail, "set PENSTOCK_KEY to a key with the scope jobs:read")
+    else:
+        yield _workers(msgspec.json.decode(body, type=WorkerList))
 
 
 def _workers(found: WorkerList) -> Finding:

@@ -25,6 +25,7 @@ from penstock.model.wire import (
     BatchAnswer,
     BatchRequest,
     BatchResponse,
+    DirectUpload,
     JobItem,
     LogPage,
     SubmitRequest,
@@ -87,6 +88,8 @@ class InlineJobs:
                 return self._submit_batch(_body(call, BatchRequest))
             case "POST", ["uploads"]:
                 return self._upload(call)
+            case "POST", ["uploads", "direct"]:
+                return DirectUpload()
             case _, ["jobs", job, *rest]:
                 return self._answer_about(self._job(job), call, rest)
         raise NotFound(f"inline mode has no {call.method} {call.path}: it only knows jobs")

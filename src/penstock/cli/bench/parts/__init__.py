@@ -12,6 +12,7 @@ from penstock.cli.bench.parts.latency import latency
 from penstock.cli.bench.parts.memory import memory
 from penstock.cli.bench.parts.startup import startup
 from penstock.cli.bench.parts.submit import submit
+from penstock.cli.bench.parts.zero import zero
 from penstock.cli.bench.rig import Workshop
 
 Part = Callable[[Workshop, Amounts], list[Figure]]
@@ -24,6 +25,7 @@ PARTS: dict[str, Part] = {
     "latency": latency,
     "due": due,
     "growth": growth,
+    "zero": zero,
     "memory": memory,
     "idle": idle,
 }

@@ -1,0 +1,150 @@
+"""Which backends the settings ask for. A vendor's library is imported only where its URL is configured."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from penstock.broker import Broker
+from penstock.broker.memory import MemoryBroker
+from penstock.config import Settings
+from penstock.engine import Engine
+from penstock.model import shards
+from penstock.model.errors import InvalidSetting
+from penstock.model.ids import SHARDS_MAX, ShardId
+from penstock.model.shards import Member, ShardMap
+from penstock.model.timing import Clock, SystemClock, seconds
+from penstock.objects import ObjectStore
+from penstock.objects.folder import FolderObjects
+from penstock.orchestrator import Orchestrator
+from penstock.store import Shard, Store
+from penstock.store.sqlite import SqliteStore
+
+EXTRAS = {"psycopg": "postgres", "psycopg_pool": "postgres", "redis": "redis", "obstore": "s3"}
+"""Which extra brings which library."""
+
+
+@asynccontextmanager
+async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
+    """The engine over what the settings name; without anything named, over the data folder, made if it is missing."""
+    clock, chance = SystemClock(), random.Random()
+    async with AsyncExitStack() as undo:
+        try:
+            store = await open_store(settings, clock, chance)
+            undo.push_async_callback(store.close)
+            objects = await open_objects(settings, clock)
+            undo.push_async_callback(objects.close)
+            broker = await open_broker(settings, clock)
+        except ModuleNotFoundError as missing:
+            raise _not_installed(missing) from missing
+        undo.pop_all()
+        engine = Engine(store, broker, objects, settings, clock, chance)
+        undo.push_async_callback(engine.close)
+        yield engine
+
+
+def embedded(settings: Settings) -> bool:
+    """Whether jobs are kept in the data folder, which one process owns."""
+    return not (settings.store.url or settings.store.shards)
+
+
+def check_shared(settings: Settings, role: str) -> None:
+    """Raise InvalidSetting unless store and broker can be used by several processes."""
+    if embedded(settings):
+        raise InvalidSetting(
+            f"store.url: `penstock {role}` is one process of many and needs a store they all reach; "
+            "set store.url (or store.shards) to postgresql://…, or run everything at once with `penstock up`"
+        )
+    if not settings.broker.url:
+        raise InvalidSetting(
+            f"broker.url: `penstock {role}` is one process of many and needs a broker they all reach; "
+            "set it to redis://…"
+        )
+
+
+def shard_map(settings: Settings) -> ShardMap:
+    """The shards that the settings name; InvalidSetting tells which cannot be used."""
+    if settings.store.shards:
+        return shards.shard_map(_member(entry) for entry in settings.store.shards)
+    return shards.shard_map([Member(number=ShardId(0), url=settings.store.url)])
+
+
+async def open_store(settings: Settings, clock: Clock, chance: random.Random) -> Store:
+    """The shards that the settings name behind an orchestrator, or the one in the data folder."""
+    if embedded(settings):
+        return await SqliteStore.open(_made(data_folder(settings)) / "penstock.db", clock=clock)
+
+    async def opened(number: ShardId, url: str) -> Shard:
+        return await open_shard(number, url, settings, clock)
+
+    deadline = seconds(settings.store.deadline_seconds)
+    return await Orchestrator.open(shard_map(settings), opened, clock, chance, deadline=deadline)
+
+
+async def open_shard(number: ShardId, url: str, settings: Settings, clock: Clock) -> Shard:
+    """One shard by its URL."""
+    match urlsplit(url).scheme:
+        case "postgresql" | "postgres":
+            from penstock.store.postgres import PostgresStore
+
+            deadline = seconds(settings.store.deadline_seconds)
+            return await PostgresStore.open(url, shard=number, deadline=deadline, migrate=settings.store.migrate)
+        case "sqlite":
+            return await SqliteStore.open(Path(urlsplit(url).path), shard=number, clock=clock)
+        case scheme:
+            raise InvalidSetting(
+                f"store: {scheme or 'a URL without a scheme'} is no store; use postgresql://… or sqlite:///path"
+            )
+
+
+async def open_broker(settings: Settings, clock: Clock) -> Broker:
+    """The broker that the settings name, or one inside this process."""
+    if not settings.broker.url:
+        return MemoryBroker()
+    from penstock.broker.redis import RedisBroker
+
+    deadline = seconds(settings.broker.deadline_seconds)
+    return await RedisBroker.open(settings.broker.url, clock, settings.broker.prefix, deadline=deadline)
+
+
+async def open_objects(settings: Settings, clock: Clock) -> ObjectStore:
+    """The object store that the settings name, or the folder beside the data."""
+    if not settings.objects.url:
+        return FolderObjects(_made(data_folder(settings)) / "objects", clock)
+    from penstock.objects.s3 import Access, S3Objects
+
+    place = settings.objects
+    access = Access(endpoint=place.endpoint or None, public_endpoint=place.public_endpoint or None, region=place.region)
+    return await S3Objects.open(place.url, clock, access)
+
+
+def _member(entry: str) -> Member:
+    number, _, url = entry.partition("=")
+    if not (number.isdecimal() and int(number) < SHARDS_MAX and url):
+        raise InvalidSetting(
+            f"store.shards: {number!r} does not begin an entry NUMBER=URL; "
+            f"write for example 0=postgresql://db/penstock, with a number below {SHARDS_MAX}"
+        )
+    return Member(number=ShardId(int(number)), url=url)
+
+
+def data_folder(settings: Settings) -> Path:
+    """Where a server keeps what nobody else keeps for it, in full."""
+    return Path(settings.server.data).expanduser().absolute()
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as fault:
+        raise InvalidSetting(
+            f"server.data: cannot use the folder {folder} ({fault.strerror}); choose another with --data"
+        ) from fault
+    return folder
+
+
+def _not_installed(missing: ModuleNotFoundError) -> BaseException:
+    if (extra := EXTRAS.get(missing.name or "")) is None:
+        return missing
+    return InvalidSetting(f"{missing.name} is not installed, and the settings need it: pip install 'penstock[{extra}]'")

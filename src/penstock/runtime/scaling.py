@@ -1,0 +1,113 @@
+"""The autoscaler as a part of a process: its fleets, the template they start from, and the loop around it."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from penstock.autoscaler.fleets import Fleets
+from penstock.autoscaler.fleets.processes import ProcessFleets
+from penstock.autoscaler.loop import Autoscaler
+from penstock.config import Settings, variable
+from penstock.engine import Engine
+from penstock.model.timing import Clock, seconds
+from penstock.runtime.backends import check_shared, open_engine
+from penstock.runtime.schedulers import process_name
+from penstock.runtime.services import hearing, running
+from penstock.runtime.stopping import Stopping
+from penstock.runtime.workers import worker_environ
+from penstock.scheduler import run_service
+from penstock.worker.agent.declaring import declare
+from penstock.worker.mortality import PARENT
+from penstock.worker.template.launching import Launcher
+
+logger = logging.getLogger("penstock.autoscaler")
+
+OF_THIS_MACHINE = frozenset({PARENT, variable("server.data")})
+"""What a worker is told that means nothing elsewhere."""
+
+
+@asynccontextmanager
+async def local_fleets(
+    engine: Engine, settings: Settings, app: str, url: str, stopping: Stopping
+) -> AsyncIterator[None]:
+    """Workers of this machine, as many as there is work for, while the body runs; then they drain.
+
+    The app's types and schedules are known from the start, before there is any worker. InvalidSetting if it cannot be
+    imported.
+    """
+    environ = worker_environ(settings, url)
+    launcher = Launcher(template=settings.worker.template)
+    patience = seconds(settings.worker.drain_seconds)
+    fleets = ProcessFleets(launcher.launch, engine.clock, random.Random(), patience=patience)
+    try:
+        loaded = await launcher.load(app, environ)
+        await engine.catalog.declare(loaded.types)
+        await declare(loaded, engine.work)
+        hurrying = asyncio.ensure_future(_hurry(fleets, stopping))
+        async with _scaling(engine, fleets, app, environ):
+            yield
+        hurrying.cancel()
+    finally:
+        await fleets.close()
+        await launcher.close()
+
+
+async def scale(settings: Settings, app: str) -> None:
+    """Run one autoscaler until a signal, over the store of the settings. Any number may run: one acts.
+
+    Workers in containers and pods outlive it; processes of this machine drain with it.
+    """
+    check_shared(settings, "autoscaler")
+    stopping = Stopping()
+    stopping.listen()
+    async with open_engine(settings) as engine, running(hearing(engine)):
+        if settings.fleet.backend == "processes":
+            async with local_fleets(engine, settings, app, settings.worker.url, stopping):
+                logger.info("autoscaler ready")
+                await stopping.asked.wait()
+        else:
+            async with _scaling(engine, _elsewhere(settings, engine.clock), app, _environ(settings)):
+                logger.info("autoscaler ready")
+                await stopping.asked.wait()
+
+
+@asynccontextmanager
+async def _scaling(engine: Engine, fleets: Fleets, app: str, environ: Mapping[str, str]) -> AsyncIterator[None]:
+    """Scale these fleets while the body runs; their workers are left to themselves afterwards."""
+    autoscaler = Autoscaler(engine, fleets, holder=process_name(), app=app, environment=environ)
+    try:
+        async with running([run_service("autoscaler", autoscaler.step, autoscaler.wake)]):
+            yield
+    finally:
+        await autoscaler.close()
+        await fleets.close()
+
+
+def _elsewhere(settings: Settings, clock: Clock) -> Fleets:
+    fleet = settings.fleet
+    if fleet.backend == "kubernetes":
+        from penstock.autoscaler.fleets.kubernetes import KubernetesFleets
+        from penstock.autoscaler.fleets.kubernetes import Surroundings as OfPods
+
+        return KubernetesFleets(clock, namespace=fleet.namespace or None, around=OfPods(secrets=fleet.secrets))
+    from penstock.autoscaler.fleets.containers import ContainerFleets
+    from penstock.autoscaler.fleets.containers import Surroundings as OfContainers
+
+    around = OfContainers(binds=fleet.binds, network=fleet.network or None)
+    return ContainerFleets(fleet.engine, clock, random.Random(), around=around)
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    """What workers elsewhere are told. Pods have a Secret for it: a Deployment can be read by too many."""
+    if settings.fleet.backend == "kubernetes":
+        return {}
+    told = worker_environ(settings, settings.worker.url)
+    return {name: value for name, value in told.items() if name not in OF_THIS_MACHINE}
+
+
+async def _hurry(fleets: ProcessFleets, stopping: Stopping) -> None:
+    """A second Ctrl-C gives running jobs back at once."""
+    await stopping.urgent.wait()
+    fleets.hurry()

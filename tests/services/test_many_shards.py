@@ -1,0 +1,151 @@
+"""The engine over several shards: what one of them cannot do hurts no job of another."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from penstock.broker.memory import MemoryBroker
+from penstock.config import Settings
+from penstock.engine import Engine
+from penstock.model.errors import StoreUnavailable
+from penstock.model.ids import JobId, shard_of
+from penstock.model.job import Claim, JobFilter, Loss, Submission
+from penstock.model.lifecycle import State
+from penstock.objects.folder import FolderObjects
+from penstock.orchestrator import Orchestrator
+from tests.services.desk import claim, join, lease, request, success, worker
+from tests.services.shards_case import Case, Mood, key_at
+
+ILL = pytest.mark.parametrize("mood", [Mood.RAISES, Mood.HANGS])
+
+
+@pytest.fixture
+async def case(tmp_path: Path) -> AsyncIterator[Case]:
+    async with Case(tmp_path) as case:
+        yield case
+
+
+@pytest.fixture
+async def store(case: Case) -> Orchestrator:
+    return await case.orchestrator()
+
+
+@pytest.fixture
+async def engine(case: Case, store: Orchestrator, tmp_path: Path) -> AsyncIterator[Engine]:
+    objects = FolderObjects(tmp_path / "objects", case.clock)
+    engine = Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
+    await join(engine)
+    yield engine
+    await engine.tickets.close()
+
+
+async def submit_at(engine: Engine, store: Orchestrator, *shards: int) -> list[JobId]:
+    """One job on each of the shards, by keys that live there."""
+    asked = [request(idempotency_key=key_at(store, number)) for number in shards]
+    return [one.job.id for one in await engine.jobs.submit(asked) if isinstance(one, Submission)]
+
+
+async def claimed_by_shard(engine: Engine) -> dict[int, Claim]:
+    return {shard_of(one.job): one for one in await claim(engine)}
+
+
+async def test_a_batch_is_answered_job_by_job_when_one_shard_is_away(
+    case: Case, engine: Engine, store: Orchestrator
+) -> None:
+    await case.falls(store, 1)
+    answers = await engine.jobs.submit([request(idempotency_key=key_at(store, number)) for number in (0, 1, 2)])
+    assert [type(answer) for answer in answers] == [Submission, StoreUnavailable, Submission]
+    assert "shard 1" in str(answers[1])
+
+
+async def test_jobs_without_a_key_are_spread_and_avoid_the_shard_that_is_away(
+    case: Case, engine: Engine, store: Orchestrator
+) -> None:
+    spread = await engine.jobs.submit([request() for _ in range(60)])
+    assert {shard_of(one.job.id) for one in spread if isinstance(one, Submission)} == {0, 1, 2}
+    await case.falls(store, 1)
+    spread = await engine.jobs.submit([request() for _ in range(60)])
+    assert {shard_of(one.job.id) for one in spread if isinstance(one, Submission)} == {0, 2}
+
+
+@ILL
+async def test_tickets_of_a_shard_that_is_ill_are_claimed_once_it_is_well(
+    case: Case, engine: Engine, store: Orchestrator, mood: Mood
+) -> None:
+    await submit_at(engine, store, 0, 1, 2)
+    case.shard(1).mood = mood
+    claiming = asyncio.ensure_future(claimed_by_shard(engine))
+    await case.until(claiming.done)
+    assert set(claiming.result()) == {0, 2}
+    await case.until(lambda: 1 in store.missing())
+    await case.heals(store, 1)
+    held: dict[str, int] = {}
+
+    async def posted_again() -> None:
+        while not held:
+            held.update(await engine.broker.depths())
+            await asyncio.sleep(0.001)
+
+    waiting = asyncio.ensure_future(posted_again())
+    await case.until(waiting.done)
+    assert set(await claimed_by_shard(engine)) == {1}
+
+
+@ILL
+async def test_a_shard_that_is_ill_leaves_only_its_own_outcomes_unsure(
+    case: Case, engine: Engine, store: Orchestrator, mood: Mood
+) -> None:
+    jobs = await submit_at(engine, store, 0, 1, 2)
+    claims = await claimed_by_shard(engine)
+    case.shard(1).mood = mood
+    settling = asyncio.ensure_future(engine.work.settle([success(one) for one in claims.values()]))
+    await case.until(settling.done)
+    assert [(one.job, one.loss) for one in settling.result()] == [(jobs[1], Loss.UNSURE)]
+    await case.until(lambda: 1 in store.missing())
+    await case.heals(store, 1)
+    assert await engine.work.settle([success(claims[1])]) == []
+    assert [(await engine.jobs.get(job)).state for job in jobs] == [State.SUCCEEDED] * 3
+
+
+@ILL
+async def test_a_shard_that_is_ill_leaves_only_its_own_leases_unsure(
+    case: Case, engine: Engine, store: Orchestrator, mood: Mood
+) -> None:
+    await submit_at(engine, store, 0, 1, 2)
+    claims = await claimed_by_shard(engine)
+    case.shard(1).mood = mood
+    leases = [lease(claims[number]) for number in (1, 2, 0)]
+    renewing = asyncio.ensure_future(engine.work.renew(worker(), leases))
+    await case.until(renewing.done)
+    assert [one.loss for one in renewing.result()] == [Loss.UNSURE, None, None]
+
+
+async def test_when_no_shard_answers_nothing_may_be_assumed(case: Case, engine: Engine, store: Orchestrator) -> None:
+    await submit_at(engine, store, 1)
+    claims = await claimed_by_shard(engine)
+    await case.falls(store, 1)
+    with pytest.raises(StoreUnavailable):
+        await engine.work.settle([success(claims[1])])
+
+
+async def test_what_is_declared_and_paused_stays_known_while_every_shard_is_away(
+    case: Case, engine: Engine, store: Orchestrator
+) -> None:
+    await engine.queues.pause("sums", paused=True)
+    before = await engine.catalog.read()
+    for number in range(3):
+        await case.falls(store, number)
+    reading = await engine.catalog.read()
+    assert (set(reading.types), reading.paused) == (set(before.types), frozenset({"sums"}))
+    assert reading.at != before.at
+
+
+async def test_a_list_names_the_shards_that_are_not_in_it(case: Case, engine: Engine, store: Orchestrator) -> None:
+    jobs = await submit_at(engine, store, 0, 1, 2)
+    await case.falls(store, 1)
+    page = await engine.jobs.list(JobFilter(), None, 10)
+    assert {item.id for item in page.jobs} == {jobs[0], jobs[2]}
+    assert page.missing_shards == (1,)
