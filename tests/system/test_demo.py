@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-CHAPTERS = ("submit and wait", "bulk", "retry", "timeout", "cancel", "killed worker", "output file")
+CHAPTERS = ("submit and wait", "bulk", "retry", "timeout", "cancel", "killed worker", "output file", "burst")
 
 
 def test_the_demo_tells_its_whole_story_and_leaves_nothing_behind(

@@ -1,0 +1,147 @@
+"""nginx → APIs → PostgreSQL shards, Valkey and S3, with schedulers and workers: all on this machine, ended together."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from cluster.jobs import LEDGER
+from cluster.roles import APP, Api, Role
+from servers import Nginx, Postgres, Seaweed, Valkey
+from servers.launch import free_port
+from servers.seaweed import ACCESS_KEY, SECRET_KEY
+
+CAPACITY = 8
+PORTS_TRIED = 20
+
+SETTINGS = """\
+[store]
+shards = [{shards}]
+
+[broker]
+url = "{broker}"
+
+[objects]
+url = "s3://penstock/cluster"
+endpoint = "{objects}"
+
+[worker]
+url = "http://127.0.0.1:{nginx}"
+capacity = {capacity}
+executors = 1
+drain_seconds = 5
+"""
+
+
+Way = Callable[[Sequence[int]], Sequence[int]]
+
+
+class Size(Struct, frozen=True):
+    """How many of each; half of the workers are direct, the others go through nginx."""
+
+    shards: int = 3
+    apis: int = 3
+    schedulers: int = 2
+    workers: int = 4
+
+
+class Cluster:
+    """Everything that runs, by role."""
+
+    def __init__(self, folder: Path, size: Size) -> None:
+        self.folder = folder
+        self.size = size
+        self.ledger = folder / "ledger.jsonl"
+        self.shards: list[Postgres] = []
+        self.apis: list[Api] = []
+        self.schedulers: list[Role] = []
+        self.workers: list[Role] = []
+        self._port = free_port()
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return {
+            LEDGER: str(self.ledger),
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "TMPDIR": str(self.folder / "tmp"),
+        }
+
+    @property
+    def port(self) -> int:
+        """Where clients call."""
+        return self._port
+
+    def start_servers(self, undo: ExitStack) -> None:
+        self.shards = [Postgres(self.folder / f"shard{n}") for n in range(self.size.shards)]
+        for shard in self.shards:
+            undo.enter_context(shard)
+            shard.database("penstock")
+        self.valkey = Valkey(self.folder / "valkey")
+        undo.enter_context(self.valkey)
+        self.seaweed = self._seaweed(undo)
+
+    def start_roles(self, undo: ExitStack, shard_ports: Sequence[int]) -> None:
+        (self.folder / "tmp").mkdir()
+        self._settle(shard_ports)
+        self.apis = [Api(*self._place(f"api{n}")) for n in range(self.size.apis)]
+        self.nginx = Nginx(self.folder / "nginx", [api.port for api in self.apis], self._port)
+        self.schedulers = [Role(*self._place(f"scheduler{n}"), "scheduler") for n in range(self.size.schedulers)]
+        self.workers = [Role(*self._place(f"worker{n}"), *self._work(n)) for n in range(self.size.workers)]
+        roles = [*self.apis, *self.schedulers, *self.workers]
+        for role in roles:
+            undo.callback(role.stop)
+            role.launch()
+        undo.enter_context(self.nginx)
+        for role in roles:
+            role.await_ready()
+
+    def ask_to_stop(self) -> None:
+        """Tell all roles at once, so that they drain together."""
+        for role in (*self.workers, *self.schedulers, *self.apis):
+            if role.alive:
+                role.ask_to_stop()
+
+    def _work(self, number: int) -> list[str]:
+        return ["worker", APP, *(["--direct"] if number < self.size.workers / 2 else [])]
+
+    def _place(self, name: str) -> tuple[Path, str, Path, Mapping[str, str]]:
+        return self.folder / name, name, self.folder / "penstock.toml", self.environ
+
+    def _settle(self, shard_ports: Sequence[int]) -> None:
+        """Write the one file of settings."""
+        urls = [f"postgresql://penstock@127.0.0.1:{port}/penstock" for port in shard_ports]
+        text = SETTINGS.format(
+            shards=", ".join(f'"{number}={url}"' for number, url in enumerate(urls)),
+            broker=self.valkey.url,
+            objects=self.seaweed.endpoint,
+            nginx=self._port,
+            capacity=CAPACITY,
+        )
+        (self.folder / "penstock.toml").write_text(text)
+
+    def _seaweed(self, undo: ExitStack) -> Seaweed:
+        """It listens at each of its ports plus 10,000 too, so not every free port will do."""
+        for number in range(PORTS_TRIED):
+            seaweed = Seaweed(self.folder / f"seaweed{number}")
+            with suppress(RuntimeError):
+                undo.enter_context(seaweed)
+                return seaweed
+        raise RuntimeError(f"SeaweedFS found no ports; see {self.folder}")
+
+
+@contextmanager
+def running(folder: Path, size: Size | None = None, way: Way = list) -> Iterator[Cluster]:
+    """A cluster while the body runs; nothing of it is left afterwards. To be started by the thread that ends last.
+
+    `way` says at which ports the roles reach the shards, given their own.
+    """
+    with ExitStack() as stopping:
+        cluster = Cluster(folder, size or Size())
+        cluster.start_servers(stopping)
+        cluster.start_roles(stopping, way([shard.port for shard in cluster.shards]))
+        try:
+            yield cluster
+        finally:
+            cluster.ask_to_stop()

@@ -1,0 +1,127 @@
+"""A run: load, faults, the end, the judgement."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from cluster import report
+from cluster.board import Board
+from cluster.caller import Caller
+from cluster.checker import judge
+from cluster.clients import Client, Supply
+from cluster.cluster import Cluster
+from cluster.collecting import collected, ended_within
+from cluster.faults import Faults, NotWell
+from cluster.records import Tail, events_of
+from cluster.recovery import Fault, Harm, measure
+
+SEED = 2026
+PROGRESS_SECONDS = 1.0
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """How much load: at least `jobs`, no more than `window` open at once and no more than `rate` a second.
+
+    Without `bars` recoveries are measured and not judged.
+    """
+
+    jobs: int = 50_000
+    clients: int = 16
+    window: int = 200
+    rate: float = 5_000.0
+    end_seconds: float = 180.0
+    bars: bool = True
+
+
+def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
+    """Whether every promise was kept; what was found goes to `say`."""
+    board = Board(cluster.ledger, plan.window)
+    supply = Supply(board, plan.jobs, plan.rate, SEED)
+    folder = cluster.folder / "histories"
+    folder.mkdir()
+    clients = [Client(f"client{n}", cluster.port, supply, board, folder) for n in range(plan.clients)]
+    began = time.monotonic()
+    harms = _loaded(cluster, plan, board, supply, clients, say)
+    say(f"load over after {time.monotonic() - began:.0f} s; waiting for the last jobs")
+    caller = Caller(cluster.port)
+    if not ended_within(caller, plan.end_seconds):
+        say(f"not all jobs have ended within {plan.end_seconds:g} s")
+    jobs = list(collected(caller))
+    caller.close()
+    events, ledger = events_of(folder.glob("*.jsonl")), Tail(cluster.ledger).read()
+    verdict, recoveries = judge(events, ledger, jobs), measure(harms, events, ledger)
+    for line in report.lines(verdict, recoveries, board.refused, board.unanswered):
+        say(line)
+    quick = all(one.kept for one in recoveries) or not plan.bars
+    return report.good(verdict, board.refused) and quick and len(harms) == len(Fault)
+
+
+def _loaded(
+    cluster: Cluster, plan: Plan, board: Board, supply: Supply, clients: Sequence[Client], say: Callable[[str], None]
+) -> list[Harm]:
+    """The faults that were inflicted while the clients were at it."""
+    board.start()
+    progress = Progress(board, plan.jobs)
+    progress.start()
+    for client in clients:
+        client.start()
+    try:
+        return _hurt(Faults(cluster, board, supply), board, plan.jobs, progress, say)
+    except BaseException:
+        supply.stopped.set()
+        raise
+    finally:
+        supply.enough.set()
+        for client in clients:
+            client.join()
+        progress.stop()
+        board.stop()
+
+
+def _hurt(faults: Faults, board: Board, jobs: int, progress: "Progress", say: Callable[[str], None]) -> list[Harm]:
+    """The faults, spread over the load."""
+    harms: list[Harm] = []
+    for number, fault in enumerate(Fault, 1):
+        wanted = jobs * number // (len(Fault) + 1)
+        progress.now = "no fault"
+        while not board.wait_for(lambda wanted=wanted: len(board.acknowledged) >= wanted, 1):  # type: ignore[misc]
+            pass
+        progress.now = fault
+        try:
+            harms.append(faults.inflict(fault))
+        except NotWell as reason:
+            say(f"WRONG  {reason}")
+            return harms
+        say(_told(harms[-1]))
+    progress.now = "no fault"
+    return harms
+
+
+def _told(harm: Harm) -> str:
+    back, well = harm.back_at - harm.at, harm.until - harm.at
+    return f"{harm.fault}: answering again after {back:.1f} s, all well after {well:.1f} s"
+
+
+class Progress(threading.Thread):
+    """A line that says how far it is; only where someone looks."""
+
+    def __init__(self, board: Board, jobs: int) -> None:
+        super().__init__(daemon=True)
+        self.now = "no fault"
+        self._board = board
+        self._jobs = jobs
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        while sys.stderr.isatty() and not self._stopped.wait(PROGRESS_SECONDS):
+            board = self._board
+            sys.stderr.write(f"\r{len(board.acknowledged):,} of {self._jobs:,} acknowledged, ")
+            sys.stderr.write(f"{len(board.ended):,} ended; {self.now}\033[K\r")
+            sys.stderr.flush()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
