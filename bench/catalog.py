@@ -13,7 +13,7 @@ class Peer:
     adapter: str
     enqueue_jobs: int
     drain_jobs: int
-    server: str = ""
+    servers: tuple[str, ...] = ()
     node: bool = False
     own_server: bool = False
     by_default: bool = True
@@ -26,15 +26,15 @@ class Peer:
 
 _ALL = (
     Peer("huey-sqlite", "huey_sqlite", 5_000, 10_000, keeps="nothing; acks early; SQLite FULL"),
-    Peer("taskiq", "taskiq", 5_000, 10_000, server="valkey", keeps="nothing; acks early; Valkey in memory"),
-    Peer("celery", "celery", 2_000, 4_000, server="valkey", keeps="nothing; acks early; Valkey in memory"),
-    Peer("pgqueuer", "pgqueuer", 3_000, 40_000, "postgres", by_default=False, keeps="log rows; acks late, batched"),
+    Peer("taskiq", "taskiq", 5_000, 10_000, servers=("valkey",), keeps="nothing; acks early; Valkey in memory"),
+    Peer("celery", "celery", 2_000, 4_000, servers=("valkey",), keeps="nothing; acks early; Valkey in memory"),
+    Peer("pgqueuer", "pgqueuer", 3_000, 40_000, ("postgres",), by_default=False, keeps="log rows; acks late, batched"),
     Peer(
         "graphile-worker",
         "graphile_worker",
         2_000,
         60_000,
-        "postgres",
+        ("postgres",),
         node=True,
         by_default=False,
         keeps="row deleted; acks late, batched",
@@ -46,6 +46,26 @@ _ALL = (
         40_000,
         own_server=True,
         keeps="row, result, history; acks late, batched; SQLite FULL",
+    ),
+    Peer(
+        "penstock-postgres",
+        "penstock_postgres",
+        3_000,
+        60_000,
+        ("postgres", "valkey"),
+        own_server=True,
+        by_default=False,
+        keeps="row, result, history; acks late, batched; PostgreSQL and Valkey",
+    ),
+    Peer(
+        "penstock-postgres-grown",
+        "penstock_postgres_grown",
+        3_000,
+        60_000,
+        ("postgres", "valkey"),
+        own_server=True,
+        by_default=False,
+        keeps="the same, on a shard with 5,000,000 finished and 1,000,000 scheduled jobs",
     ),
     Peer(
         "penstock-grown",

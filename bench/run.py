@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import servers
+import peer_servers
 from calibration import Calibration, calibrate
 from catalog import PEERS, Peer
 from environments import Unavailable, command_of
@@ -96,8 +96,9 @@ def _set_up(peers: Sequence[Peer], places: Places, running: contextlib.ExitStack
     for peer in peers:
         try:
             command = command_of(peer, places)
-            if peer.server and peer.server not in (b.peer.server for b in benches):
-                places = running.enter_context(servers.started(peer.server, places))
+            for server in peer.servers:
+                if not any(server in bench.peer.servers for bench in benches):
+                    places = running.enter_context(peer_servers.started(server, places))
         except (Unavailable, StepFailed) as reason:
             print(f"skipping {peer.name}: {reason}", flush=True)
         else:

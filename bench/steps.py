@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import servers
+import peer_servers
 from catalog import Peer
 from places import SOURCE, Places
 from processes import StepFailed, child, output_of
@@ -62,7 +62,7 @@ class Bench:
         with contextlib.ExitStack() as stack:
             places = self.places
             if self.peer.own_server:
-                places = stack.enter_context(servers.own(self.command, self.peer.name, places))
+                places = stack.enter_context(peer_servers.own(self.command, self.peer.name, places))
             ready = Bench(self.peer, self.command, places)
             ready.ask("reset")
             ready.started.clear()
