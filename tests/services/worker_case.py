@@ -25,10 +25,11 @@ def settings(*, executors: int = 2, log_bytes: int = 256 * 1024, **worker: float
 class Working:
     """A running worker and the engine it talks to."""
 
-    def __init__(self, folder: Path, reach: FakeReach, agent: Agent) -> None:
+    def __init__(self, folder: Path, reach: FakeReach, agent: Agent, others: frozenset[int]) -> None:
         self.folder = folder
         self.reach = reach
         self.agent = agent
+        self._others = others
 
     def go(self, name: str = "go") -> None:
         (self.folder / name).touch()
@@ -42,8 +43,8 @@ class Working:
         await until(f"{path} is gone", lambda: not path.exists())
 
     def executors(self) -> list[int]:
-        """The processes that run handlers now."""
-        return [one.pid for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE]
+        """The processes that run handlers now; those of other tests, servers for one, were there before."""
+        return [pid for pid in children() if pid not in self._others]
 
 
 @asynccontextmanager
@@ -58,16 +59,22 @@ async def working(
     """A worker whose handlers tell and are told in `folder`; drained in a hurry at the end."""
     reach = reach or FakeReach(heartbeat=heartbeat)
     agent = Agent(APP, reach, settings(**options), clock or SystemClock())  # type: ignore[arg-type]
+    others = frozenset(children())
     with handlers_in(folder):
         await agent.start()
         running = asyncio.ensure_future(agent.run())
         try:
-            yield Working(folder, reach, agent)
+            yield Working(folder, reach, agent, others)
         finally:
             agent.drain()
             agent.drain()
             async with asyncio.timeout(WITHIN):
                 await running
+
+
+def children() -> list[int]:
+    """The processes that this one has started and that have not ended."""
+    return [one.pid for one in psutil.Process().children() if one.status() != psutil.STATUS_ZOMBIE]
 
 
 @contextmanager

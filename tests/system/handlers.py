@@ -41,6 +41,13 @@ def hold(ctx: Context) -> int:
 
 
 @app.job(retry=ONCE)
+async def doze(ctx: Context, *, seconds: float) -> None:
+    """Wait a little."""
+    note(ctx, "start")
+    await asyncio.sleep(seconds)
+
+
+@app.job(retry=ONCE)
 async def segfault() -> None:
     """Read address zero."""
     ctypes.string_at(0)
