@@ -11,5 +11,6 @@ autoscale = Commands(
             "penstock.cli.autoscale.simulate:simulate",
             "Simulate a fleet beside its rivals, on a pattern or a trace.",
         ),
+        "export": ("penstock.cli.autoscale.export:export", "Write the history of ended jobs as a trace."),
     },
 )
