@@ -12,9 +12,10 @@ from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres import arrays
-from penstock.store.postgres.rows import Row, event_of, files_of, object_of, tags_of, text_of
+from penstock.store.postgres.rows import event_of
 from penstock.store.postgres.statements import load, query
 from penstock.store.postgres.transaction import Session
+from penstock.store.rows import Row, files_of, object_of, tags_of, text_of
 
 _CLAIM = load("claim")
 _RENEW = load("renew")

@@ -6,9 +6,9 @@ from penstock.model.ids import JobId
 from penstock.model.job import Lease, LogLine
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.postgres.arrays import bigints, texts
-from penstock.store.postgres.rows import Row
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
+from penstock.store.rows import Row
 
 _OWNED = load("owned")
 _LOG_END = load("log_end")

@@ -17,8 +17,8 @@ from msgspec import Struct
 from penstock.model.errors import StoreUnavailable
 from penstock.store.postgres.connection import Address, connect, unavailable
 from penstock.store.postgres.connections import Connections
-from penstock.store.postgres.rows import Row
 from penstock.store.postgres.statements import Connection
+from penstock.store.rows import Row
 
 CONNECT = timedelta(seconds=10)
 

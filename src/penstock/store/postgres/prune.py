@@ -6,10 +6,10 @@ from datetime import timedelta
 from penstock.model.job import Pruned, Retention
 from penstock.model.lifecycle import State
 from penstock.model.timing import millis
-from penstock.store.postgres.rows import Row
 from penstock.store.postgres.statements import execute, load, query
 from penstock.store.postgres.ticks import prune_ticks
 from penstock.store.postgres.transaction import Session, Transaction
+from penstock.store.rows import Row
 
 _PRUNE = load("prune")
 _FOLD_COUNTS = load("fold_counts")

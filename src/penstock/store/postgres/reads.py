@@ -8,9 +8,9 @@ from penstock.model.job import Count, Job
 from penstock.model.lifecycle import State
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.postgres import arrays
-from penstock.store.postgres.rows import instant, job_of
 from penstock.store.postgres.statements import Connection, load, query
 from penstock.store.postgres.transaction import Session
+from penstock.store.rows import instant, job_of
 from penstock.store.seam import Outlook
 
 _JOBS_BY_ID = load("jobs_by_id")

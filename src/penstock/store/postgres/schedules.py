@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from penstock.model.schedule import Due, Every, Schedule
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.postgres.arrays import texts
-from penstock.store.postgres.rows import Row, instant, optional_millis
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
+from penstock.store.rows import Row, instant, optional_millis
 
 ACTIVE_MAX = 100
 """A schedule that allows overlap may have any number of active jobs; its oldest are enough to decide by."""

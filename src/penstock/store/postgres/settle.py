@@ -12,9 +12,9 @@ from penstock.model.timing import millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres import arrays
 from penstock.store.postgres.lease import answers_to, held_by, moved_by
-from penstock.store.postgres.rows import text_of
 from penstock.store.postgres.statements import load, query
 from penstock.store.postgres.transaction import Session
+from penstock.store.rows import text_of
 
 _SETTLE = load("settle")
 _SETTLE_LATER = load("settle_later")

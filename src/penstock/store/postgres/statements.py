@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from penstock.store.postgres.rows import Row
+from penstock.store.rows import Row
 
 Connection = AsyncConnection[Row]
 

@@ -10,9 +10,9 @@ from penstock.model.lifecycle import Event, Move
 from penstock.model.timing import millis
 from penstock.store.postgres import arrays
 from penstock.store.postgres.reads import jobs_by_id
-from penstock.store.postgres.rows import optional_millis, retry_of, submitted, text_of
 from penstock.store.postgres.statements import load, query
 from penstock.store.postgres.transaction import Session
+from penstock.store.rows import optional_millis, retry_of, submitted, text_of
 
 _SUBMIT = load("submit")
 _SUBMIT_KEYED = load("submit_keyed")

@@ -13,11 +13,11 @@ from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres.arrays import bigints, booleans, optional_uuids, texts
 from penstock.store.postgres.connection import FAULTS
-from penstock.store.postgres.rows import Row, optional_millis
 from penstock.store.postgres.schedules import first_milli
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.submit import insert
 from penstock.store.postgres.transaction import Transaction
+from penstock.store.rows import Row, optional_millis
 
 _TICK = load("tick")
 _RECORD_TICKS = load("record_ticks")

@@ -9,8 +9,8 @@ from penstock.model.ids import JobId
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import from_millis
 from penstock.store.postgres import arrays
-from penstock.store.postgres.rows import Row
 from penstock.store.postgres.statements import Connection, execute, load, query
+from penstock.store.rows import Row
 
 _SHARD_NOW = load("shard_now")
 _RECORD_COUNTS = load("record_counts")

@@ -7,7 +7,7 @@ from penstock.model.ids import ShardId, from_bytes
 from penstock.model.job import Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
-from penstock.store.sqlite.rows import Row
+from penstock.store.rows import Row
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 

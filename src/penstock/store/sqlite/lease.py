@@ -12,7 +12,7 @@ from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, 
 from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.batching import in_rounds
-from penstock.store.sqlite.rows import Row, files_of, object_of, tags_of, text_of
+from penstock.store.rows import Row, files_of, object_of, tags_of, text_of
 from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import Transaction
 

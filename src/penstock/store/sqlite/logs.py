@@ -7,7 +7,7 @@ import apsw
 from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Lease, LogLine
 from penstock.model.timing import from_millis, to_millis
-from penstock.store.sqlite.rows import Row
+from penstock.store.rows import Row
 from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import Transaction
 

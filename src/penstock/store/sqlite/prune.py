@@ -7,8 +7,8 @@ from penstock.model.ids import from_bytes
 from penstock.model.job import Pruned, Retention
 from penstock.model.lifecycle import State
 from penstock.model.timing import millis
+from penstock.store.rows import Row
 from penstock.store.sqlite.reads import seqs_of
-from penstock.store.sqlite.rows import Row
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 

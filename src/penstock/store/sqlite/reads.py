@@ -10,8 +10,9 @@ from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Count, Job
 from penstock.model.lifecycle import State
 from penstock.model.timing import from_millis, to_millis
+from penstock.store.rows import instant
 from penstock.store.seam import Outlook
-from penstock.store.sqlite.rows import instant, job_of
+from penstock.store.sqlite.rows import job_of
 from penstock.store.sqlite.statements import load, query
 
 _JOBS_BY_ID = load("jobs_by_id")

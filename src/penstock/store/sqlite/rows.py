@@ -1,27 +1,16 @@
-"""Between a job and its row: what is NULL, what is JSON, what is milliseconds."""
+"""Rows as SQLite keeps them: ids are 16 bytes."""
 
-from datetime import datetime, timedelta
-from typing import Any, TypeVar
-
-import msgspec
+from datetime import timedelta
 
 from penstock.model.ids import JobId, from_bytes, to_bytes
-from penstock.model.job import FileLink, Job, JobError, NewJob, ObjectLink, Progress
+from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import State
-from penstock.model.retry import Retry
-from penstock.model.timing import from_millis, millis, to_millis
+from penstock.model.timing import millis
+from penstock.store import rows
+from penstock.store.rows import Row, due, optional_millis, retry_of, text_of
 
-Row = tuple[Any, ...]
-T = TypeVar("T")
-
-_DEFAULT_RETRY = Retry()
-_encode = msgspec.json.Encoder().encode
-_retry = msgspec.json.Decoder(Retry)
-_error = msgspec.json.Decoder(JobError)
-_progress = msgspec.json.Decoder(Progress)
-_object = msgspec.json.Decoder(ObjectLink)
-_files = msgspec.json.Decoder(tuple[FileLink, ...])
-_tags = msgspec.json.Decoder(tuple[str, ...])
+RETRY_OF = 18
+"""The column, besides the second one, that holds an id."""
 
 
 def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
@@ -43,7 +32,7 @@ def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
         new.key,
         new.fingerprint or None,
         to_bytes(new.retry_of) if new.retry_of else None,
-        None if new.retry == _DEFAULT_RETRY else text_of(new.retry),
+        retry_of(new.retry),
         text_of(new.tags),
         text_of(new.inputs),
         text_of(new.params_object),
@@ -54,116 +43,11 @@ def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
     )
 
 
-def submitted(new: NewJob, now: int) -> Job:
-    """The job as `row_of` has written it, without reading it back."""
-    due_at = due(new, now)
-    return Job(
-        id=new.id,
-        type=new.type,
-        queue=new.queue,
-        state=State.QUEUED if due_at <= now else State.SCHEDULED,
-        priority=new.priority,
-        params=new.params,
-        params_object=new.params_object,
-        retry=new.retry,
-        timeout=whole(new.timeout),
-        due_at=from_millis(due_at),
-        created_at=from_millis(now),
-        expires_at=instant(optional_millis(new.expires_at)),
-        tags=new.tags,
-        inputs=new.inputs,
-        retry_of=new.retry_of,
-        schedule=new.schedule,
-        tick_at=instant(optional_millis(new.tick_at)),
-        interval=whole(new.interval),
-    )
-
-
-def due(new: NewJob, now: int) -> int:
-    """When a new job is due, by the shard's clock."""
-    if new.due_at is not None:
-        return to_millis(new.due_at)
-    return now + millis(new.delay) if new.delay else now
-
-
 def job_of(row: Row) -> Job:
     """A job from the columns of `jobs_by_id.sql` and `jobs_by_seq.sql`."""
-    (
-        _seq, raw_id, type_name, queue, state, priority, attempt, fence, losses, due_at, created_at, started_at,
-        completed_at, expires_at, cancel_requested_at, timeout, worker, reason, retry_of, retry, tags, progress, error,
-        inputs, outputs, params_object, result_object, params, result, schedule, tick_at, interval,
-    ) = row  # fmt: skip
-    return Job(
-        id=from_bytes(raw_id),
-        type=type_name,
-        queue=queue,
-        state=State(state),
-        reason=reason,
-        priority=priority,
-        params=params,
-        params_object=decoded(_object, params_object),
-        result=result,
-        result_object=decoded(_object, result_object),
-        error=decoded(_error, error),
-        progress=decoded(_progress, progress),
-        attempt=attempt,
-        fence=fence,
-        losses=losses,
-        retry=decoded(_retry, retry) or _DEFAULT_RETRY,
-        timeout=span(timeout),
-        due_at=from_millis(due_at),
-        created_at=from_millis(created_at),
-        started_at=instant(started_at),
-        completed_at=instant(completed_at),
-        expires_at=instant(expires_at),
-        cancel_requested_at=instant(cancel_requested_at),
-        tags=decoded(_tags, tags) or (),
-        inputs=decoded(_files, inputs) or (),
-        outputs=decoded(_files, outputs) or (),
-        worker=worker,
-        retry_of=optional_id(retry_of),
-        schedule=schedule,
-        tick_at=instant(tick_at),
-        interval=span(interval),
-    )
-
-
-def text_of(value: object) -> str | None:
-    """A structured value as JSON; None when there is nothing in it."""
-    return _encode(value).decode() if value else None
-
-
-def decoded(decoder: msgspec.json.Decoder[T], text: str | None) -> T | None:
-    return None if text is None else decoder.decode(text)
-
-
-def object_of(text: str | None) -> ObjectLink | None:
-    return decoded(_object, text)
-
-
-def files_of(text: str | None) -> tuple[FileLink, ...]:
-    return decoded(_files, text) or ()
-
-
-def tags_of(text: str | None) -> tuple[str, ...]:
-    return decoded(_tags, text) or ()
-
-
-def instant(value: int | None) -> datetime | None:
-    return None if value is None else from_millis(value)
-
-
-def optional_millis(at: datetime | None) -> int | None:
-    return None if at is None else to_millis(at)
-
-
-def span(value: int | None) -> timedelta | None:
-    return None if value is None else timedelta(milliseconds=value)
-
-
-def whole(value: timedelta | None) -> timedelta | None:
-    """A span as it is kept: in whole milliseconds."""
-    return None if value is None else span(millis(value))
+    columns = list(row)
+    columns[1], columns[RETRY_OF] = from_bytes(row[1]), optional_id(row[RETRY_OF])
+    return rows.job_of(tuple(columns))
 
 
 def optional_id(raw: bytes | None) -> JobId | None:

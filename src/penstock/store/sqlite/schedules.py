@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock.model.ids import JobId, from_bytes
 from penstock.model.schedule import Due, Every, Schedule
 from penstock.model.timing import from_millis, to_millis
-from penstock.store.sqlite.rows import Row, instant, optional_millis
+from penstock.store.rows import Row, instant, optional_millis
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 

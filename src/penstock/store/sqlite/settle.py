@@ -8,8 +8,8 @@ from penstock.model.job import Settled, Settlement
 from penstock.model.lifecycle import Move, State
 from penstock.model.timing import millis
 from penstock.store.batching import in_rounds
+from penstock.store.rows import Row, text_of
 from penstock.store.sqlite.lease import losses_of
-from penstock.store.sqlite.rows import Row, text_of
 from penstock.store.sqlite.statements import Bulk
 from penstock.store.sqlite.transaction import Transaction
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import apsw
 
-from penstock.store.sqlite.rows import Row
+from penstock.store.rows import Row
 
 ROWS_MAX = 256
 _VALUES = re.compile(r"VALUES (\([?,]+\))")

@@ -8,8 +8,9 @@ import apsw
 from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Job, NewJob, Submission
 from penstock.model.lifecycle import Event, Move
+from penstock.store.rows import submitted
 from penstock.store.sqlite.reads import jobs_by_seq
-from penstock.store.sqlite.rows import row_of, submitted
+from penstock.store.sqlite.rows import row_of
 from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import Transaction
 

@@ -13,8 +13,9 @@ from penstock.model.lifecycle import Move
 from penstock.model.schedule import Ticked, TickMove, TickRecord
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_rounds
+from penstock.store.rows import Row, optional_millis
 from penstock.store.sqlite.connection import FAULTS
-from penstock.store.sqlite.rows import Row, optional_id, optional_millis
+from penstock.store.sqlite.rows import optional_id
 from penstock.store.sqlite.schedules import first_milli
 from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.submit import insert

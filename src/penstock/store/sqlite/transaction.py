@@ -10,7 +10,7 @@ import apsw
 from penstock.model.ids import JobId
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import from_millis
-from penstock.store.sqlite.rows import Row
+from penstock.store.rows import Row
 from penstock.store.sqlite.statements import Bulk
 
 _RECORD_COUNTS = Bulk("record_counts")
