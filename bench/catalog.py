@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-SUBJECT = "penstock"
-
 
 @dataclass(frozen=True, slots=True)
 class Peer:
@@ -40,7 +38,7 @@ _ALL = (
         keeps="row deleted; acks late, batched",
     ),
     Peer(
-        SUBJECT,
+        "penstock",
         "penstock",
         3_000,
         40_000,

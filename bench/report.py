@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calibration import Calibration
-from catalog import PEERS, SUBJECT
+from catalog import PEERS
 
 _COLUMNS = {
     "enqueue": "enqueue/s",
+    "callers": "64 callers/s",
     "bulk": "bulk/s",
     "drain": "drain/s",
     "p50": "p50 ms",
@@ -62,20 +63,33 @@ def _cell(samples: Sequence[Sample], peer: str, name: str) -> str:
 
 
 def _ratios(samples: Sequence[Sample]) -> str:
-    others = dict.fromkeys(sample.peer for sample in samples if sample.peer != SUBJECT)
-    lines = [line for peer in others for name in _COLUMNS if (line := _ratio_line(samples, peer, name))]
+    measured = list(dict.fromkeys(sample.peer for sample in samples))
+    lines = [
+        line
+        for ours in measured
+        for theirs in measured
+        if _compared(ours, theirs)
+        for name, other in (*zip(_COLUMNS, _COLUMNS, strict=True), ("callers", "enqueue"))
+        if (line := _ratio_line(samples, (ours, name), (theirs, other)))
+    ]
     return "\n".join(["Ratios, repetition by repetition:", "", *lines]) if lines else ""
 
 
-def _ratio_line(samples: Sequence[Sample], peer: str, name: str) -> str:
+def _compared(ours: str, theirs: str) -> bool:
+    """Penstock with its peers, and a grown one with the same when it is empty."""
+    return PEERS[ours].own_server and (not PEERS[theirs].own_server or ours == f"{theirs}-grown")
+
+
+def _ratio_line(samples: Sequence[Sample], ours: tuple[str, str], theirs: tuple[str, str]) -> str:
     """Pairs within a repetition, so that a slow minute of the machine slows both sides."""
-    ours, theirs = _by_repetition(samples, SUBJECT, name), _by_repetition(samples, peer, name)
-    ratios = [ours[repetition] / theirs[repetition] for repetition in sorted(ours.keys() & theirs.keys())]
+    mine, other = _by_repetition(samples, *ours), _by_repetition(samples, *theirs)
+    ratios = [mine[repetition] / other[repetition] for repetition in sorted(mine.keys() & other.keys())]
     if not ratios:
         return ""
     middle, low, high = statistics.median(ratios), min(ratios), max(ratios)
-    direction = " (lower is better)" if name in _LATENCIES else ""
-    return f"- {SUBJECT} ÷ {peer} {name}: **{middle:.2f}×** [{low:.2f}–{high:.2f}]{direction}"
+    direction = " (lower is better)" if ours[1] in _LATENCIES else ""
+    against = theirs[0] if ours[1] == theirs[1] else " ".join(theirs)
+    return f"- {ours[0]} {ours[1]} ÷ {against}: **{middle:.2f}×** [{low:.2f}–{high:.2f}]{direction}"
 
 
 def _notes(samples: Sequence[Sample]) -> str:

@@ -28,7 +28,7 @@ from report import Sample, markdown, progress
 from startlog import StartLog
 from steps import NORMAL, PARTS, QUICK, Amounts, Bench
 
-DEFAULT_PARTS = "enqueue,bulk,drain,latency"
+DEFAULT_PARTS = "enqueue,callers,bulk,drain,latency"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ COMMAND_SECONDS = 300.0
 DRAIN_SECONDS = 60.0
 IDLE_SECONDS = 15.0
 GROWTH_SECONDS = 8.0
+CALLERS = 64
 LATENCY_STEP_SECONDS = 0.02
 SETTLE_SECONDS = 1.0
 WARM_UP_JOBS = 10
@@ -26,14 +27,19 @@ class Amounts:
     """How much work a step does; `jobs` replaces the catalogue's numbers."""
 
     jobs: int | None
+    callers_seconds: float
     latency_seconds: float
     growth_ready: int
     growth_queued: int
     growth_scheduled: int
 
 
-NORMAL = Amounts(None, latency_seconds=6, growth_ready=10_000, growth_queued=200_000, growth_scheduled=100_000)
-QUICK = Amounts(500, latency_seconds=1, growth_ready=500, growth_queued=5_000, growth_scheduled=5_000)
+NORMAL = Amounts(
+    None, callers_seconds=5, latency_seconds=6, growth_ready=10_000, growth_queued=200_000, growth_scheduled=100_000
+)
+QUICK = Amounts(
+    500, callers_seconds=1, latency_seconds=1, growth_ready=500, growth_queued=5_000, growth_scheduled=5_000
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,13 @@ def enqueue(bench: Bench, amounts: Amounts) -> Outcome:
     """Single calls of one producer."""
     with bench.emptied() as ready:
         return Outcome({"enqueue": _rate(ready.ask("enqueue", amounts.jobs or bench.peer.enqueue_jobs))})
+
+
+def callers(bench: Bench, amounts: Amounts) -> Outcome:
+    """Single calls of many callers at once; no number for a peer where that is not measured."""
+    with bench.emptied() as ready:
+        answer = ready.ask("callers", CALLERS, amounts.callers_seconds)
+        return Outcome() if "unsupported" in answer else Outcome({"callers": _rate(answer)})
 
 
 def bulk(bench: Bench, amounts: Amounts) -> Outcome:
@@ -166,4 +179,4 @@ def _rate(answer: dict[str, float]) -> float:
     return answer["n"] / answer["seconds"]
 
 
-PARTS = {"enqueue": enqueue, "bulk": bulk, "drain": drain, "latency": latency, "growth": growth}
+PARTS = {"enqueue": enqueue, "callers": callers, "bulk": bulk, "drain": drain, "latency": latency, "growth": growth}

@@ -4,6 +4,7 @@ reset                  empty the store and create what the system needs
 enqueue N              N single calls, one after the other  -> {"n", "seconds"}
 bulk N                 N jobs by the bulk call, 1000 each   -> {"n", "seconds"} or {"unsupported"}
 later N                N jobs due in an hour                -> {"n", "seconds"} or {"unsupported"}
+callers N SECONDS      single calls by N callers at once    -> {"n", "seconds"} or {"unsupported"}
 latency SECONDS STEP   one job each STEP seconds            -> {"n", "seconds"}
 worker                 the best fair setting for two cores, in the foreground
 server                 the system's own server, in the foreground (only where it has one)
@@ -62,6 +63,8 @@ async def _produce(adapter: Adapter, command: str, numbers: tuple[str, ...]) -> 
         case "later", (jobs,):
             for start in range(0, int(jobs), CHUNK):
                 await adapter.put_later(_chunk(start, int(jobs)), LATER)
+        case "callers", (callers, seconds):
+            return await adapter.put_from(int(callers), float(seconds))
         case "latency", (seconds, step):
             return await _paced(adapter, round(float(seconds) / float(step)), float(step))
         case _:

@@ -41,6 +41,10 @@ class Adapter(ABC):
         """Enqueue many with the system's bulk call."""
         raise Unsupported("no bulk call")
 
+    async def put_from(self, callers: int, seconds: float) -> int:
+        """Enqueue from so many callers at once, each one job after the other, for so long; how many."""
+        raise Unsupported("not measured")
+
     async def put_later(self, jobs: list[Payload], delay: timedelta) -> None:
         """Enqueue many, due after `delay`, by the fastest call there is."""
         raise Unsupported("no delayed jobs in the broker itself")

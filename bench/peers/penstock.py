@@ -6,6 +6,8 @@ from datetime import timedelta
 from peers.adapter import Adapter, become
 from peers.job import Payload
 from peers.penstock_app import app, noop
+from penstock.cli.bench.load import posts_per_second, submits
+from penstock.model.timing import SystemClock
 
 APP = "peers.penstock_app:app"
 PORT = os.environ["BENCH_PORT"]
@@ -25,6 +27,10 @@ class PenstockEmbedded(Adapter):
 
     async def put(self, job: Payload) -> None:
         noop.submit(**job)
+
+    async def put_from(self, callers: int, seconds: float) -> int:
+        rate = await posts_per_second(URL, submits(URL), callers, seconds, SystemClock())
+        return round(rate * seconds)
 
     async def put_many(self, jobs: list[Payload]) -> None:
         noop.submit_many(jobs)

@@ -8,7 +8,7 @@ from peers.adapter import become, run_copies
 from peers.penstock import APP, PORT, PenstockEmbedded
 
 WORKERS = 1
-CAPACITY = 512
+CAPACITY = 2048
 PG_URL = os.environ["BENCH_PG_URL"]
 
 os.environ |= {

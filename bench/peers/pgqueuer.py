@@ -1,9 +1,11 @@
 """PGQueuer on PostgreSQL with asyncpg."""
 
+import asyncio
 import json
 import logging
 import os
 import sys
+import time
 from datetime import timedelta
 
 import asyncpg
@@ -14,10 +16,12 @@ from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from peers.adapter import Adapter, run_copies
-from peers.job import Payload, mark
+from peers.job import Payload, mark, payload
 
 URL = os.environ["BENCH_PG_URL"]
 BATCH = 100
+POOL = 16
+"""Connections for many callers; 8 and 32 were no faster."""
 
 
 class Pgqueuer(Adapter):
@@ -40,6 +44,12 @@ class Pgqueuer(Adapter):
     async def put(self, job: Payload) -> None:
         await self.queries.enqueue("noop", _encoded(job), 0)
 
+    async def put_from(self, callers: int, seconds: float) -> int:
+        """Each on a connection of a pool: one connection serves one call at a time."""
+        async with asyncpg.create_pool(URL, min_size=POOL, max_size=POOL) as pool:
+            ends_at = time.perf_counter() + seconds
+            return sum(await asyncio.gather(*(_put_until(ends_at, pool) for _ in range(callers))))
+
     async def put_many(self, jobs: list[Payload]) -> None:
         count = len(jobs)
         await self.queries.enqueue(["noop"] * count, [_encoded(job) for job in jobs], [0] * count)
@@ -50,6 +60,15 @@ class Pgqueuer(Adapter):
 
     def worker(self) -> None:
         run_copies(2, sys.executable, "-m", "peers.pgqueuer")
+
+
+async def _put_until(ends_at: float, pool: asyncpg.Pool) -> int:
+    jobs = 0
+    while time.perf_counter() < ends_at:
+        async with pool.acquire() as connection:
+            await Queries(AsyncpgDriver(connection)).enqueue("noop", _encoded(payload(jobs)), 0)
+        jobs += 1
+    return jobs
 
 
 def _encoded(job: Payload) -> bytes:
