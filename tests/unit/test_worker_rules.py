@@ -16,6 +16,7 @@ from penstock.model.job import Claim, ErrorCode, JobError
 from penstock.model.wire import Outcome
 from penstock.model.workers import NAME_PATTERN
 from penstock.worker.agent.attempt import Attempt, StopReason
+from penstock.worker.agent.dealing import shares
 from penstock.worker.agent.ending import (
     Cause,
     Died,
@@ -25,7 +26,6 @@ from penstock.worker.agent.ending import (
     Halted,
     Release,
     Returned,
-    Settle,
     conclude,
 )
 from penstock.worker.agent.identity import new_worker_id
@@ -47,13 +47,13 @@ CRASH, CRASHES = Died(Cause.CRASH, "was killed by SIGSEGV", 1), Died(Cause.CRASH
 HUNGRY = Died(Cause.MEMORY, "used 9 MiB", 1)
 
 
-def settled(result: bytes | None = None, *, cancelled: bool = False, error: JobError | None = None) -> Settle:
+def settled(result: bytes | None = None, *, cancelled: bool = False, error: JobError | None = None) -> Outcome:
     if result is not None:
-        return Settle(Outcome(job=JOB, fence=3, result=Raw(result)))
-    return Settle(Outcome(job=JOB, fence=3, cancelled=cancelled, error=error))
+        return Outcome(job=JOB, fence=3, result=Raw(result))
+    return Outcome(job=JOB, fence=3, cancelled=cancelled, error=error)
 
 
-def charged(code: ErrorCode, message: str) -> Settle:
+def charged(code: ErrorCode, message: str) -> Outcome:
     return settled(error=JobError(code, message, attempt=2))
 
 
@@ -95,13 +95,29 @@ def test_an_unrenewed_job_is_stopped_after_a_heartbeat_was_missed_and_before_its
     assert terms.claim_wait < terms.stop_at(lease)
 
 
+def test_a_lease_is_late_or_gone_from_the_same_moment_on_either_way_of_asking() -> None:
+    terms = Terms.of(16.0, 4.0, 2.0)
+    for now in (0.0, 12.0, 13.0, 14.0, 15.0, 16.0):
+        assert (terms.late_by(now) >= 16.0) == (now >= terms.stop_at(16.0))
+        assert (terms.gone_by(now) >= 16.0) == (now >= terms.gone(16.0))
+
+
 def test_only_a_loss_outranks_the_first_reason_to_stop() -> None:
-    attempt = Attempt(CLAIM, 0.0, 0.0, "/nowhere")
+    attempt = Attempt.of(CLAIM, 0.0, 0.0, "/nowhere")
     attempt.stop(StopReason.TIMED_OUT, 10.0, 5.0)
     attempt.stop(StopReason.CANCELLED, 11.0, 5.0)
     assert (attempt.reason, attempt.kill_at) == (StopReason.TIMED_OUT, 15.0)
     attempt.stop(StopReason.LOST, 12.0, 0.0)
     assert (attempt.reason, attempt.kill_at) == (StopReason.LOST, 12.0)
+
+
+@given(count=st.integers(0, 60), held=st.lists(st.integers(0, 20), min_size=1, max_size=6))
+def test_jobs_are_dealt_as_if_each_went_to_whoever_had_the_fewest(count: int, held: list[int]) -> None:
+    one_by_one = list(held)
+    for _ in range(count):
+        one_by_one[one_by_one.index(min(one_by_one))] += 1
+    dealt = [before + more for before, more in zip(held, shares(count, held), strict=True)]
+    assert sorted(dealt) == sorted(one_by_one)
 
 
 @given(pieces=st.lists(st.text(alphabet="ab\n", max_size=12)))

@@ -64,11 +64,11 @@ class Channel(Generic[In, Out]):
         self._loop = loop
         loop.add_reader(self._socket, self._readable)
 
-    def post(self, frame: Out) -> None:
+    def post(self, frames: Sequence[Out]) -> None:
         """Say something with the next write of this turn; only on the event loop."""
         if not self._outbox:
             self._running_loop().call_soon(self._flush)
-        self._outbox.append(frame)
+        self._outbox += frames
 
     def send(self, frames: Sequence[Out]) -> None:
         """Say something now; from any thread. What the other side cannot take yet is kept for it."""

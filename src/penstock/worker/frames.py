@@ -27,7 +27,7 @@ class Load(Frame, frozen=True, tag=0):
 
 
 class Start(Frame, frozen=True, tag=1, gc=False):
-    """Run an attempt. `inputs` are paths by name; `folder` is where outputs go, made when the first is written."""
+    """Run an attempt. `inputs` are paths by name; `scratch` is where its worker's attempts have their folders."""
 
     place: int
     job: JobId
@@ -35,9 +35,19 @@ class Start(Frame, frozen=True, tag=1, gc=False):
     attempt: int
     fence: int
     params: bytes
-    folder: str
+    scratch: str
     tags: tuple[str, ...] = ()
     inputs: Mapping[str, str] = {}
+
+    @property
+    def folder(self) -> str:
+        """Where its outputs go; made when the first is written."""
+        return folder_of(self.scratch, self.job, self.fence)
+
+
+def folder_of(scratch: str, job: JobId, fence: int) -> str:
+    """The folder of one attempt; most need none."""
+    return f"{scratch}/{job}.{fence}"
 
 
 class Stop(Frame, frozen=True, tag=2):

@@ -35,6 +35,7 @@ from penstock.worker.frames import Loaded
 
 LOGGER = logging.getLogger("penstock.worker")
 JOBS_PER_EXECUTOR = 16
+SHARING = (HandlerKind.ASYNC, HandlerKind.THREAD)
 CLAIM_LINGER = seconds(0.2)
 """How long a claim that is under way when a drain begins may still bring jobs, which are then given back."""
 LAST_WORDS = seconds(5.0)
@@ -189,6 +190,7 @@ class Agent:
             log_bytes=self._settings.limits.log_bytes,
             scratch=self._scratch,
             kinds=kinds,
+            shared=frozenset(name for name, kind in kinds.items() if kind in SHARING),
             programs=loaded.programs,
         )
         reach, clock, terms = self._reach, self._clock, self._terms

@@ -1,9 +1,15 @@
 """In the agent: one attempt, from its claim until its end is recorded."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, Self
+
+from msgspec import Struct
 
 from penstock.model.job import Claim, Lease, LogLine, Progress
+from penstock.worker.frames import folder_of
+
+NEVER = float("inf")
 
 
 class StopReason(StrEnum):
@@ -32,26 +38,35 @@ class Bearer(Protocol):
         ...
 
 
-class Attempt:
-    """Times are monotonic seconds. `lease_ends` counts from before the claim or renewal was asked for."""
+class Attempt(Struct, eq=False):
+    """Times are monotonic seconds. `lease_ends` counts from before the claim or renewal was asked for.
 
-    __slots__ = (
-        "bearer", "claim", "folder", "insisted", "kill_at", "lease_ends", "lines", "place", "progress", "reason",
-        "stopped_at", "timeout_at",
-    )  # fmt: skip
+    `inputs` are the paths of its input files by name, once they are here; `place` is where its executor keeps it.
+    """
 
-    def __init__(self, claim: Claim, asked_at: float, now: float, folder: str) -> None:
-        self.claim = claim
-        self.folder = folder
-        self.lease_ends = asked_at + claim.lease_seconds
-        self.timeout_at = now + (claim.timeout_seconds if claim.timeout_seconds is not None else float("inf"))
-        self.bearer: Bearer | None = None
-        self.place = -1
-        self.progress: Progress | None = None
-        self.lines: list[LogLine] = []
-        self.reason: StopReason | None = None
-        self.stopped_at = self.kill_at = 0.0
-        self.insisted = False
+    claim: Claim
+    scratch: str
+    lease_ends: float
+    timeout_at: float
+    inputs: Mapping[str, str] = {}
+    bearer: Bearer | None = None
+    place: int = -1
+    progress: Progress | None = None
+    lines: tuple[LogLine, ...] = ()
+    reason: StopReason | None = None
+    stopped_at: float = 0.0
+    kill_at: float = 0.0
+    insisted: bool = False
+
+    @classmethod
+    def of(cls, claim: Claim, asked_at: float, now: float, scratch: str) -> Self:
+        timeout = claim.timeout_seconds
+        return cls(claim, scratch, asked_at + claim.lease_seconds, NEVER if timeout is None else now + timeout)
+
+    @property
+    def folder(self) -> str:
+        """Where its files are, once it has any."""
+        return folder_of(self.scratch, self.claim.job, self.claim.fence)
 
     @property
     def lease(self) -> Lease:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -12,10 +12,10 @@ from penstock.engine.reach import Reach
 from penstock.model.job import Claim, ErrorCode, FileLink, LogLine, Progress
 from penstock.model.timing import Clock
 from penstock.model.workers import HandlerKind
-from penstock.worker.agent.attempt import Attempt, StopReason
+from penstock.worker.agent.attempt import NEVER, Attempt, StopReason
 from penstock.worker.agent.bell import Bell
 from penstock.worker.agent.command import CommandRun
-from penstock.worker.agent.ending import Ending, Failed, Halted, Release, Returned, attempt_error, conclude
+from penstock.worker.agent.ending import End, Failed, Halted, Release, Returned, attempt_error, conclude
 from penstock.worker.agent.executors import Executors
 from penstock.worker.agent.files import FileTrouble, fetch_inputs, remove, store_outputs
 from penstock.worker.agent.logs import Logs
@@ -30,13 +30,14 @@ OLD_SHARE = 0.1
 
 
 class Rules(Struct, frozen=True):
-    """What this worker was told about running jobs. Seconds."""
+    """What this worker was told about running jobs. Seconds. `shared` are the types whose jobs share an executor."""
 
     capacity: int
     grace: float
     log_bytes: int
     scratch: str
     kinds: Mapping[str, HandlerKind]
+    shared: frozenset[str]
     programs: Mapping[str, Program]
 
 
@@ -149,36 +150,50 @@ class Attempts:
     def take(self, claims: list[Claim], asked_at: float) -> None:
         """Start what was claimed; nothing may run under a lease that is gone already."""
         now = self._clock.monotonic()
-        old = now - asked_at > OLD_SHARE * self._terms.lease
-        for claim in claims:
-            attempt = Attempt(claim, asked_at, now, f"{self._rules.scratch}/{claim.job}.{claim.fence}")
-            if self._closed or now >= self._terms.stop_at(attempt.lease_ends):
-                self._settling.tell(attempt, Release())
-                continue
-            self._active.add(attempt)
-            self._begin(attempt)
-            if old:
+        scratch = self._rules.scratch
+        attempts = [Attempt.of(claim, asked_at, now, scratch) for claim in claims]
+        late = NEVER if self._closed else self._terms.late_by(now)
+        if released := [one for one in attempts if one.lease_ends <= late]:
+            self._settling.tell([(attempt, Release()) for attempt in released])
+            attempts = [one for one in attempts if one.lease_ends > late]
+        self._active.update(attempts)
+        self._begin(attempts)
+        if now - asked_at > OLD_SHARE * self._terms.lease:
+            for attempt in attempts:
                 self._urgency.soon(attempt)
         self._bell.ring()
 
-    def _begin(self, attempt: Attempt) -> None:
+    def _begin(self, attempts: list[Attempt]) -> None:
+        """Nearly all need no more than a place in an executor: these are dealt out together."""
+        shared = self._rules.shared
+        plain = [
+            one for one in attempts if (claim := one.claim).type in shared and not claim.alone and not claim.inputs
+        ]
+        if len(plain) < len(attempts):
+            for attempt in set(attempts).difference(plain):
+                self._begin_apart(attempt)
+        self._deal(plain)
+
+    def _begin_apart(self, attempt: Attempt) -> None:
         kind = self._rules.kinds.get(attempt.claim.type)
-        if kind is HandlerKind.COMMAND:
+        if kind is None:
+            self.ended([(attempt, Halted())])
+        elif kind is HandlerKind.COMMAND:
             self._spawn(attempt, self._run_command(attempt))
         elif attempt.claim.inputs:
             self._spawn(attempt, self._fetch_and_give(attempt))
-        elif kind is not None:
-            self._give(attempt, {})
         else:
-            self.ended(attempt, Halted())
+            self._give(attempt)
 
-    def _give(self, attempt: Attempt, inputs: dict[str, str]) -> None:
-        alone = attempt.claim.alone or self._rules.kinds[attempt.claim.type] is HandlerKind.ISOLATED
-        executor = self._executors.alone() if alone else self._executors.pick()
-        if executor is None:
-            self.ended(attempt, Halted())
+    def _give(self, attempt: Attempt) -> None:
+        if attempt.claim.alone or attempt.claim.type not in self._rules.shared:
+            self._executors.alone().give([attempt])
         else:
-            executor.give(attempt, inputs)
+            self._deal([attempt])
+
+    def _deal(self, attempts: Sequence[Attempt]) -> None:
+        if unplaced := self._executors.deal(attempts):
+            self.ended([(attempt, Halted()) for attempt in unplaced])
 
     # -- what needs a task
 
@@ -190,17 +205,18 @@ class Attempts:
         try:
             await work
         except FileTrouble as trouble:
-            self.ended(attempt, Failed(trouble.error))
+            self.ended([(attempt, Failed(trouble.error))])
         except asyncio.CancelledError:
             if attempt.reason is None:
                 raise
-            self.ended(attempt, Halted())
+            self.ended([(attempt, Halted())])
         except Exception as error:
             LOGGER.exception("%s: could not be run", attempt)
-            self.ended(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, str(error))))
+            self.ended([(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, str(error))))])
 
     async def _fetch_and_give(self, attempt: Attempt) -> None:
-        self._give(attempt, await fetch_inputs(self._reach, attempt))
+        attempt.inputs = await fetch_inputs(self._reach, attempt)
+        self._give(attempt)
 
     async def _run_command(self, attempt: Attempt) -> None:
         if attempt.claim.inputs:
@@ -208,11 +224,11 @@ class Attempts:
         program = self._rules.programs[attempt.claim.type]
         run = CommandRun(program, attempt, self._clock, self._rules.log_bytes, self.wrote)
         attempt.bearer = run
-        self.ended(attempt, await run.run())
+        self.ended([(attempt, await run.run())])
 
     async def _store_and_close(self, attempt: Attempt, returned: Returned) -> None:
         links = await store_outputs(self._reach, attempt, returned.outputs or {}, self._new_backoff())
-        self._close(attempt, returned, links)
+        self._close([(attempt, returned)], links)
 
     # -- what jobs do
 
@@ -224,20 +240,29 @@ class Attempts:
         attempt.progress = progress
         self._urgency.soon(attempt)
 
-    def ended(self, attempt: Attempt, ending: Ending) -> None:
-        attempt.bearer = None
-        if self._clock.monotonic() >= self._terms.gone(attempt.lease_ends):
-            attempt.reason = StopReason.LOST
-        if isinstance(ending, Returned) and ending.outputs is not None and attempt.reason is not StopReason.LOST:
-            self._spawn(attempt, self._store_and_close(attempt, ending))
-        else:
-            self._close(attempt, ending)
+    def ended(self, ends: Sequence[End]) -> None:
+        """Tell how these ended; those with outputs once they are stored."""
+        gone = self._terms.gone_by(self._clock.monotonic())
+        closing: list[End] = []
+        for end in ends:
+            attempt, ending = end
+            attempt.bearer = None
+            if attempt.lease_ends <= gone:
+                attempt.reason = StopReason.LOST
+            if type(ending) is Returned and ending.outputs is not None and attempt.reason is not StopReason.LOST:
+                self._spawn(attempt, self._store_and_close(attempt, ending))
+            else:
+                closing.append(end)
+        self._close(closing)
 
-    def _close(self, attempt: Attempt, ending: Ending, outputs: tuple[FileLink, ...] = ()) -> None:
-        self._active.discard(attempt)
-        self._settling.tell(attempt, conclude(attempt.claim, ending, attempt.reason, outputs))
-        if attempt.claim.inputs or outputs or not isinstance(ending, Returned) or ending.outputs is not None:
-            self._clear(attempt.folder)
+    def _close(self, ends: Sequence[End], outputs: tuple[FileLink, ...] = ()) -> None:
+        self._active.difference_update([attempt for attempt, _ in ends])
+        self._settling.tell(
+            [(attempt, conclude(attempt.claim, ending, attempt.reason, outputs)) for attempt, ending in ends]
+        )
+        for attempt, ending in ends:
+            if attempt.claim.inputs or type(ending) is not Returned or ending.outputs is not None:
+                self._clear(attempt.folder)
         self._bell.ring()
 
     def _clear(self, folder: str) -> None:

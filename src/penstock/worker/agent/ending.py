@@ -7,12 +7,12 @@ from msgspec import Raw, Struct
 
 from penstock.model.job import NEVER_RETRIED, Claim, ErrorCode, FileLink, JobError
 from penstock.model.wire import Outcome
-from penstock.worker.agent.attempt import StopReason
+from penstock.worker.agent.attempt import Attempt, StopReason
 
 # -- how it ended
 
 
-class Returned(Struct, frozen=True):
+class Returned(Struct, frozen=True, gc=False):
     """With a result, and perhaps output files: None when there are none, else their declared content types."""
 
     result: bytes
@@ -45,13 +45,10 @@ class Died(Struct, frozen=True):
 
 
 Ending = Returned | Failed | Halted | Died
+End = tuple[Attempt, Ending]
 
 
 # -- what is told
-
-
-class Settle(Struct, frozen=True):
-    outcome: Outcome
 
 
 class Release(Struct, frozen=True):
@@ -64,7 +61,7 @@ class Discard(Struct, frozen=True):
     """Say nothing: it belongs to somebody else."""
 
 
-Telling = Settle | Release | Discard
+Telling = Outcome | Release | Discard
 
 
 def conclude(claim: Claim, ending: Ending, reason: StopReason | None, outputs: tuple[FileLink, ...] = ()) -> Telling:
@@ -74,11 +71,11 @@ def conclude(claim: Claim, ending: Ending, reason: StopReason | None, outputs: t
     """
     if reason is StopReason.LOST:
         return Discard()
+    if isinstance(ending, Returned):
+        return Outcome(job=claim.job, fence=claim.fence, result=Raw(ending.result), outputs=outputs)
     match ending:
-        case Returned(result):
-            return Settle(Outcome(job=claim.job, fence=claim.fence, result=Raw(result), outputs=outputs))
         case Failed(error):
-            return Settle(Outcome(job=claim.job, fence=claim.fence, error=error))
+            return Outcome(job=claim.job, fence=claim.fence, error=error)
         case Halted():
             return _stopped(claim, reason)
         case Died() if reason is not None:
@@ -92,7 +89,7 @@ def conclude(claim: Claim, ending: Ending, reason: StopReason | None, outputs: t
 def _stopped(claim: Claim, reason: StopReason | None) -> Telling:
     match reason:
         case StopReason.CANCELLED:
-            return Settle(Outcome(job=claim.job, fence=claim.fence, cancelled=True))
+            return Outcome(job=claim.job, fence=claim.fence, cancelled=True)
         case StopReason.TIMED_OUT:
             return _errored(claim, ErrorCode.TIMEOUT, f"still running after {claim.timeout_seconds:g} s")
         case StopReason.LOST:
@@ -109,8 +106,8 @@ def _guilt(death: Died) -> tuple[ErrorCode, str]:
             return ErrorCode.OUT_OF_MEMORY, f"the process that ran the handler {death.how}"
 
 
-def _errored(claim: Claim, code: ErrorCode, message: str) -> Settle:
-    return Settle(Outcome(job=claim.job, fence=claim.fence, error=attempt_error(claim, code, message)))
+def _errored(claim: Claim, code: ErrorCode, message: str) -> Outcome:
+    return Outcome(job=claim.job, fence=claim.fence, error=attempt_error(claim, code, message))
 
 
 def attempt_error(claim: Claim, code: ErrorCode, message: str) -> JobError:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -10,7 +11,8 @@ from msgspec import Struct
 from penstock.model.job import LogLine, Progress
 from penstock.model.timing import Clock
 from penstock.worker.agent.attempt import Attempt
-from penstock.worker.agent.ending import Cause, Died, Ending, Failed, Halted, Returned
+from penstock.worker.agent.dealing import shares
+from penstock.worker.agent.ending import Cause, Died, End, Ending, Failed, Halted, Returned
 from penstock.worker.agent.loading import Loading
 from penstock.worker.agent.memory import MIB, resident_bytes
 from penstock.worker.agent.process import ExecutorProcess, Phase
@@ -51,7 +53,7 @@ class Plan(Struct, frozen=True):
 class Jobs(Protocol):
     """Who is told what jobs do."""
 
-    def ended(self, attempt: Attempt, ending: Ending) -> None: ...
+    def ended(self, ends: Sequence[End]) -> None: ...
 
     def wrote(self, attempt: Attempt, lines: tuple[LogLine, ...]) -> None: ...
 
@@ -63,7 +65,7 @@ class Jobs(Protocol):
 class Nobody:
     """Before any job is given there is nothing to tell."""
 
-    def ended(self, attempt: Attempt, ending: Ending) -> None: ...
+    def ended(self, ends: Sequence[End]) -> None: ...
 
     def wrote(self, attempt: Attempt, lines: tuple[LogLine, ...]) -> None: ...
 
@@ -101,13 +103,18 @@ class Executors:
         """Whether some executor is on its way up or down and has to be looked at."""
         return any(one.phase is not Phase.READY for one in self._members)
 
-    def pick(self) -> ExecutorProcess | None:
-        """The executor with the fewest jobs; one that is still loading only when there is no other."""
+    def deal(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+        """Give each to whoever has the fewest jobs; those for which there is no place are left.
+
+        Executors that are still loading get only what the others cannot take.
+        """
         for phase in (Phase.READY, Phase.LOADING):
-            able = [one for one in self._members if one.phase is phase and not one.alone and one.has_place]
-            if able:
-                return min(able, key=lambda one: len(one.attempts))
-        return None
+            able = [one for one in self._members if one.phase is phase and not one.alone]
+            for executor, share in zip(able, shares(len(attempts), [len(one.attempts) for one in able]), strict=True):
+                if taken := attempts[: min(share, executor.places)]:
+                    executor.give(taken)
+                    attempts = attempts[len(taken) :]
+        return attempts
 
     def alone(self) -> ExecutorProcess:
         """A fresh executor for one job; it ends with it."""
@@ -193,8 +200,8 @@ class Executors:
             executor.ping(now)
 
     def _give_back(self, executor: ExecutorProcess) -> None:
-        for attempt in executor.taken_back():
-            self._jobs.ended(attempt, Halted())
+        if taken := executor.taken_back():
+            self._jobs.ended([(attempt, Halted()) for attempt in taken])
 
     def _end_for_memory(self, executor: ExecutorProcess, used: int) -> None:
         text = f"used {used // MIB} MiB of memory, more than the {self._plan.memory_bytes // MIB} MiB it may"
@@ -219,12 +226,15 @@ class Executors:
 
     def heard(self, executor: ExecutorProcess, frames: list[ToAgent]) -> None:
         executor.heard_at = self._clock.monotonic()
+        ends: list[End] = []
         for frame in frames:
             # Nearly every frame is this one.
-            if type(frame) is Finished:
-                self._part(executor, frame.place, Returned(frame.result, frame.outputs))
-            else:
+            if type(frame) is not Finished:
                 self._hear(executor, frame)
+            elif (attempt := executor.part(frame.place)) is not None:
+                ends.append((attempt, Returned(frame.result, frame.outputs)))
+        if ends:
+            self._jobs.ended(ends)
         if executor.phase is Phase.STALLED:
             self._awake(executor)
         if 0 < self._plan.recycle_jobs <= executor.given:
@@ -253,7 +263,7 @@ class Executors:
     def _part(self, executor: ExecutorProcess, place: int, ending: Ending) -> None:
         attempt = executor.part(place)
         if attempt is not None:
-            self._jobs.ended(attempt, ending)
+            self._jobs.ended([(attempt, ending)])
 
     def _is_loaded(self, executor: ExecutorProcess, loaded: Loaded) -> None:
         executor.phase, executor.loading = Phase.READY, False
@@ -294,5 +304,4 @@ class Executors:
         death = Died(executor.cause, executor.cause_text or describe(status), len(suspects))
         if suspects:
             LOGGER.warning("executor %d %s with %s", executor.pid, death.how, ", ".join(map(str, suspects)))
-        for attempt in attempts:
-            self._jobs.ended(attempt, death if attempt in suspects else Halted())
+        self._jobs.ended([(attempt, death if attempt in suspects else Halted()) for attempt in attempts])

@@ -16,6 +16,8 @@ LOGGER = logging.getLogger("penstock.worker")
 EVERY = seconds(0.5)
 CALL_LINES = 5_000
 
+Taken = tuple[Attempt, tuple[LogLine, ...]]
+
 
 class Logs:
     """Sends lines in batches, each job's in order. Lines the engine cannot take yet are kept."""
@@ -29,7 +31,7 @@ class Logs:
         self._one_at_a_time = asyncio.Lock()
 
     def wrote(self, attempt: Attempt, lines: Iterable[LogLine]) -> None:
-        attempt.lines.extend(lines)
+        attempt.lines = (*attempt.lines, *lines)
         self._waiting[attempt] = None
         self._news.set()
 
@@ -59,24 +61,25 @@ class Logs:
         """Drop what waits of an attempt that is no longer ours."""
         self._waiting.pop(attempt, None)
 
-    def _take(self, attempts: Iterable[Attempt]) -> list[tuple[Attempt, list[LogLine]]]:
-        taken, lines = [], 0
-        for attempt in attempts:
+    def _take(self, attempts: Iterable[Attempt]) -> list[Taken]:
+        taken: list[Taken] = []
+        lines = 0
+        for attempt in attempts if self._waiting else ():
             if attempt in self._waiting and lines < CALL_LINES:
                 del self._waiting[attempt]
                 taken.append((attempt, attempt.lines))
                 lines += len(attempt.lines)
-                attempt.lines = []
+                attempt.lines = ()
         return taken
 
-    async def _send(self, taken: list[tuple[Attempt, list[LogLine]]]) -> None:
-        entries = [LogEntry(attempt.claim.job, attempt.claim.fence, tuple(lines)) for attempt, lines in taken]
+    async def _send(self, taken: list[Taken]) -> None:
+        entries = [LogEntry(attempt.claim.job, attempt.claim.fence, lines) for attempt, lines in taken]
         try:
             await self._reach.log(entries)
         except Refused as error:
             LOGGER.warning("log lines of %d jobs were refused: %s", len(entries), error)
         except BaseException:
             for attempt, lines in taken:
-                attempt.lines[:0] = lines
+                attempt.lines = (*lines, *attempt.lines)
                 self._waiting[attempt] = None
             raise

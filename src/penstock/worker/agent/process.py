@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -82,24 +83,20 @@ class ExecutorProcess:
         return self._process.pid
 
     @property
-    def has_place(self) -> bool:
-        return bool(self._free)
+    def places(self) -> int:
+        """How many more jobs it could hold."""
+        return len(self._free)
 
     # -- jobs
 
-    def give(self, attempt: Attempt, inputs: dict[str, str]) -> None:
-        """Hand the attempt over."""
-        claim = attempt.claim
-        attempt.place = place = self._free.pop()
-        attempt.bearer = self
-        self.attempts[place] = attempt
-        self.given += 1
-        self._channel.post(
-            Start(
-                place, claim.job, claim.type, claim.attempt, claim.fence, bytes(claim.params), attempt.folder,
-                claim.tags, inputs,
-            )
-        )  # fmt: skip
+    def give(self, attempts: Sequence[Attempt]) -> None:
+        """Hand the attempts over; there are places for them."""
+        for attempt in attempts:
+            attempt.place = place = self._free.pop()
+            attempt.bearer = self
+            self.attempts[place] = attempt
+        self.given += len(attempts)
+        self._channel.post([_start(attempt) for attempt in attempts])
 
     def part(self, place: int) -> Attempt | None:
         """The job's end was told: forget it. None when it had been taken back."""
@@ -126,10 +123,10 @@ class ExecutorProcess:
         return place in self.attempts and not self._marks.started(place)
 
     def ask(self, attempt: Attempt) -> None:
-        self._channel.post(Stop(attempt.place))
+        self._channel.post([Stop(attempt.place)])
 
     def insist(self, attempt: Attempt) -> None:
-        self._channel.post(Interrupt(attempt.place))
+        self._channel.post([Interrupt(attempt.place)])
 
     def kill(self, attempt: Attempt) -> None:
         self.end_now()
@@ -139,12 +136,12 @@ class ExecutorProcess:
     def ping(self, now: float) -> None:
         """Ask for a sign of life; whatever it says next is one."""
         self.asked_at = now
-        self._channel.post(Ping())
+        self._channel.post([Ping()])
 
     def leave(self, deadline: float) -> None:
         """Let it end; killed if it has not by then."""
         self.phase, self.deadline = Phase.LEAVING, deadline
-        self._channel.post(Leave())
+        self._channel.post([Leave()])
 
     def end_now(self, cause: Cause | None = None, text: str | None = None) -> None:
         """Kill it. With a cause its jobs are to blame; without, those not asked to stop are innocent."""
@@ -167,3 +164,11 @@ class ExecutorProcess:
         self.phase = Phase.ENDED
         self._watcher.ended(self, status)
         self._marks.close()
+
+
+def _start(attempt: Attempt) -> Start:
+    claim = attempt.claim
+    return Start(
+        attempt.place, claim.job, claim.type, claim.attempt, claim.fence, bytes(claim.params), attempt.scratch,
+        claim.tags, attempt.inputs,
+    )  # fmt: skip

@@ -10,7 +10,7 @@ from penstock.model.job import ErrorCode, Lease, Loss
 from penstock.model.timing import Clock, seconds
 from penstock.model.wire import Outcome, Refusal
 from penstock.worker.agent.attempt import Attempt
-from penstock.worker.agent.ending import Discard, Release, Settle, Telling, attempt_error
+from penstock.worker.agent.ending import Discard, Release, Telling, attempt_error
 from penstock.worker.agent.logs import Logs
 from penstock.worker.agent.outage import Backoff
 from penstock.worker.agent.terms import Terms
@@ -20,7 +20,7 @@ CALL_OUTCOMES = 1_000
 CALL_BYTES = 4 * 1024 * 1024
 AGAIN = seconds(0.5)
 
-Told = tuple[Attempt, Settle | Release]
+Told = tuple[Attempt, Telling]
 
 
 class Settling:
@@ -42,14 +42,17 @@ class Settling:
         self._quiet = asyncio.Event()
         self._quiet.set()
 
-    def tell(self, attempt: Attempt, telling: Telling) -> None:
-        if isinstance(telling, Discard):
-            LOGGER.warning("%s: %s; its outcome is discarded", attempt, attempt.reason)
-            self._logs.forget(attempt)
-            return
-        self._waiting.append((attempt, telling))
-        self._quiet.clear()
-        self._news.set()
+    def tell(self, told: Sequence[Told]) -> None:
+        """Tell these; what is to be discarded is not."""
+        for attempt, telling in told:
+            if type(telling) is Discard:
+                LOGGER.warning("%s: %s; its outcome is discarded", attempt, attempt.reason)
+                self._logs.forget(attempt)
+            else:
+                self._waiting.append((attempt, telling))
+        if self._waiting:
+            self._quiet.clear()
+            self._news.set()
 
     def unsettled(self) -> Iterator[Attempt]:
         """Attempts that have ended and whose leases are still needed."""
@@ -67,7 +70,7 @@ class Settling:
         self._telling = self._take()
         try:
             await self._tell()
-            self._telling = [one for one in self._telling if one[0].lease in self._unsure]
+            self._telling = [one for one in self._telling if one[0].lease in self._unsure] if self._unsure else []
             await self._rest()
         except Unavailable as error:
             await self._backoff.wait(error)
@@ -94,7 +97,7 @@ class Settling:
         """As much as fits in one call, oldest first."""
         size = 0
         for count, (_, telling) in enumerate(self._waiting):
-            size += _size(telling)
+            size += len(telling.result) if type(telling) is Outcome else 0
             if count == CALL_OUTCOMES or (count and size > CALL_BYTES):
                 taken, self._waiting = self._waiting[:count], self._waiting[count:]
                 return taken
@@ -111,9 +114,10 @@ class Settling:
         return ours
 
     async def _tell(self) -> None:
-        outcomes = [telling.outcome for _, telling in self._telling if type(telling) is Settle]
-        innocent = [attempt.lease for attempt, telling in self._telling if telling == Release()]
-        suspects = [attempt.lease for attempt, telling in self._telling if telling == Release(suspect=True)]
+        outcomes = [telling for _, telling in self._telling if type(telling) is Outcome]
+        given_back = [one for one in self._telling if type(one[1]) is Release]
+        innocent = [attempt.lease for attempt, telling in given_back if telling == Release()]
+        suspects = [attempt.lease for attempt, telling in given_back if telling == Release(suspect=True)]
         await self._logs.flush([attempt for attempt, _ in self._telling])
         if outcomes:
             await self._settle(outcomes)
@@ -149,7 +153,3 @@ class Settling:
                 self._unsure.add(Lease(refusal.job, refusal.fence))
                 continue
             LOGGER.warning("job %s: its outcome was refused, the lease is %s", refusal.job, refusal.loss)
-
-
-def _size(telling: Settle | Release) -> int:
-    return len(bytes(telling.outcome.result)) if isinstance(telling, Settle) else 0

@@ -36,6 +36,14 @@ class Terms(Struct, frozen=True):
         """From when on nothing may be said or done under the lease."""
         return lease_ends - self.skew
 
+    def gone_by(self, now: float) -> float:
+        """Leases that end by then are gone now."""
+        return now + self.skew
+
+    def late_by(self, now: float) -> float:
+        """For leases that end by then it is time to stop."""
+        return now + self.skew + self.notice
+
     def stop_at(self, lease_ends: float) -> float:
         """When to ask an unrenewed job to stop, so that it can before the lease is gone."""
         return lease_ends - self.skew - self.notice

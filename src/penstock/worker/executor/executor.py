@@ -60,7 +60,7 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         self._left = self._loop.create_future()
         self._channel.open(self._loop)
-        self._channel.post(self._loaded)
+        self._channel.post([self._loaded])
         await self._left
 
     def _receive(self, frames: list[ToExecutor]) -> None:
@@ -73,7 +73,7 @@ class Executor:
                 case Interrupt(place):
                     self._interrupt(place)
                 case Ping():
-                    self._channel.post(Pong())
+                    self._channel.post([Pong()])
                 case Leave():
                     self._leave()
                 case Load():
@@ -82,12 +82,12 @@ class Executor:
     def _start(self, start: Start) -> None:
         handler = self._handlers.get(start.type)
         if handler is None:
-            self._channel.post(unknown_type(start))
+            self._channel.post([unknown_type(start)])
             return
         run = Run(start, handler, self)
         self._runs[start.place] = run
         if start.type in self._coroutines:
-            run.task = asyncio.get_running_loop().create_task(self._await(run))
+            run.task = self._loop.create_task(self._await(run))
         else:
             context = contextvars.copy_context()
             run.work = Work(partial(context.run, self._call, run), partial(self._tell_from_thread, run))
@@ -119,7 +119,7 @@ class Executor:
         """Whether the handler is to be called: not when its job was taken back, or asked to stop, before it began."""
         run.begun = True
         if not self._marks.begin(run.start.place):
-            run.end = Skipped(run.start.place)
+            run.told = Skipped(run.start.place)
             return False
         return not run.stopping
 
@@ -136,8 +136,8 @@ class Executor:
         if run.log is not None:
             run.log.finish()
         if run.progress is not None:
-            self._channel.post(Progressed(run.start.place, run.progress))
-        self._channel.post(run.end)
+            self._channel.post([Progressed(run.start.place, run.progress)])
+        self._channel.post([run.end])
 
     def _stop(self, place: int) -> None:
         run = self._runs.get(place)
@@ -178,7 +178,7 @@ class Executor:
             if run.log is not None:
                 run.log.flush()
             if run.progress is not None:
-                self._channel.post(Progressed(run.start.place, run.progress))
+                self._channel.post([Progressed(run.start.place, run.progress)])
                 run.progress = None
 
 

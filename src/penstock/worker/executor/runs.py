@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from penstock.app import Handler
 from penstock.context import Context, Inputs, Outputs
@@ -34,26 +35,26 @@ class Host(Protocol):
         ...
 
 
-class Run:
+class Run(Struct, eq=False):
     """A handler at work on one attempt."""
 
-    __slots__ = (
-        "begun", "calling", "context", "end", "handler", "host", "log", "progress", "start", "stopping", "task", "work",
-    )  # fmt: skip
+    start: Start
+    handler: Handler[..., Any]
+    host: Host
+    begun: bool = False
+    calling: bool = False
+    stopping: bool = False
+    context: Context | None = None
+    log: JobLog | None = None
+    progress: Progress | None = None
+    task: asyncio.Task[None] | None = None
+    work: Work | None = None
+    told: End | None = None
 
-    def __init__(self, start: Start, handler: Handler[..., Any], host: Host) -> None:
-        self.start = start
-        self.handler = handler
-        self.host = host
-        self.begun = False
-        self.calling = False
-        self.stopping = False
-        self.context: Context | None = None
-        self.log: JobLog | None = None
-        self.progress: Progress | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.work: Work | None = None
-        self.end: End = Stopped(start.place)
+    @property
+    def end(self) -> End:
+        """How it has ended; stopped, if it came to no end of its own."""
+        return self.told or Stopped(self.start.place)
 
     # -- its call
 
@@ -109,17 +110,17 @@ class Run:
             result = b"null" if value is None else msgspec.json.encode(value)
         except (TypeError, ValueError, RecursionError, OverflowError) as error:
             text = f"the handler returned {type(value).__name__}, which is not JSON: {error}"
-            self.end = self._errored(ErrorCode.INVALID_RESULT, text)
+            self.told = self._errored(ErrorCode.INVALID_RESULT, text)
         else:
-            self.end = Finished(self.start.place, result, self._outputs())
+            self.told = Finished(self.start.place, result, self._outputs())
 
     def raised(self, error: BaseException) -> None:
         if self.stopping:
             return
         if isinstance(error, InvalidParams) and not self.calling:
-            self.end = self._errored(ErrorCode.INVALID_PARAMS, error.message)
+            self.told = self._errored(ErrorCode.INVALID_PARAMS, error.message)
         else:
-            self.end = self._errored(ErrorCode.RAISED, str(error), error)
+            self.told = self._errored(ErrorCode.RAISED, str(error), error)
 
     def _outputs(self) -> dict[str, str] | None:
         if self.context is None or not Path(self.start.folder, "outputs").exists():
