@@ -157,6 +157,32 @@ async def test_batches_in_opposite_orders_do_not_wait_for_each_other(
     assert deadlocks() == before
 
 
+async def test_one_of_two_processes_inserts_a_repeated_batch(store: PostgresStore, other: PostgresStore) -> None:
+    chance = random.Random(6)
+    for _ in range(10):
+        batch = [new(chance) for _ in range(100)]
+        both = await asyncio.gather(store.submit(batch, TICKET), other.submit(batch[30:], TICKET))
+        answers = [answer for answers in both for answer in answers]
+        assert [answer.job.id for answer in answers] == [one.id for one in (*batch, *batch[30:])]
+        assert sum(answer.event is not None for answer in answers) == 100
+    assert sum(count.jobs for count in await store.counts()) == 1000
+
+
+async def test_two_processes_claim_from_one_line(store: PostgresStore, other: PostgresStore) -> None:
+    """Beside claims by tickets in another order, and nobody waits for ever."""
+    before, chance = deadlocks(), random.Random(7)
+    jobs = [answer.job.id for answer in await store.submit([new(chance, ticketed=False) for _ in range(400)], TICKET)]
+    tickets = [Ticket(SHARD, job, "mail", "mail") for job in jobs[::-1]]
+    calls = [one.claim_next({"mail": 30}, ["mail"], "w", LEASE) for one in (store, other) * 4]
+    calls.append(other.claim(tickets[100:300], "w", LEASE))
+    taken, cancelled = await asyncio.gather(asyncio.gather(*calls), store.cancel(jobs[::7]))
+    rest = await store.claim_next({"mail": 400}, ["mail"], "w", LEASE)
+    claims = [claim.job for batch in (*taken, rest) for claim in batch]
+    ended = [one for one in cancelled if one.job and one.job.state is State.CANCELLED]
+    assert len(claims) == len(set(claims)) == 400 - len(ended)
+    assert deadlocks() == before
+
+
 async def test_a_job_that_has_ended_is_not_submitted_again(store: PostgresStore) -> None:
     one = new(random.Random(1))
     await store.submit([one], TICKET)

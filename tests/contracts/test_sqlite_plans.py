@@ -29,6 +29,7 @@ PLANS = {
     "dispatch": {"SEARCH jobs USING unticketed", "SEARCH jobs USING INTEGER PRIMARY KEY"},
     "lapse": {"SEARCH jobs USING ticketed"},
     "claim": {"SEARCH jobs USING by_id"},
+    "claim_next": {"SEARCH jobs USING unticketed", "SEARCH jobs USING INTEGER PRIMARY KEY"},
     "renew": {"SEARCH jobs USING by_id"},
     "settle": {"SEARCH jobs USING by_id"},
     "release": {"SEARCH jobs USING by_id"},

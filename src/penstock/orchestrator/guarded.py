@@ -1,6 +1,6 @@
 """One shard behind its breaker: every call is refused at once while the shard is down, and takes a limited time."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Self, TypeVar
 
@@ -21,13 +21,13 @@ from penstock.model.job import (
     Retention,
     Settled,
     Settlement,
-    Submission,
     Ticket,
 )
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import Member, ShardState
+from penstock.model.submission import Submission
 from penstock.model.workers import Worker
 from penstock.orchestrator.health import RETRY_AFTER_SECONDS, Breaker
 from penstock.store.seam import Capabilities, Outlook, Post, Shard
@@ -127,6 +127,11 @@ class GuardedShard:
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         return await self._ask(lambda shard: shard.claim(tickets, worker, lease))
+
+    async def claim_next(
+        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
+    ) -> list[Claim]:
+        return await self._ask(lambda shard: shard.claim_next(room, types, worker, lease))
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self._ask(lambda shard: shard.renew(worker, leases, lease))

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -85,9 +84,7 @@ class Breaker:
 
     async def _tried(self, call: Callable[[], Awaitable[T]], deadline: timedelta, *, probe: bool) -> T:
         try:
-            with self._listed(asyncio.timeout(deadline.total_seconds()), probe=probe) as limit:
-                async with limit:
-                    return await call()
+            return await self._limited(call, asyncio.timeout(deadline.total_seconds()), probe=probe)
         except TimeoutError:
             error = self._late(deadline)
             self._note(ok=False, probe=probe, reason=error.message)
@@ -96,12 +93,12 @@ class Breaker:
             self._note(ok=False, probe=probe, reason=error.message)
             raise self._error(f"shard {self.shard}: {error.message}") from error
 
-    @contextmanager
-    def _listed(self, limit: asyncio.Timeout, *, probe: bool) -> Iterator[asyncio.Timeout]:
+    async def _limited(self, call: Callable[[], Awaitable[T]], limit: asyncio.Timeout, *, probe: bool) -> T:
         if not probe:
             self._waiting.add(limit)
         try:
-            yield limit
+            async with limit:
+                return await call()
         finally:
             self._waiting.discard(limit)
 

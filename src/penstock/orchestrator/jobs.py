@@ -2,13 +2,13 @@
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import TypeVar
 
 from penstock.model.errors import StoreUnavailable
-from penstock.model.ids import JobId, ShardId, shard_of
+from penstock.model.ids import JobId, ShardId, shard_of, shards_of
 from penstock.model.job import (
     Cancellation,
     Claim,
@@ -24,10 +24,10 @@ from penstock.model.job import (
     Retention,
     Settled,
     Settlement,
-    Submission,
     Ticket,
 )
 from penstock.model.lifecycle import Event, State
+from penstock.model.submission import Submission
 from penstock.orchestrator import cursor as cursors
 from penstock.orchestrator.guarded import GuardedShard
 from penstock.orchestrator.health import RETRY_AFTER_SECONDS
@@ -50,7 +50,7 @@ class JobRoutes:
         return await self._routed(jobs, _new_id, lambda shard, mine: shard.submit(mine, ticket_for), _no_shard)
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
-        async def claimed(shard: GuardedShard, mine: list[Ticket]) -> list[Claim | None]:
+        async def claimed(shard: GuardedShard, mine: Sequence[Ticket]) -> list[Claim | None]:
             """One for each ticket: a doubled one finds its job gone."""
             found = {claim.job: claim for claim in await shard.claim(mine, worker, lease)}
             return [found.pop(ticket.job, None) for ticket in mine]
@@ -91,14 +91,17 @@ class JobRoutes:
         self,
         items: Sequence[T],
         id_of: Callable[[T], JobId],
-        call: Callable[[GuardedShard, list[T]], Awaitable[list[A]]],
+        call: Callable[[GuardedShard, Sequence[T]], Awaitable[list[A]]],
         unknown: Callable[[T], A],
     ) -> list[A]:
         def find(item: T) -> GuardedShard | None:
             return self._roster.find(shard_of(id_of(item)))
 
-        if unknown_numbers := {shard_of(id_of(item)) for item in items if find(item) is None}:
+        numbers = shards_of(map(id_of, items))
+        if unknown_numbers := {number for number in numbers if self._roster.find(number) is None}:
             await self._roster.learn(unknown_numbers)
+        if len(numbers) == 1 and (shard := find(items[0])) is not None:
+            return await call(shard, items)
         return await split(items, find, call, unknown)
 
     # -- sweeps
@@ -121,6 +124,18 @@ class JobRoutes:
             self._chance,
         )
         return [ticket for batch in batches for ticket in batch]
+
+    async def claim_next(
+        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
+    ) -> list[Claim]:
+        batches = await shared(
+            self._roster.well,
+            room,
+            lambda shard, share: shard.claim_next(share, types, worker, lease),
+            lambda claims: Counter(claim.queue for claim in claims),
+            self._chance,
+        )
+        return [claim for batch in batches for claim in batch]
 
     async def lapse(self, *, everything: bool) -> int:
         return sum((await answered(self._roster.well, lambda shard: shard.lapse(everything=everything))).values())

@@ -45,6 +45,7 @@ class Roster:
         self._chance = chance
         self._deadline = deadline
         self._keepers: dict[ShardId, Keeper] = {}
+        self._by_number: Sequence[GuardedShard] = ()
         self.about_shards: list[Notice] = []
         self._repairs: dict[ShardId, asyncio.Task[None]] = {}
         self._refreshed = clock.monotonic()
@@ -71,7 +72,7 @@ class Roster:
     @property
     def all(self) -> Sequence[GuardedShard]:
         """Every shard of the map, by number."""
-        return [self._keepers[number].guarded for number in sorted(self._keepers)]
+        return self._by_number
 
     @property
     def well(self) -> Sequence[GuardedShard]:
@@ -106,13 +107,15 @@ class Roster:
 
     async def now(self) -> datetime:
         """The clock of the first shard that answers."""
-        for shard in self.well[:-1]:
+        *others, last = self.well or (None,)
+        for shard in others:
             try:
                 return await shard.now()
             except Unavailable:
                 continue
-        (last,) = (await answered(self.well[-1:], lambda shard: shard.now())).values()
-        return last
+        if last is None:
+            raise none_left("no shard answers", self.missing())
+        return await last.now()
 
     # -- the map
 
@@ -172,6 +175,7 @@ class Roster:
         ]
         for member in wanted.members.values():
             self._keep(member, (opened or {}).get(member.number))
+        self._by_number = [self._keepers[number].guarded for number in sorted(self._keepers)]
         await _stop(gone)
 
     def _keep(self, member: Member, opened: Shard | None) -> None:
@@ -207,7 +211,7 @@ class Roster:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        gone, self._keepers = list(self._keepers.values()), {}
+        gone, self._keepers, self._by_number = list(self._keepers.values()), {}, ()
         await _stop(gone)
 
 

@@ -53,7 +53,7 @@ async def answered(shards: Shards, call: Callable[[GuardedShard], Awaitable[A]])
 async def split(
     items: Sequence[T],
     find: Callable[[T], GuardedShard | None],
-    call: Callable[[GuardedShard, list[T]], Awaitable[list[A]]],
+    call: Callable[[GuardedShard, Sequence[T]], Awaitable[list[A]]],
     unknown: Callable[[T], A],
 ) -> list[A]:
     """One answer each, in order: each shard is asked about its own items, all at once; `unknown` answers the rest.

@@ -1,7 +1,7 @@
 """Orchestrator: many shards as one store. What each method promises stands in the seam."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Self
@@ -23,13 +23,13 @@ from penstock.model.job import (
     Retention,
     Settled,
     Settlement,
-    Submission,
     Ticket,
 )
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import ShardMap
+from penstock.model.submission import Submission
 from penstock.model.timing import Clock
 from penstock.model.workers import Worker
 from penstock.orchestrator import registry, schedules
@@ -107,6 +107,11 @@ class Orchestrator:
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         return await self._jobs.claim(tickets, worker, lease)
+
+    async def claim_next(
+        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
+    ) -> list[Claim]:
+        return await self._jobs.claim_next(room, types, worker, lease)
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self._jobs.renew(worker, leases, lease)

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.model.ids import JobId
-from penstock.model.job import FileLink, Job, JobError, NewJob, ObjectLink, Progress
+from penstock.model.job import FileLink, Job, JobError, ObjectLink, Progress
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
-from penstock.model.timing import from_millis, millis, to_millis
+from penstock.model.timing import from_millis, to_millis
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -27,38 +27,6 @@ _tags = msgspec.json.Decoder(tuple[str, ...])
 def retry_of(retry: Retry) -> str | None:
     """A retry policy as it is kept; None for the default."""
     return None if retry == _DEFAULT_RETRY else text_of(retry)
-
-
-def submitted(new: NewJob, now: int) -> Job:
-    """The job as a submit has written it, without reading it back."""
-    due_at = due(new, now)
-    return Job(
-        id=new.id,
-        type=new.type,
-        queue=new.queue,
-        state=State.QUEUED if due_at <= now else State.SCHEDULED,
-        priority=new.priority,
-        params=new.params,
-        params_object=new.params_object,
-        retry=new.retry,
-        timeout=whole(new.timeout),
-        due_at=from_millis(due_at),
-        created_at=from_millis(now),
-        expires_at=instant(optional_millis(new.expires_at)),
-        tags=new.tags,
-        inputs=new.inputs,
-        retry_of=new.retry_of,
-        schedule=new.schedule,
-        tick_at=instant(optional_millis(new.tick_at)),
-        interval=whole(new.interval),
-    )
-
-
-def due(new: NewJob, now: int) -> int:
-    """When a new job is due, by the shard's clock."""
-    if new.due_at is not None:
-        return to_millis(new.due_at)
-    return now + millis(new.delay) if new.delay else now
 
 
 def job_of(row: Row) -> Job:
@@ -134,8 +102,3 @@ def optional_millis(at: datetime | None) -> int | None:
 
 def span(value: int | None) -> timedelta | None:
     return None if value is None else timedelta(milliseconds=value)
-
-
-def whole(value: timedelta | None) -> timedelta | None:
-    """A span as it is kept: in whole milliseconds."""
-    return None if value is None else span(millis(value))

@@ -12,7 +12,7 @@ Whatever holds across jobs is a declared capability.
 *A refused move says why.* Zero rows changed is read again and answered as mine already, lost or gone.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -34,12 +34,12 @@ from penstock.model.job import (
     Retention,
     Settled,
     Settlement,
-    Submission,
     Ticket,
 )
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
+from penstock.model.submission import Submission
 from penstock.model.workers import Worker
 
 Post = Callable[[Sequence[Ticket]], Awaitable[None]]
@@ -122,6 +122,16 @@ class JobStore(Protocol):
         """Take those of the jobs that are still queued and not expired, in the order given.
 
         Each gets fence + 1, attempt + 1 and a lease. A late or doubled ticket finds its job gone and yields nothing.
+        """
+        ...
+
+    async def claim_next(
+        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
+    ) -> list[Claim]:
+        """Of the first `room[queue]` queued jobs that have no ticket, claim those of these types.
+
+        Highest priority first, then oldest first: what `dispatch` and then `claim` would do, in one move. Expired jobs
+        are passed over, and so are those that another move holds at this moment.
         """
         ...
 

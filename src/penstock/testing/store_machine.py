@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.model.ids import JobId, new_job_id, shard_of
-from penstock.model.job import Count, Job, JobFilter, Lease, NewJob, Settlement, Ticket
+from penstock.model.job import Claim, Count, Job, JobFilter, Lease, NewJob, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.timing import to_millis
 from penstock.store.seam import Store
@@ -97,9 +97,16 @@ class StoreMachine(RuleBasedStateMachine):
         jobs = [_pick(ready, self._jobs, number) for number in chosen]
         expected = self._model.claim(jobs, worker)
         tickets = [Ticket(shard_of(job), job, "a", "mail") for job in jobs]
-        claims = self._run(self._store.claim(tickets, worker, LEASE))
-        assert [(one.job, one.fence, one.attempt, one.alone) for one in claims] == expected
-        self._leases += [Lease(one.job, one.fence) for one in claims]
+        self._claimed(self._run(self._store.claim(tickets, worker, LEASE)), expected)
+
+    @rule(room=st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 4)), worker=st.sampled_from(["w1", "w2"]))
+    def claim_next(self, room: dict[str, int], worker: str) -> None:
+        chosen = self._model.next(room)
+        claims = self._run(self._store.claim_next(room, ("mail", "scan"), worker, LEASE))
+        if not self._store.capabilities.one_line:
+            chosen = [one.job for one in claims]
+            self._model.check_choice(room, chosen)
+        self._claimed(claims, self._model.claim(chosen, worker))
 
     @rule(
         move=st.sampled_from(["renew", "settle", "retry", "release"]), chosen=picks, ended=endings, flag=st.booleans()
@@ -160,6 +167,10 @@ class StoreMachine(RuleBasedStateMachine):
         assert outlook.backlog == {job.queue for job in jobs if job.waits(now) and job.ticket_until is None}
         due = [job.due_at for job in jobs if job.state is State.SCHEDULED]
         assert outlook.next_due_at == min(due, default=None)
+
+    def _claimed(self, claims: list[Claim], expected: list[tuple[JobId, int, int, bool]]) -> None:
+        assert [(one.job, one.fence, one.attempt, one.alone) for one in claims] == expected
+        self._leases += [Lease(one.job, one.fence) for one in claims]
 
     def _renew(self, leases: list[Lease]) -> None:
         expected = [self._model.renew(lease) for lease in leases]

@@ -88,9 +88,13 @@ class Model:
         return due
 
     def dispatch(self, room: dict[str, int]) -> list[JobId]:
-        chosen = [job for queue, free in room.items() for job in self.ready(queue)[:free]]
+        chosen = self.next(room)
         self.ticket(chosen)
         return chosen
+
+    def next(self, room: dict[str, int]) -> list[JobId]:
+        """The first of each queue, as far as there is room."""
+        return [job for queue, free in room.items() for job in self.ready(queue)[:free]]
 
     def ready(self, queue: str) -> list[JobId]:
         """The jobs that wait for a ticket, in the order in which they get it."""
@@ -103,14 +107,18 @@ class Model:
             self.change(job, ticket_until=self.clock.now() + TICKET)
 
     def follow_dispatch(self, room: dict[str, int], chosen: Sequence[JobId]) -> None:
-        """Take over the choice of a store of many lines, if it is legal: the rooms are used, each shard's first go."""
+        """Take over the choice of a store of many lines, if it is legal."""
+        self.check_choice(room, chosen)
+        self.ticket(chosen)
+
+    def check_choice(self, room: dict[str, int], chosen: Sequence[JobId]) -> None:
+        """Whether a store of many lines may choose these: the rooms are used, each shard's first go."""
         for queue, free in room.items():
             ready, mine = self.ready(queue), [job for job in chosen if self.jobs[job].queue == queue]
             assert len(mine) == min(free, len(ready))
             lines = by_shard(ready)
             assert all(line == lines.get(shard, [])[: len(line)] for shard, line in by_shard(mine).items())
         assert {self.jobs[job].queue for job in chosen} <= set(room)
-        self.ticket(chosen)
 
     def lapse(self, *, everything: bool) -> int:
         now = self.clock.now()

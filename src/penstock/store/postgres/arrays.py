@@ -5,9 +5,9 @@ take a call of Python for every element; an ordinary job has twenty.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from psycopg.abc import Buffer
 from psycopg.adapt import AdaptersMap, Dumper
@@ -19,6 +19,7 @@ _HEADER = struct.Struct("!iiIii")
 _LENGTH = struct.Struct("!i")
 _NULL = b"\xff\xff\xff\xff"
 _UUID_LENGTH = _LENGTH.pack(16)
+_UUID_LENGTH_HEX = _UUID_LENGTH.hex()
 _BIGINT = struct.Struct("!iq")
 
 
@@ -35,6 +36,10 @@ class Array:
             if size
             else _HEADER.pack(0, 0, self.element, 0, 0)[:12]
         )
+
+
+A = TypeVar("A", bound=Array)
+T = TypeVar("T")
 
 
 class Uuids(Array):
@@ -57,9 +62,15 @@ class Booleans(Array):
     oid, element = 1000, 16
 
 
+def alike(values: Sequence[object]) -> bool:
+    """Whether all are the same; quick where they are one object, as in most columns of a batch."""
+    return values.count(values[0]) == len(values)
+
+
 def uuids(jobs: Sequence[JobId]) -> Uuids:
-    body = _UUID_LENGTH + _UUID_LENGTH.join(map(to_bytes, jobs)) if jobs else b""
-    return Uuids(len(jobs), body, nulls=False)
+    # All of it is read from hexadecimal at once: id by id it took four times as long.
+    text = _UUID_LENGTH_HEX + _UUID_LENGTH_HEX.join(jobs) if jobs else ""
+    return Uuids(len(jobs), bytes.fromhex(text.replace("-", "")), nulls=False)
 
 
 def sought(jobs: Sequence[JobId]) -> dict[str, Uuids | JobId]:
@@ -76,41 +87,56 @@ def optional_uuids(jobs: Sequence[JobId | None]) -> Uuids:
 
 def bigints(values: Sequence[int | None]) -> Bigints:
     """Empty if all are None."""
-    nulls = values.count(None)
-    if nulls == len(values):
-        return Bigints(0, b"", nulls=False)
-    if nulls:
-        parts = [_NULL if value is None else _BIGINT.pack(8, value) for value in values]
-        return Bigints(len(parts), b"".join(parts), nulls=True)
-    body = struct.pack("!" + "iq" * len(values), *chain.from_iterable(zip(repeat(8), values)))
-    return Bigints(len(values), body, nulls=False)
+    if not values or None in values or alike(values):
+        return _column(Bigints, _bigint, values)
+    return Bigints(
+        len(values), struct.pack("!" + "iq" * len(values), *chain.from_iterable(zip(repeat(8), values))), nulls=False
+    )
 
 
 def booleans(values: Sequence[bool]) -> Booleans:
-    body = b"".join(b"\0\0\0\1\1" if value else b"\0\0\0\1\0" for value in values)
-    return Booleans(len(values), body, nulls=False)
+    return _column(Booleans, _boolean, values)
 
 
 def texts(values: Sequence[str | None]) -> Texts:
-    """Empty if all are None. Values that repeat, as queues and types do, are encoded once."""
-    distinct = set(values)
-    if distinct == {None}:
-        return Texts(0, b"", nulls=False)
-    written = {value: _written(None if value is None else value.encode()) for value in distinct}
-    return Texts(len(values), b"".join([written[value] for value in values]), nulls=None in distinct)
+    """Empty if all are None."""
+    return _column(Texts, _text, values)
 
 
 def byteas(values: Sequence[bytes | None]) -> Byteas:
     """Empty if all are None."""
     if values.count(None) == len(values):
         return Byteas(0, b"", nulls=False)
-    return Byteas(len(values), b"".join(map(_written, values)), nulls=True)
+    parts = [_NULL if value is None else _LENGTH.pack(len(value)) + value for value in values]
+    return Byteas(len(values), b"".join(parts), nulls=True)
 
 
 def register(adapters: AdaptersMap) -> None:
     """Teach a connection to send these."""
     for array in (Uuids, Bigints, Texts, Byteas, Booleans):
         adapters.register_dumper(array, type(f"{array.__name__}Dumper", (_ArrayDumper,), {"oid": array.oid}))
+
+
+def _column(kind: type[A], write: Callable[[T], bytes], values: Sequence[T]) -> A:
+    """Values that repeat, as queues and types do, are written once."""
+    if values and alike(values):
+        values, body = (values, write(values[0]) * len(values)) if values[0] is not None else ((), b"")
+        return kind(len(values), body, nulls=False)
+    distinct = set(values)
+    written = {value: write(value) for value in distinct}
+    return kind(len(values), b"".join([written[value] for value in values]), nulls=None in distinct)
+
+
+def _bigint(value: int | None) -> bytes:
+    return _NULL if value is None else _BIGINT.pack(8, value)
+
+
+def _boolean(value: bool) -> bytes:
+    return b"\0\0\0\1\1" if value else b"\0\0\0\1\0"
+
+
+def _text(value: str | None) -> bytes:
+    return _written(None if value is None else value.encode())
 
 
 def _written(value: bytes | None) -> bytes:

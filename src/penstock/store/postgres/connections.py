@@ -40,7 +40,7 @@ class Connections:
 
         A caller that goes away leaves the work running to its end: to break it off would cost the connection.
         """
-        task = asyncio.create_task(self._run(work))
+        task = asyncio.create_task(self.carry_out(work))
         self._tasks.add(task)
         task.add_done_callback(self._over)
         return await asyncio.shield(task)
@@ -59,7 +59,8 @@ class Connections:
         if not task.cancelled():
             task.exception()
 
-    async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def carry_out(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """As `run`, within the caller's own task: one that is never broken off, and has ended before a close."""
         if self._closed:
             raise StoreUnavailable(f"the store at {self.address.shown} is closed")
         await self._slot()

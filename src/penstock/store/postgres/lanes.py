@@ -83,7 +83,7 @@ class Lane(Generic[Item, Answer]):
 
     async def _together(self, calls: "list[_Call[Item, Answer]]") -> None:
         items = calls[0].items if len(calls) == 1 else [item for call in calls for item in call.items]
-        answers = await self._connections.run(partial(self._moved, items))
+        answers = await self._connections.carry_out(partial(self._moved, items))
         start = 0
         for call in calls:
             call.answer(answers[start : start + len(call.items)])

@@ -1,13 +1,13 @@
 """The moves of a lease: claimed, renewed, released by its owner, reclaimed from one that was lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 
 from msgspec import Raw
 
 from penstock.model.ids import JobId
-from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Ticket
+from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Settlement, Ticket
 from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.batching import in_awaited_rounds
@@ -18,15 +18,17 @@ from penstock.store.postgres.transaction import Session
 from penstock.store.rows import Row, files_of, object_of, tags_of, text_of
 
 _CLAIM = load("claim")
+_CLAIM_NEXT = load("claim_next")
 _RENEW = load("renew")
 _RELEASE = load("release")
 _RELEASE_MARKED = load("release_marked")
 _RECLAIM = load("reclaim")
 _FENCES = load("fences")
 
-Wanted = tuple[Ticket, str, timedelta]
+Wanted = tuple[Ticket, str, int]
 Held = tuple[Lease, timedelta]
 GivenBack = tuple[Lease, bool]
+Shown = Lease | Settlement
 
 
 async def claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | None]:
@@ -35,13 +37,14 @@ async def claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | None
 
 
 async def _claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | None]:
-    order = sorted(range(len(wanted)), key=lambda position: wanted[position][0].job)
+    jobs = [ticket.job for ticket, _, _ in wanted]
+    order = sorted(range(len(wanted)), key=jobs.__getitem__)
     rows = [wanted[position] for position in order]
     scope = {
         "now": session.given,
         "ids": arrays.uuids([ticket.job for ticket, _, _ in rows]),
         "workers": arrays.texts([worker for _, worker, _ in rows]),
-        "leases": arrays.bigints([millis(lease) for _, _, lease in rows]),
+        "leases": arrays.bigints([lease for _, _, lease in rows]),
     }
     answers: list[Claim | None] = [None] * len(wanted)
     for row in await query(session.connection, _CLAIM, scope):
@@ -51,7 +54,26 @@ async def _claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | Non
     return answers
 
 
-def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
+async def claim_next(
+    session: Session, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
+) -> list[Claim]:
+    """Within each queue: highest priority first, then oldest first."""
+    free = {queue: jobs for queue, jobs in room.items() if jobs > 0}
+    if not free:
+        return []
+    span = millis(lease)
+    scope = {
+        "now": session.given,
+        "queues": arrays.texts(list(free)),
+        "rooms": arrays.bigints(list(free.values())),
+        "types": arrays.texts(list(types)),
+        "worker": worker,
+        "lease": span,
+    }
+    return [_claim_of(row[0], row, span) for row in await query(session.connection, _CLAIM_NEXT, scope)]
+
+
+def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
     _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone = row
     return Claim(
         job=job,
@@ -60,11 +82,11 @@ def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
         attempt=attempt,
         fence=fence,
         params=Raw(JSON_NULL if params is None else params),
-        params_object=object_of(params_object),
+        params_object=None if params_object is None else object_of(params_object),
         timeout_seconds=None if timeout is None else timeout / 1000,
-        lease_seconds=lease.total_seconds(),
-        inputs=files_of(inputs),
-        tags=tags_of(tags),
+        lease_seconds=lease / 1000,
+        inputs=() if inputs is None else files_of(inputs),
+        tags=() if tags is None else tags_of(tags),
         alone=alone,
     )
 
@@ -113,27 +135,28 @@ async def reclaim(session: Session, limit: int) -> list[Event]:
     return [event_of(row[0], row, Move.RECLAIM, State.RUNNING) for row in rows]
 
 
-def held_by(leases: Sequence[Lease]) -> dict[str, object]:
+def held_by(shown: Sequence[Shown]) -> dict[str, object]:
     """What an owner shows, as the statements take it."""
     return {
-        "ids": arrays.uuids([lease.job for lease in leases]),
-        "fences": arrays.bigints([lease.fence for lease in leases]),
+        "ids": arrays.uuids([one.job for one in shown]),
+        "fences": arrays.bigints([one.fence for one in shown]),
     }
 
 
-def moved_by(leases: Sequence[Lease], rows: Sequence[Row], move: Move) -> dict[JobId, Event]:
-    """The events of rows that begin with the place of their lease, from 1."""
-    jobs = [leases[row[0] - 1].job for row in rows]
-    return {job: event_of(job, row, move, State.RUNNING) for job, row in zip(jobs, rows, strict=True)}
+def moved_by(shown: Sequence[Shown], rows: Sequence[Row], move: Move) -> dict[JobId, Event]:
+    """The events of rows that begin with the place of what was shown, from 1."""
+    jobs = [shown[row[0] - 1].job for row in rows]
+    before = State.RUNNING
+    return {job: event_of(job, row, move, before) for job, row in zip(jobs, rows, strict=True)}
 
 
-async def answers_to(session: Session, leases: Sequence[Lease], moved: Mapping[JobId, Event]) -> list[Settled]:
+async def answers_to(session: Session, shown: Sequence[Shown], moved: Mapping[JobId, Event]) -> list[Settled]:
     """One answer each, in order: the event, or the reason why there is none."""
-    losses = await losses_of(session, [lease for lease in leases if lease.job not in moved])
-    return [Settled(lease.job, lease.fence, moved.get(lease.job), losses.get(lease.job)) for lease in leases]
+    losses = await losses_of(session, [one for one in shown if one.job not in moved])
+    return [Settled(one.job, one.fence, moved.get(one.job), losses.get(one.job)) for one in shown]
 
 
-async def losses_of(session: Session, refused: Sequence[Lease]) -> dict[JobId, Loss]:
+async def losses_of(session: Session, refused: Sequence[Shown]) -> dict[JobId, Loss]:
     """Why each was refused.
 
     A job that still has the fence shown but is not running was settled or released under it: every other way out of
@@ -141,9 +164,9 @@ async def losses_of(session: Session, refused: Sequence[Lease]) -> dict[JobId, L
     """
     if not refused:
         return {}
-    sought = arrays.sought([lease.job for lease in refused])
+    sought = arrays.sought([one.job for one in refused])
     fences: dict[JobId, int] = dict(await query(session.connection, _FENCES, sought))
-    return {lease.job: _loss(fences.get(lease.job), lease.fence) for lease in refused}
+    return {one.job: _loss(fences.get(one.job), one.fence) for one in refused}
 
 
 def _loss(fence: int | None, shown: int) -> Loss:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 
 from msgspec.structs import replace
 
 from penstock.model.ids import JobId
-from penstock.model.job import Lease, Settled, Settlement
+from penstock.model.job import Settled, Settlement
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.batching import in_awaited_rounds
@@ -18,22 +19,23 @@ from penstock.store.rows import text_of
 
 _SETTLE = load("settle")
 _SETTLE_LATER = load("settle_later")
+_JOB = attrgetter("job")
 
 
 async def settle(session: Session, settlements: Sequence[Settlement]) -> list[Settled]:
     """One answer each, in order."""
-    return await in_awaited_rounds(settlements, lambda one: one.job, partial(_settle, session))
+    return await in_awaited_rounds(settlements, _JOB, partial(_settle, session))
 
 
 async def _settle(session: Session, settlements: Sequence[Settlement]) -> list[Settled]:
-    rows = sorted(settlements, key=lambda one: one.job)
-    if any(one.state is State.SCHEDULED for one in rows):
+    rows = sorted(settlements, key=_JOB)
+    if State.SCHEDULED in {one.state for one in rows}:
         # In one transaction: a fault in the second statement must not leave the answers of the first untold.
         async with session.connection.transaction():
             moved = await _mixed(session, rows)
     else:
         moved = await _ended(session, rows)
-    return await answers_to(session, [_lease(one) for one in settlements], moved)
+    return await answers_to(session, settlements, moved)
 
 
 async def _mixed(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
@@ -49,22 +51,20 @@ def _cancelled(one: Settlement) -> Settlement:
 
 
 async def _put_off(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
-    leases = [_lease(one) for one in rows]
-    scope = held_by(leases) | _columns(rows) | {"now": session.given}
-    return moved_by(leases, await query(session.connection, _SETTLE_LATER, scope), Move.SETTLE)
+    scope = held_by(rows) | _columns(rows) | {"now": session.given}
+    return moved_by(rows, await query(session.connection, _SETTLE_LATER, scope), Move.SETTLE)
 
 
 async def _ended(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
-    leases = [_lease(one) for one in rows]
     kept = {
         "now": session.given,
         "states": arrays.texts([one.state for one in rows]),
         "results": arrays.byteas([one.result for one in rows]),
-        "objects": arrays.texts([text_of(one.result_object) for one in rows]),
-        "outputs": arrays.texts([text_of(one.outputs) for one in rows]),
+        "objects": _structured([one.result_object for one in rows]),
+        "outputs": _structured([one.outputs for one in rows]),
     }
-    scope = held_by(leases) | _columns(rows) | kept
-    return moved_by(leases, await query(session.connection, _SETTLE, scope), Move.SETTLE)
+    scope = held_by(rows) | _columns(rows) | kept
+    return moved_by(rows, await query(session.connection, _SETTLE, scope), Move.SETTLE)
 
 
 def _columns(rows: Sequence[Settlement]) -> dict[str, object]:
@@ -72,10 +72,10 @@ def _columns(rows: Sequence[Settlement]) -> dict[str, object]:
         "retries": arrays.bigints([None if one.retry_in is None else millis(one.retry_in) for one in rows]),
         "losses": arrays.booleans([one.loss for one in rows]),
         "reasons": arrays.texts([one.reason for one in rows]),
-        "errors": arrays.texts([text_of(one.error) for one in rows]),
+        "errors": _structured([one.error for one in rows]),
         "owning": arrays.booleans([bool(one.result_object or one.outputs) for one in rows]),
     }
 
 
-def _lease(one: Settlement) -> Lease:
-    return Lease(one.job, one.fence)
+def _structured(values: Sequence[object]) -> arrays.Texts:
+    return arrays.texts([text_of(value) for value in values] if any(values) else [None])

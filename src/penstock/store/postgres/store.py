@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Self, TypeVar
@@ -24,13 +24,13 @@ from penstock.model.job import (
     Retention,
     Settled,
     Settlement,
-    Submission,
     Ticket,
 )
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
-from penstock.model.timing import Clock, SystemClock, to_millis
+from penstock.model.submission import Submission
+from penstock.model.timing import Clock, SystemClock, millis, to_millis
 from penstock.model.workers import Worker
 from penstock.store.postgres import listing, logs, reads, registry, schedules, ticks
 from penstock.store.postgres.cancel import cancel, expire
@@ -38,7 +38,7 @@ from penstock.store.postgres.connection import Address, refused
 from penstock.store.postgres.connections import Connections
 from penstock.store.postgres.dispatch import dispatch, lapse, posted, promote
 from penstock.store.postgres.lanes import Lane
-from penstock.store.postgres.lease import claim, reclaim, release, renew
+from penstock.store.postgres.lease import claim, claim_next, reclaim, release, renew
 from penstock.store.postgres.migrate import bring_up_to_date
 from penstock.store.postgres.partitions import Partitions
 from penstock.store.postgres.prune import fold_counts, prune
@@ -162,8 +162,14 @@ class PostgresStore:
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         self._wrote()
-        claims = await self._claims.each([(ticket, worker, lease) for ticket in tickets])
+        span = millis(lease)
+        claims = await self._claims.each([(ticket, worker, span) for ticket in tickets])
         return [one for one in claims if one is not None]
+
+    async def claim_next(
+        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
+    ) -> list[Claim]:
+        return await self._move(partial(claim_next, room=room, types=types, worker=worker, lease=lease))
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self._renewals.each([(held, lease) for held in leases])

@@ -1,24 +1,35 @@
 """The submit move: insert new jobs, or find the ones that their keys already have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from psycopg.errors import UniqueViolation
 
 from penstock.model.ids import JobId
-from penstock.model.job import Job, NewJob, Submission
-from penstock.model.lifecycle import Event, Move
+from penstock.model.job import Job, NewJob
+from penstock.model.lifecycle import Move
+from penstock.model.submission import Inserted, Known, Submission
 from penstock.model.timing import millis
 from penstock.store.postgres import arrays
 from penstock.store.postgres.reads import jobs_by_id
 from penstock.store.postgres.statements import load, query
-from penstock.store.postgres.transaction import Session
-from penstock.store.rows import optional_millis, retry_of, submitted, text_of
+from penstock.store.postgres.transaction import Session, Transaction
+from penstock.store.rows import Row, optional_millis, retry_of, text_of
 
 _SUBMIT = load("submit")
 _SUBMIT_KEYED = load("submit_keyed")
 _KEYS = load("keys")
 
 Entry = tuple[NewJob, timedelta]
+T = TypeVar("T")
+
+_FIELDS = (
+    "id", "type", "queue", "priority", "due_at", "delay", "expires_at", "timeout", "params_object", "inputs",
+    "retry_of", "retry", "tags", "params", "schedule", "tick_at", "interval",
+)  # fmt: skip
 
 
 async def submit(session: Session, entries: Sequence[Entry]) -> list[Submission]:
@@ -33,39 +44,62 @@ async def insert(session: Session, entries: Sequence[Entry], move: Move) -> list
 
 async def _inserted(session: Session, entries: Sequence[Entry], move: Move, *, counted: bool) -> list[Submission]:
     jobs = [new for new, _ in entries]
-    keyed = any(new.key is not None for new in jobs)
     scope = _columns(entries) | {"now": session.given, "asked": len(jobs), "counted": counted}
-    if keyed:
-        scope |= _keys(jobs)
-    ((now, complete, fresh),) = await query(session.connection, _SUBMIT_KEYED if keyed else _SUBMIT, scope)
+    ((now, complete, fresh),) = await _written(session, jobs, scope)
     if complete:
-        return [_new(new, now, move) for new in jobs]
+        return [Inserted(new, now, move) for new in jobs]
     return await _sorted_out(session, jobs, set(fresh or ()), now, move)
+
+
+async def _written(session: Session, jobs: Sequence[NewJob], scope: dict[str, Any]) -> list[Row]:
+    """An id that is in use undoes what takes it that none is; then each is asked for. Inside a transaction that is too
+    late."""
+    if not isinstance(session, Transaction) and all(new.key is None for new in jobs):
+        with suppress(UniqueViolation):
+            return await query(session.connection, _SUBMIT, scope)
+    return await query(session.connection, _SUBMIT_KEYED, scope | _keys(jobs))
 
 
 def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
     jobs = [new for new, _ in entries]
+    of = dict(zip(_FIELDS, zip(*map(attrgetter(*_FIELDS), jobs), strict=True), strict=True))
     return {
-        **arrays.sought([new.id for new in jobs]),
-        "types": arrays.texts([new.type for new in jobs]),
-        "queues": arrays.texts([new.queue for new in jobs]),
-        "priorities": arrays.bigints([new.priority for new in jobs]),
-        "due": arrays.bigints([optional_millis(new.due_at) for new in jobs]),
-        "delays": arrays.bigints([None if new.delay is None else millis(new.delay) for new in jobs]),
-        "expires": arrays.bigints([optional_millis(new.expires_at) for new in jobs]),
-        "tickets": arrays.bigints([millis(ticket_for) if new.ticketed else None for new, ticket_for in entries]),
-        "timeouts": arrays.bigints([None if new.timeout is None else millis(new.timeout) for new in jobs]),
-        "owning": arrays.booleans([bool(new.params_object or new.inputs) for new in jobs]),
-        "retried": arrays.optional_uuids([new.retry_of for new in jobs]),
-        "retries": arrays.texts([retry_of(new.retry) for new in jobs]),
-        "tags": arrays.texts([text_of(new.tags) for new in jobs]),
-        "inputs": arrays.texts([text_of(new.inputs) for new in jobs]),
-        "objects": arrays.texts([text_of(new.params_object) for new in jobs]),
-        "params": arrays.byteas([new.params for new in jobs]),
-        "schedules": arrays.texts([new.schedule for new in jobs]),
-        "ticks": arrays.bigints([optional_millis(new.tick_at) for new in jobs]),
-        "intervals": arrays.bigints([None if new.interval is None else millis(new.interval) for new in jobs]),
+        **arrays.sought(of["id"]),
+        "types": arrays.texts(of["type"]),
+        "queues": arrays.texts(of["queue"]),
+        "priorities": arrays.bigints(of["priority"]),
+        "due": arrays.bigints(_each(optional_millis, of["due_at"])),
+        "delays": arrays.bigints(_each(_optional_span, of["delay"])),
+        "expires": arrays.bigints(_each(optional_millis, of["expires_at"])),
+        "tickets": arrays.bigints(_each(_ticket_span, [(new.ticketed, ticket_for) for new, ticket_for in entries])),
+        "timeouts": arrays.bigints(_each(_optional_span, of["timeout"])),
+        "owning": arrays.booleans(_each(any, list(zip(of["params_object"], of["inputs"], strict=True)))),
+        "retried": arrays.optional_uuids(of["retry_of"]),
+        "retries": arrays.texts(_each(retry_of, of["retry"])),
+        "tags": arrays.texts(_each(text_of, of["tags"])),
+        "inputs": arrays.texts(_each(text_of, of["inputs"])),
+        "objects": arrays.texts(_each(text_of, of["params_object"])),
+        "params": arrays.byteas(of["params"]),
+        "schedules": arrays.texts(of["schedule"]),
+        "ticks": arrays.bigints(_each(optional_millis, of["tick_at"])),
+        "intervals": arrays.bigints(_each(_optional_span, of["interval"])),
     }
+
+
+def _each(write: Callable[[Any], T], values: Sequence[Any]) -> Sequence[T]:
+    """The values as they are kept. Most columns of a batch hold one value throughout, which is written once."""
+    if arrays.alike(values):
+        return (write(values[0]),) * len(values)
+    return [write(value) for value in values]
+
+
+def _optional_span(span: timedelta | None) -> int | None:
+    return None if span is None else millis(span)
+
+
+def _ticket_span(ticket: tuple[bool, timedelta]) -> int | None:
+    ticketed, ticket_for = ticket
+    return millis(ticket_for) if ticketed else None
 
 
 def _keys(jobs: Sequence[NewJob]) -> dict[str, Any]:
@@ -75,21 +109,16 @@ def _keys(jobs: Sequence[NewJob]) -> dict[str, Any]:
     }
 
 
-def _new(new: NewJob, now: int, move: Move) -> Submission:
-    job = submitted(new, now)
-    return Submission(job, Event(job.id, job.type, job.queue, move, None, job.state, job.created_at, 0, 0))
-
-
 async def _sorted_out(
     session: Session, jobs: Sequence[NewJob], fresh: set[JobId], now: int, move: Move
 ) -> list[Submission]:
     """Some were there already: read what each has met."""
     met = await _met(session, jobs)
-    answers = []
+    answers: list[Submission] = []
     for new in jobs:
         if new.id in fresh:
             fresh.remove(new.id)
-            answers.append(_new(new, now, move))
+            answers.append(Inserted(new, now, move))
         else:
             answers.append(met.answer(new))
     return answers
@@ -111,8 +140,8 @@ class _Met:
         self._by_key = by_key
         self._jobs = jobs
 
-    def answer(self, new: NewJob) -> Submission:
+    def answer(self, new: NewJob) -> Known:
         """A job without a key has no other body than its own."""
         if new.key is not None and (found := self._by_key.get(new.key)):
-            return Submission(self._jobs[found[0]], conflict=found[1] != new.fingerprint)
-        return Submission(self._jobs[new.id])
+            return Known(self._jobs[found[0]], conflict=found[1] != new.fingerprint)
+        return Known(self._jobs[new.id])

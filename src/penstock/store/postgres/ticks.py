@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from penstock.model.ids import JobId
-from penstock.model.job import Submission
 from penstock.model.lifecycle import Move
 from penstock.model.schedule import Ticked, TickMove, TickRecord
+from penstock.model.submission import Submission
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres.arrays import bigints, booleans, optional_uuids, texts

@@ -1,11 +1,11 @@
 """The moves of a lease: claimed, renewed, released by its owner, reclaimed from one that was lost."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
 import apsw
-from msgspec import Raw
+from msgspec import Raw, json
 
 from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Ticket
@@ -17,6 +17,7 @@ from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _CLAIM = Bulk("claim")
+_CLAIM_NEXT = load("claim_next")
 _RENEW = Bulk("renew")
 _RELEASE = Bulk("release")
 _RECLAIM = load("reclaim")
@@ -41,6 +42,34 @@ def _claim(tx: Transaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
     ]
     tx.record(_claimed(one, tx.at) for one in answers if one is not None)
     return answers
+
+
+def claim_next(
+    tx: Transaction, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
+) -> list[Claim]:
+    """Within each queue: highest priority first, then oldest first."""
+    chosen = json.encode(list(types)).decode()
+    claims = [
+        _claim_of(from_bytes(raw_id), (raw_id, *row), lease)
+        for queue, free in room.items()
+        for raw_id, *row, _, _ in _next(tx, queue, free, chosen, worker, lease)
+    ]
+    tx.record(_claimed(one, tx.at) for one in claims)
+    return claims
+
+
+def _next(tx: Transaction, queue: str, room: int, types: str, worker: str, lease: timedelta) -> list[Row]:
+    if room <= 0:
+        return []
+    scope = {
+        "queue": queue,
+        "room": room,
+        "types": types,
+        "worker": worker,
+        "lease_until": tx.now + millis(lease),
+        "now": tx.now,
+    }
+    return sorted(query(tx.connection, _CLAIM_NEXT, scope), key=lambda row: (-row[-2], row[-1]))
 
 
 def _claimed(one: Claim, at: datetime) -> Event:

@@ -5,9 +5,10 @@ from datetime import timedelta
 from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import State
+from penstock.model.submission import due
 from penstock.model.timing import millis
 from penstock.store import rows
-from penstock.store.rows import Row, due, optional_millis, retry_of, text_of
+from penstock.store.rows import Row, optional_millis, retry_of, text_of
 
 RETRY_OF = 18
 """The column, besides the second one, that holds an id."""

@@ -1,7 +1,7 @@
 """SqliteStore: the whole shard, in one file that one process owns. What each method promises stands in the seam."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,12 +27,12 @@ from penstock.model.job import (
     Retention,
     Settled,
     Settlement,
-    Submission,
     Ticket,
 )
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
+from penstock.model.submission import Submission
 from penstock.model.timing import Clock, SystemClock, to_millis
 from penstock.model.workers import Worker
 from penstock.store.seam import Capabilities, Outlook, Post
@@ -40,7 +40,7 @@ from penstock.store.sqlite import listing, logs, reads, registry, schedules, tic
 from penstock.store.sqlite.cancel import cancel, expire
 from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
 from penstock.store.sqlite.dispatch import dispatch, lapse, promote
-from penstock.store.sqlite.lease import claim, reclaim, release, renew
+from penstock.store.sqlite.lease import claim, claim_next, reclaim, release, renew
 from penstock.store.sqlite.lockfile import LockFile
 from penstock.store.sqlite.migrate import migrate
 from penstock.store.sqlite.prune import prune
@@ -130,6 +130,11 @@ class SqliteStore:
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         claims = await self.writer.each(claim, [(ticket, worker, lease) for ticket in tickets])
         return [one for one in claims if one is not None]
+
+    async def claim_next(
+        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
+    ) -> list[Claim]:
+        return await self.writer.run(partial(claim_next, room=room, types=types, worker=worker, lease=lease))
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self.writer.each(renew, [(held, lease) for held in leases])

@@ -6,9 +6,9 @@ from datetime import timedelta
 import apsw
 
 from penstock.model.ids import JobId, to_bytes
-from penstock.model.job import Job, NewJob, Submission
-from penstock.model.lifecycle import Event, Move
-from penstock.store.rows import submitted
+from penstock.model.job import Job, NewJob
+from penstock.model.lifecycle import Move
+from penstock.model.submission import Inserted, Known, Submission
 from penstock.store.sqlite.reads import jobs_by_seq
 from penstock.store.sqlite.rows import row_of
 from penstock.store.sqlite.statements import Bulk, load, query
@@ -34,15 +34,11 @@ def insert(tx: Transaction, entries: Sequence[Entry], move: Move) -> list[Submis
     watermark: int = tx.connection.execute(_NEWEST_SEQ).get
     inserted = _SUBMIT.execute(tx.connection, [row_of(new, tx.now, ticket_for) for new, ticket_for in entries])
     jobs = [new for new, _ in entries]
-    complete = inserted == len(entries)
-    answers = [_inserted(tx, new, move) for new in jobs] if complete else _sorted_out(tx, jobs, move, watermark)
-    _insert_tags(tx, [new.id for new, answer in zip(jobs, answers, strict=True) if answer.event and new.tags])
+    answers: list[Submission] = [Inserted(new, tx.now, move) for new in jobs]
+    if inserted < len(entries):
+        answers = _sorted_out(tx, jobs, move, watermark)
+    _insert_tags(tx, [new.id for new, answer in zip(jobs, answers, strict=True) if new.tags and answer.event])
     return answers
-
-
-def _inserted(tx: Transaction, new: NewJob, move: Move) -> Submission:
-    job = submitted(new, tx.now)
-    return Submission(job, Event(job.id, job.type, job.queue, move, None, job.state, tx.at, 0, 0))
 
 
 def _insert_tags(tx: Transaction, jobs: Sequence[JobId]) -> None:
@@ -54,12 +50,12 @@ def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], move: Move, watermark: 
     """Some were there already: read what each has met. Rows above the watermark are this call's own."""
     met = _Met(tx, jobs)
     fresh = {row[1] for row in met.rows if row[0] > watermark}
-    answers = []
+    answers: list[Submission] = []
     for new in jobs:
         raw_id = to_bytes(new.id)
         if raw_id in fresh:
             fresh.remove(raw_id)
-            answers.append(_inserted(tx, new, move))
+            answers.append(Inserted(new, tx.now, move))
         else:
             answers.append(met.answer(new))
     return answers
@@ -77,6 +73,6 @@ class _Met:
         self._by_key = {row[2]: row for row in self.rows if row[2] is not None}
         self._jobs: dict[int, Job] = jobs_by_seq(tx.connection, [row[0] for row in self.rows])
 
-    def answer(self, new: NewJob) -> Submission:
+    def answer(self, new: NewJob) -> Known:
         row = self._by_key.get(new.key) or self._by_id[to_bytes(new.id)]
-        return Submission(self._jobs[row[0]], conflict=(row[3] or b"") != new.fingerprint)
+        return Known(self._jobs[row[0]], conflict=(row[3] or b"") != new.fingerprint)

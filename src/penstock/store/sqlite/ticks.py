@@ -8,9 +8,9 @@ from functools import partial
 import apsw
 
 from penstock.model.ids import JobId, to_bytes
-from penstock.model.job import Submission
 from penstock.model.lifecycle import Move
 from penstock.model.schedule import Ticked, TickMove, TickRecord
+from penstock.model.submission import Submission
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_rounds
 from penstock.store.rows import Row, optional_millis

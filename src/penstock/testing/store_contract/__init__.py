@@ -1,5 +1,6 @@
 """What every job store must do. Subclass `StoreContract`, give it a `store` fixture, and run it with pytest."""
 
+from penstock.testing.store_contract.claiming import Claiming
 from penstock.testing.store_contract.dispatching import Dispatching
 from penstock.testing.store_contract.ending import Ending
 from penstock.testing.store_contract.leasing import Leasing
@@ -13,5 +14,7 @@ from penstock.testing.store_contract.ticking import Ticking
 __all__ = ["StoreContract"]
 
 
-class StoreContract(Submitting, Dispatching, Leasing, Settling, Ending, Reading, Registering, Scheduling, Ticking):
+class StoreContract(
+    Submitting, Dispatching, Leasing, Claiming, Settling, Ending, Reading, Registering, Scheduling, Ticking
+):
     """The promises of `penstock.store.seam`, each as a test."""

@@ -9,7 +9,7 @@ import pytest
 from penstock.model.errors import Invalid
 from penstock.model.job import Job, JobFilter, Lease, LogLine, Retention
 from penstock.model.lifecycle import State
-from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
+from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, OnStage, Stage
 
 
 class Reading(OnStage):
@@ -53,6 +53,20 @@ class Reading(OnStage):
         for where in every_filter():
             expected = [job for job in everything if matches(job, where)]
             assert await stage.all_jobs(where, page=2) == expected, where
+
+    async def test_a_list_goes_by_age_whatever_the_line_goes_by(self, stage: Stage) -> None:
+        for number in range(40):
+            delay = MINUTE if number % 6 == 0 else None
+            type_name = ("mail", "scan")[number % 2]
+            await stage.submit(queue="q", type=type_name, priority=number % 7, ticketed=number % 5 == 0, delay=delay)
+        await stage.store.claim_next({"q": 9}, ("mail", "scan"), "w1", LEASE)
+        everything = await stage.all_jobs(page=3)
+        assert len(everything) == 40
+        for state in (None, State.SCHEDULED, State.QUEUED, State.RUNNING):
+            where = JobFilter(queue="q", type="scan", state=state)
+            matching = [job.id for job in everything if job.type == "scan" and state in (None, job.state)]
+            listed = [job.id for job in await stage.all_jobs(where, page=3)]
+            assert (sorted(listed), stage.lines(listed)) == (sorted(matching), stage.lines(matching))
 
     async def test_a_cursor_is_stable_while_jobs_come_and_go(self, stage: Stage) -> None:
         for number in range(30):

@@ -3,9 +3,10 @@
 import asyncio
 from datetime import timedelta
 
-from penstock.model.job import FileLink, JobFilter, ObjectLink
+from penstock.model.job import FileLink, JobFilter, Lease, ObjectLink
 from penstock.model.lifecycle import Move, State
 from penstock.model.retry import Retry
+from penstock.model.submission import Known
 from penstock.testing.store_contract.stage import MINUTE, TICKET, OnStage, Stage
 
 LINK = ObjectLink("objects/1", 9, "sha256:00", "text/plain")
@@ -96,7 +97,23 @@ class Submitting(OnStage):
         first, again = await stage.store.submit([new, new], TICKET)
         (later,) = await stage.store.submit([new], TICKET)
         assert first.event is not None
-        assert (again, later) == (type(first)(first.job), type(first)(first.job))
+        assert (again, later) == (Known(first.job), Known(first.job))
+
+    async def test_a_repeated_batch_adds_what_is_missing_whatever_became_of_the_rest(self, stage: Stage) -> None:
+        batch = [stage.new(tags=("red",)) for _ in range(6)]
+        await stage.store.submit(batch[:4], TICKET)
+        ended, running = await stage.claim(batch[0].id, batch[1].id)
+        await stage.settle(Lease(ended.job, ended.fence))
+        first, second = await asyncio.gather(*(stage.store.submit(batch, TICKET) for _ in range(2)))
+        assert [answer.job.id for answer in first] == [answer.job.id for answer in second] == [new.id for new in batch]
+        inserted = [answer.job.id for answer in (*first, *second) if answer.event is not None]
+        assert sorted(inserted) == sorted(new.id for new in batch[4:])
+        found = [await stage.job(new.id) for new in batch]
+        assert [job.state for job in found] == [State.SUCCEEDED, State.RUNNING, *[State.QUEUED] * 4]
+        assert await stage.counted() == await stage.counted_by_hand()
+        again, new = await stage.store.submit([batch[0], stage.new()], TICKET)
+        assert (again.event is None, again.job.state, new.event is None) == (True, State.SUCCEEDED, False)
+        assert running.fence == (await stage.job(running.job)).fence
 
     async def test_a_job_that_was_there_does_not_hide_new_ones(self, stage: Stage) -> None:
         await stage.submit(key="k", tags=("red",))

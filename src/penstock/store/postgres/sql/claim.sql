@@ -4,7 +4,7 @@
 -- ticket_until stays as it is: to change what an index holds would cost the update its being HOT.
 -- A row that another move holds is waited for: passed over, its job would lie until its ticket lapses.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
-wanted AS MATERIALIZED (
+wanted AS (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(workers)s::text[]), (SELECT %(leases)s::bigint[])
     ) WITH ORDINALITY AS wanted (id, worker, lease, n)

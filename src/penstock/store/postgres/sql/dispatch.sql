@@ -1,12 +1,13 @@
--- unticketed, for each queue in its order: highest priority first, then oldest.
+-- unticketed, for each queue in its order: highest priority first, then oldest. A row that is locked stays where it is, so
+-- that its ctid finds it.
 -- The ticket guard is repeated: a job whose ticket is out gets no second one before the first has lapsed.
 -- Expired jobs are passed over; their reaper is about to end them. So are those that another dispatcher has just taken.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 next AS MATERIALIZED (
-    SELECT first.id, room.n
+    SELECT first.row, room.n
     FROM unnest((SELECT %(queues)s::text[]), (SELECT %(rooms)s::bigint[])) WITH ORDINALITY AS room (queue, free, n),
     LATERAL (
-        SELECT id FROM penstock.jobs
+        SELECT ctid AS row FROM penstock.jobs
         WHERE jobs.queue = room.queue AND place = 1
           AND (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
         ORDER BY priority DESC, seq
@@ -18,7 +19,7 @@ moved AS (
     UPDATE penstock.jobs
     SET ticket_until = clock.now + %(ticket_for)s
     FROM next, clock
-    WHERE jobs.id = ANY (ARRAY[next.id]) AND state = 'queued' AND ticket_until IS NULL
+    WHERE jobs.ctid = next.row AND state = 'queued' AND ticket_until IS NULL
     RETURNING jobs.id, queue, type, priority, seq, n
 )
 SELECT id, queue, type, priority FROM moved ORDER BY n, priority DESC, seq

@@ -1,4 +1,4 @@
--- tickets_out. Only those that nobody is about to claim: what is held by another move has been claimed, or comes next time.
+-- away: the window and what runs, all looked at. Only those that nobody is about to claim: what is held by another move has been claimed, or comes next time.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 over AS MATERIALIZED (
     SELECT id FROM penstock.jobs

@@ -1,5 +1,4 @@
--- unticketed: from queue to queue, the oldest of each priority. tickets_out: the window, of which the first to lapse has about
--- waited longest.
+-- unticketed: from queue to queue, the oldest of each priority. away: of those with a ticket the oldest has about waited longest.
 WITH RECURSIVE waiting (queue) AS (
     (SELECT queue FROM penstock.jobs WHERE place = 1 ORDER BY queue LIMIT 1)
     UNION ALL
@@ -13,17 +12,17 @@ WITH RECURSIVE waiting (queue) AS (
 SELECT queue, min(due_at)
 FROM (
     SELECT waiting.queue, first.due_at
-    FROM waiting, generate_series(0, 9) AS priority, LATERAL (
+    FROM waiting, generate_series(0, 9) AS urgency (priority), LATERAL (
         SELECT due_at FROM penstock.jobs
         WHERE jobs.queue = waiting.queue AND place = 1
-          AND jobs.priority = priority::smallint
+          AND jobs.priority = urgency.priority::smallint
         ORDER BY seq LIMIT 1
     ) AS first
     UNION ALL
     (
         SELECT queue, due_at FROM penstock.jobs
         WHERE place = 2 AND state = 'queued'
-        ORDER BY ticket_until LIMIT 10000
+        ORDER BY seq LIMIT 10000
     )
 ) AS oldest
 GROUP BY queue

@@ -1,4 +1,4 @@
--- tickets_out: the window and what runs, all looked at. Those that ran out first; one that another move holds is not lost,
+-- away: the window and what runs, all looked at. Those that ran out first; one that another move holds is not lost,
 -- and passed over.
 -- ON CONFLICT: what has ended has ended. One that is there twice must not keep the reaper from all others.
 -- fence + 1 locks the lost owner out; a mark decides before poison does.

@@ -1,7 +1,7 @@
 -- jobs_pkey, in the order of the ids. The fence lets only the newest claim write an outcome; the state lets it do so once.
 -- An error stays until another replaces it: it tells of the last attempt that errored, whatever came after.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
-outcome AS MATERIALIZED (
+outcome AS (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(states)s::text[]),
         (SELECT %(retries)s::bigint[]), (SELECT %(losses)s::boolean[]), (SELECT %(reasons)s::text[]),
@@ -16,7 +16,7 @@ gone AS (
     WHERE jobs.id = ANY (ARRAY[outcome.id])
       AND jobs.fence = outcome.fence
       AND jobs.state = 'running'
-    RETURNING jobs.*, outcome, retry_in, loss, outcome_reason, outcome_error, result, result_object, outputs, owning, n
+    RETURNING n, outcome, outcome_reason, retry_in, loss, owning, outcome_error, result, result_object, outputs, jobs.*
 ),
 kept AS (
     INSERT INTO penstock.ended (

@@ -1,22 +1,28 @@
--- jobs_pkey and ended_pkey guard the id: one that is there leaves its row as it is, and the caller reads it.
+-- jobs_pkey guards the id: one that is there fails it all, and the caller asks submit_keyed.sql. Ids are new all but always,
+-- and to insert with ON CONFLICT takes a look-up and a second write for each.
+-- ended_pkey: one that has ended leaves its row as it is. New ids are close to each other in time, and mostly none between
+-- them has ended: that is asked once, and only else for each. Row by row, not joined, so that they get their seq in order.
 -- No partition is opened but those from `first` to `last` of the ids.
--- That is asked row by row, not joined, so that the rows keep their order and get their seq in it.
--- Each array stands in a subquery, so that the plan never depends on how many values it holds.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
-asked AS MATERIALIZED (
+asked AS (
     SELECT asked.*, clock.now, coalesce(asked.due_at, clock.now + coalesce(asked.delay, 0)) AS falls_due_at
     FROM clock, unnest(
-        (SELECT %(ids)s::uuid[]), (SELECT %(types)s::text[]), (SELECT %(queues)s::text[]),
-        (SELECT %(priorities)s::bigint[]), (SELECT %(due)s::bigint[]), (SELECT %(delays)s::bigint[]),
-        (SELECT %(expires)s::bigint[]), (SELECT %(tickets)s::bigint[]), (SELECT %(timeouts)s::bigint[]),
-        (SELECT %(owning)s::boolean[]), (SELECT %(retried)s::uuid[]), (SELECT %(retries)s::text[]),
-        (SELECT %(tags)s::text[]), (SELECT %(inputs)s::text[]), (SELECT %(objects)s::text[]),
-        (SELECT %(params)s::bytea[]), (SELECT %(schedules)s::text[]), (SELECT %(ticks)s::bigint[]),
-        (SELECT %(intervals)s::bigint[])
+        %(ids)s::uuid[], %(types)s::text[], %(queues)s::text[],
+        %(priorities)s::bigint[], %(due)s::bigint[], %(delays)s::bigint[],
+        %(expires)s::bigint[], %(tickets)s::bigint[], %(timeouts)s::bigint[],
+        %(owning)s::boolean[], %(retried)s::uuid[], %(retries)s::text[],
+        %(tags)s::text[], %(inputs)s::text[], %(objects)s::text[],
+        %(params)s::bytea[], %(schedules)s::text[], %(ticks)s::bigint[],
+        %(intervals)s::bigint[]
     ) AS asked (
         id, type, queue, priority, due_at, delay, expires_at, ticket_for, timeout, owns_objects, retry_of, retry, tags,
         inputs, params_object, params, schedule, tick_at, "interval"
     )
+),
+span AS MATERIALIZED (
+    SELECT NOT EXISTS (
+        SELECT 1 FROM penstock.ended WHERE ended.id BETWEEN %(first)s::uuid AND %(last)s::uuid
+    ) AS all_new
 ),
 inserted AS (
     INSERT INTO penstock.jobs (
@@ -28,11 +34,10 @@ inserted AS (
         coalesce(owns_objects, false), retry_of, retry, tags, inputs, params_object, params, schedule, tick_at,
         "interval"
     FROM asked
-    WHERE (
+    WHERE (SELECT all_new FROM span) OR (
         SELECT true FROM penstock.ended
         WHERE ended.id = asked.id AND ended.id BETWEEN %(first)s::uuid AND %(last)s::uuid
     ) IS NULL
-    ON CONFLICT (id) DO NOTHING
     RETURNING id, seq, queue, type, state, tags
 ),
 tagged AS (
@@ -45,5 +50,5 @@ counted AS (
     INSERT INTO penstock.count_changes (queue, type, after, jobs)
     SELECT queue, type, state, count(*) FROM inserted WHERE %(counted)s GROUP BY queue, type, state
 )
-SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN fresh.ids END
-FROM clock, (SELECT count(*) AS jobs, array_agg(id) AS ids FROM inserted) AS fresh
+SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN ARRAY(SELECT id FROM inserted) END
+FROM clock, (SELECT count(*) AS jobs FROM inserted) AS fresh

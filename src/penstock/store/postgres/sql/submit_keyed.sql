@@ -1,7 +1,9 @@
--- As submit.sql, for a batch in which some jobs have keys. keys_pkey guards those: only who writes the key inserts the job.
+-- As submit.sql, for a batch in which some jobs have keys, or ids that may be in use. keys_pkey guards the keys: only who
+-- writes the key inserts the job.
 -- Keys are taken in their own order, so that two batches never wait for each other.
 -- jobs_pkey and ended_pkey guard the id: one that is there leaves its row as it is, and the caller reads it.
--- No partition is opened but those from `first` to `last` of the ids.
+-- Each is asked for only where something is between the first and the last of the ids, as mostly nothing is. No partition is
+-- opened but those.
 -- Each array stands in a subquery, so that the plan never depends on how many values it holds.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 asked AS MATERIALIZED (
@@ -19,10 +21,16 @@ asked AS MATERIALIZED (
         inputs, params_object, params, schedule, tick_at, "interval", key, fingerprint, n
     )
 ),
+span AS MATERIALIZED (
+    SELECT
+        NOT EXISTS (SELECT 1 FROM penstock.jobs WHERE jobs.id BETWEEN %(first)s::uuid AND %(last)s::uuid) AS none_live,
+        NOT EXISTS (SELECT 1 FROM penstock.ended WHERE ended.id BETWEEN %(first)s::uuid AND %(last)s::uuid) AS none_ended
+),
 taken AS (
     INSERT INTO penstock.keys (key, job, fingerprint)
     SELECT key, id, fingerprint FROM asked
-    WHERE key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM penstock.jobs WHERE jobs.id = asked.id)
+    WHERE key IS NOT NULL
+      AND ((SELECT none_live FROM span) OR (SELECT true FROM penstock.jobs WHERE jobs.id = asked.id) IS NULL)
     ORDER BY key, n
     ON CONFLICT (key) DO NOTHING
     RETURNING key, job
@@ -38,10 +46,10 @@ inserted AS (
         "interval", key
     FROM asked
     WHERE (key IS NULL OR (key, id) IN (SELECT key, job FROM taken))
-      AND (
+      AND ((SELECT none_ended FROM span) OR (
           SELECT true FROM penstock.ended
           WHERE ended.id = asked.id AND ended.id BETWEEN %(first)s::uuid AND %(last)s::uuid
-      ) IS NULL
+      ) IS NULL)
     ORDER BY n
     ON CONFLICT (id) DO NOTHING
     RETURNING id, seq, queue, type, state, tags
@@ -56,5 +64,5 @@ counted AS (
     INSERT INTO penstock.count_changes (queue, type, after, jobs)
     SELECT queue, type, state, count(*) FROM inserted WHERE %(counted)s GROUP BY queue, type, state
 )
-SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN fresh.ids END
-FROM clock, (SELECT count(*) AS jobs, array_agg(id) AS ids FROM inserted) AS fresh
+SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN ARRAY(SELECT id FROM inserted) END
+FROM clock, (SELECT count(*) AS jobs FROM inserted) AS fresh

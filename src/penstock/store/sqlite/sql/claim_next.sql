@@ -1,0 +1,20 @@
+-- unticketed: highest priority first, then oldest (seq ends the index). NOT INDEXED: the outer part goes by seq alone.
+-- State and ticket are compared again: only what is still in the line is claimed.
+-- Expired jobs are passed over; their reaper is about to end them.
+UPDATE jobs NOT INDEXED
+SET state = 'running',
+    attempt = attempt + 1,
+    fence = fence + 1,
+    worker = :worker,
+    lease_until = :lease_until,
+    started_at = :now
+WHERE seq IN (
+    SELECT seq FROM jobs INDEXED BY unticketed
+    WHERE queue = :queue AND state = 'queued' AND ticket_until IS NULL
+      AND (expires_at IS NULL OR expires_at > :now)
+    ORDER BY priority DESC, seq
+    LIMIT :room
+)
+AND state = 'queued' AND ticket_until IS NULL
+AND type IN (SELECT value FROM json_each(:types))
+RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority, seq
