@@ -7,11 +7,12 @@ import msgspec
 from msgspec import Raw
 
 from penstock.engine import Engine
-from penstock.model.job import Claim, Job, JobError, Lease, Submission
+from penstock.model.job import Claim, Job, JobError, Lease
 from penstock.model.retry import Retry
+from penstock.model.submission import Submission
 from penstock.model.wire import Outcome, SubmitRequest
 from penstock.model.workers import JobType, Subscription, Worker
-from penstock.scheduler import Dispatcher, Pruner, Reaper, Window
+from penstock.scheduler import Dispatcher, Pruner, Reaper
 
 NO_WAIT = timedelta(0)
 LONG = timedelta(seconds=30)
@@ -47,7 +48,7 @@ def worker(name: str = "w1", *types: str, queues: tuple[str, ...] | None = None)
 def dispatcher(engine: Engine) -> Dispatcher:
     """Of the only shard."""
     (shard,) = engine.store.parts()
-    return Dispatcher(engine, shard, Window(engine.settings.timing, engine.clock.monotonic()))
+    return Dispatcher(engine, shard)
 
 
 def reaper(engine: Engine) -> Reaper:

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.config import BrokerSettings, Settings
 from penstock.engine import Engine
+from penstock.model.ids import ShardId
 from penstock.model.job import Job
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
@@ -94,6 +95,16 @@ async def test_a_job_that_waits_in_the_store_wakes_dispatchers_everywhere(
     engine.tickets.waits("sums")
     await rung(clock)
     assert wake.is_set()
+
+
+async def test_new_jobs_overtake_no_line_that_another_process_has_seen(
+    engine: Engine, elsewhere: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine)
+    assert (await elsewhere.tickets.room(["sums"]))["sums"] > 0
+    engine.tickets.learn(ShardId(0), frozenset({"sums"}))
+    await rung(clock)
+    assert await elsewhere.tickets.room(["sums"]) == {"sums": 0}
 
 
 async def test_a_changed_schedule_wakes_tickers_everywhere(

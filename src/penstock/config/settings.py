@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from penstock.model.fleets import MOST_WORKERS, Fleet
+from penstock.model.ids import SERIES_MAX
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -99,11 +100,8 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ticket_seconds: Annotated[float, Meta(description="A ticket not claimed in this time is posted again.", gt=0)] = (
         30.0
     )
-    window_seconds: Annotated[
-        float, Meta(description="How many seconds of drain the broker holds per queue.", gt=0)
-    ] = 2.0
     window_jobs: Annotated[
-        int, Meta(description="The least number of tickets a queue's window has room for.", ge=1)
+        int, Meta(description="How many tickets of a queue the broker holds; more wait in the store.", ge=1)
     ] = 2000
     slot_seconds: Annotated[
         float, Meta(description="How far ahead a scheduler reads what falls due.", ge=0.1, le=3600)
@@ -117,7 +115,7 @@ class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """What a request may hold; more is refused with 413 or 422."""
 
     body_bytes: Annotated[int, Meta(description="Largest JSON body of a request.", ge=KIB)] = 16 * MIB
-    batch_jobs: Annotated[int, Meta(description="Most jobs in one bulk submit.", ge=1)] = 10_000
+    batch_jobs: Annotated[int, Meta(description="Most jobs in one bulk submit.", ge=1, le=SERIES_MAX)] = 10_000
     depth: Annotated[int, Meta(description="Deepest nesting of a JSON body.", ge=4, le=200)] = 64
     page_jobs: Annotated[int, Meta(description="Most jobs on one page of a list.", ge=1)] = 500
     wait_seconds: Annotated[

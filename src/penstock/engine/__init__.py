@@ -62,6 +62,7 @@ class Engine:
         self.arrivals = Arrivals()
         self.bells = Bells(self)
         self.tickets.on_backlog = partial(self.bells.ring, Bell.BACKLOG)
+        self.tickets.on_line = self.bells.ring_line
         self.changes.on_note = partial(self.bells.ring, Bell.SCHEDULES)
         self.catalog.on_tell = partial(self.bells.ring, Bell.NOTICES)
         self.arrivals.on_arrival = self.bells.ring_work

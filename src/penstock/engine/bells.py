@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.broker import Rung
 from penstock.engine.by_shard import keep
 from penstock.model.errors import Unavailable
-from penstock.model.ids import JobId, from_bytes, to_bytes
+from penstock.model.ids import JobId, from_packed, to_packed
 from penstock.model.lifecycle import TERMINAL, Event, Move, State
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ WORK_APART = timedelta(milliseconds=100)
 """For queues that got work: the bell that would be rung most often, and is worth least to those who are awake."""
 
 AFTER_TROUBLE = timedelta(seconds=1)
-ID_BYTES = 16
 
 
 class Bell(StrEnum):
@@ -37,6 +36,7 @@ class Bell(StrEnum):
     CANCELS = "cancels"
     ENDED = "ended"
     WORK = "work"
+    LINE = "line"
 
 
 class Bells:
@@ -50,6 +50,7 @@ class Bells:
         self._listening = False
         self._ended: list[JobId] = []
         self._work: set[str] = set()
+        self._line: set[str] = set()
         self._waiting: set[Bell] = set()
         self.cancels = asyncio.Event()
 
@@ -64,6 +65,12 @@ class Bells:
         if self._listening:
             self._work |= queues
             self.ring(Bell.WORK)
+
+    def ring_line(self, queues: frozenset[str]) -> None:
+        """Tell the others in which queues jobs stand in line behind the window."""
+        if self._listening:
+            self._line |= queues
+            self.ring(Bell.LINE)
 
     def heed(self, events: Sequence[Event]) -> None:
         """Tell the others which jobs have ended and which were asked to stop."""
@@ -93,9 +100,11 @@ class Bells:
     def _message(self, bell: Bell) -> bytes:
         message = b""
         if bell is Bell.ENDED:
-            message, self._ended = b"".join(map(to_bytes, self._ended)), []
+            message, self._ended = to_packed(self._ended), []
         elif bell is Bell.WORK:
             message, self._work = "\n".join(self._work).encode(), set()
+        elif bell is Bell.LINE:
+            message, self._line = "\n".join(self._line).encode(), set()
         return message
 
     def _hear(self, rung: Rung) -> None:
@@ -110,12 +119,9 @@ class Bells:
             case Bell.CANCELS:
                 self.cancels.set()
             case Bell.ENDED:
-                ended = _ids(rung.message)
-                self._engine.watch.ended(ended)
-                self._engine.changes.ended(ended)
+                self._engine.watch.ended(from_packed(rung.message))
+                self._engine.changes.ended(from_packed(rung.message))
             case Bell.WORK:
                 self._engine.arrivals.heard(frozenset(rung.message.decode().split("\n")))
-
-
-def _ids(message: bytes) -> list[JobId]:
-    return [from_bytes(message[at : at + ID_BYTES]) for at in range(0, len(message), ID_BYTES)]
+            case Bell.LINE:
+                self._engine.tickets.hear(rung.message.decode().split("\n"))

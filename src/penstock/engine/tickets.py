@@ -1,13 +1,14 @@
 """Tickets: which jobs get one at once, and when the dispatcher should look.
 
 The broker holds a window of each queue, not its backlog. A job that is due goes there straight from its submit while
-the window has room and nobody waits ahead of it in the store; everything else is the dispatcher's.
+the window has room and nobody waits ahead of it in the store. What stands in line behind the window workers take from
+the store; what they leave is the dispatcher's.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -49,12 +50,12 @@ class Tickets:
         self._sending: asyncio.Future[None] | None = None
         self._backlogs: dict[ShardId, frozenset[str]] = {}
         self._told: dict[str, float] = {}
-        self._windows: dict[str, int] = {}
         self._depths_known: Counter[str] = Counter()
         self._depths_at = float("-inf")
         self._takers: set[asyncio.Task[list[Ticket]]] = set()
         self.wake = Wake()
         self.on_backlog: Callable[[], None] = lambda: None
+        self.on_line: Callable[[frozenset[str]], None] = lambda queues: None
 
     @property
     def ticket_for(self) -> timedelta:
@@ -65,10 +66,6 @@ class Tickets:
         """Of tickets that are posted after their job was made: short, since whoever dies in between posts none."""
         return min(self.ticket_for, FIRST_FOR)
 
-    def window(self, queue: str) -> int:
-        """How many tickets the broker may hold for a queue."""
-        return self._windows.get(queue, self._timing.window_jobs)
-
     async def room(self, queues: Iterable[str]) -> dict[str, int]:
         """For each queue, how many jobs may be ticketed at their submit; none where others wait ahead.
 
@@ -78,9 +75,8 @@ class Tickets:
             depths = await self._depths()
         except Unavailable:
             return dict.fromkeys(queues, 0)
-        return {
-            queue: 0 if self._waits(queue) else max(0, self.window(queue) - depths.get(queue, 0)) for queue in queues
-        }
+        window = self._timing.window_jobs
+        return {queue: 0 if self._waits(queue) else max(0, window - depths.get(queue, 0)) for queue in queues}
 
     async def _depths(self) -> Counter[str]:
         """What the broker holds; of a shared one what it held a moment ago, so that not every submit has to ask."""
@@ -145,11 +141,17 @@ class Tickets:
         self._posting.add(posting)
         posting.add_done_callback(self._posting.discard)
 
-    def learn(self, shard: ShardId, backlog: frozenset[str], windows: Mapping[str, int]) -> None:
-        """What the dispatcher of a shard saw on its last pass."""
+    def learn(self, shard: ShardId, backlog: frozenset[str]) -> None:
+        """What the dispatcher of a shard left waiting on its last pass; other processes are told."""
         self._backlogs[shard] = backlog
         self._told = {queue: until for queue, until in self._told.items() if queue in backlog}
-        self._windows = dict(windows)
+        if backlog:
+            self.on_line(backlog)
+
+    def hear(self, queues: Iterable[str]) -> None:
+        """Another process's dispatcher left jobs of these queues waiting: new ones must not overtake them."""
+        until = self._clock.monotonic() + REMEMBERED
+        self._told.update(dict.fromkeys(queues, until))
 
     def waits(self, queue: str) -> None:
         """A job of this queue waits in the store for a ticket. Where others wait already, a dispatcher here knows."""
@@ -164,14 +166,8 @@ class Tickets:
 
     async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
         """Tickets for a subscription, the moment there are any; none after `wait`, or when a pause has changed."""
-        tickets = await self._broker.take(wanted, limit, NO_TIME)
-        if not tickets and wait > NO_TIME:
-            tickets = await self._take_later(wanted, limit, wait)
-        if tickets:
-            await self._taken({ticket.queue for ticket in tickets})
-        return tickets
-
-    async def _take_later(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+        if wait <= NO_TIME:
+            return await self._broker.take(wanted, limit, wait)
         taker = asyncio.ensure_future(self._broker.take(wanted, limit, wait))
         self._takers.add(taker)
         try:
@@ -197,12 +193,12 @@ class Tickets:
         if self._sending is not None:
             await self._sending
 
-    async def _taken(self, queues: set[str]) -> None:
-        """Wake the dispatcher where the window runs low and more wait behind it."""
+    async def taken(self, queues: Iterable[str]) -> None:
+        """Wake the dispatchers where the window runs low, more wait behind it, and takers cannot help themselves."""
         if low := [queue for queue in queues if self._waits(queue)]:
             with suppress(Unavailable):
                 depths = await self._depths()
-                if any(depths.get(queue, 0) * 2 < self.window(queue) for queue in low):
+                if any(depths.get(queue, 0) * 2 < self._timing.window_jobs for queue in low):
                     self._wake_dispatchers()
 
     def heed(self, events: Sequence[Event]) -> None:

@@ -3,27 +3,22 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from penstock.engine.budget import RetryBudget
-from penstock.engine.by_shard import PATIENCE, Call, each, keep, latecomers, split, trouble_of
+from penstock.engine.by_shard import PATIENCE, each, split
+from penstock.engine.claiming import Claiming
 from penstock.engine.files import job_prefix
 from penstock.engine.outcome import settle_error
 from penstock.model.errors import (
-    BrokerUnavailable,
-    CorruptObject,
     Invalid,
-    NotFound,
     ObjectsUnavailable,
-    StoreUnavailable,
     Unavailable,
 )
-from penstock.model.ids import JobId, ShardId, shard_of
+from penstock.model.ids import JobId, shard_of, shards_of
 from penstock.model.job import (
     Claim,
     ErrorCode,
@@ -36,7 +31,6 @@ from penstock.model.job import (
     Renewal,
     Settled,
     Settlement,
-    Ticket,
 )
 from penstock.model.lifecycle import State
 from penstock.model.schedule_wire import OnConflict, ScheduleRequest
@@ -47,8 +41,6 @@ from penstock.model.workers import JobType, Subscription, Worker
 if TYPE_CHECKING:
     from penstock.engine import Engine
 
-
-LOOK_AGAIN = timedelta(milliseconds=500)
 
 Shown = TypeVar("Shown", Lease, Outcome)
 
@@ -62,7 +54,9 @@ class Work:
         self._files = engine.files
         self._chance = chance
         self._lease = seconds(engine.settings.timing.lease_seconds)
+        self._inline_bytes = engine.settings.limits.inline_bytes
         self._budget = RetryBudget(engine.settings.timing.retries_per_second)
+        self._claiming = Claiming(engine, self, chance)
 
     async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
         await self._engine.catalog.declare(types)
@@ -76,96 +70,7 @@ class Work:
             await self._engine.schedules.create(replace(schedule, on_conflict=OnConflict.REPLACE))
 
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
-        clock = self._engine.clock
-        deadline = clock.monotonic() + wait.total_seconds()
-        while True:
-            paused = (await self._engine.catalog.read()).paused
-            left = seconds(max(0.0, deadline - clock.monotonic()))
-            tickets = await self._take(replace(wanted, except_queues=paused | wanted.except_queues), limit, left)
-            claims = await self._claim(tickets, worker) if tickets else []
-            if claims or clock.monotonic() >= deadline:
-                return claims
-
-    async def _take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
-        """Tickets from the broker; while it is out of reach, straight from the store, looking again and again."""
-        try:
-            return await self._engine.tickets.take(wanted, limit, wait)
-        except BrokerUnavailable:
-            tickets = await self._dispatch(wanted, limit)
-            if not tickets:
-                await self._engine.clock.sleep(min(wait, LOOK_AGAIN))
-            return tickets
-
-    async def _dispatch(self, wanted: Subscription, limit: int) -> list[Ticket]:
-        """Tickets made for this taker, from every shard that answers; only of queues where it can run every type."""
-        types = (await self._engine.catalog.read()).types.values()
-        others = {declared.queue for declared in types if declared.name not in wanted.types}
-        queues = {declared.queue for declared in types if wanted.wants(declared.queue, declared.name)} - others
-        tickets: list[Ticket] = []
-        for shard in self._store.parts():
-            if queues and len(tickets) < limit:
-                with suppress(StoreUnavailable):
-                    room = dict.fromkeys(queues, limit - len(tickets))
-                    tickets += await shard.dispatch(room, self._engine.tickets.ticket_for)
-        return tickets
-
-    async def _claim(self, tickets: list[Ticket], worker: str) -> list[Claim]:
-        """Claim to the end, even when the asker goes away meanwhile: then what was claimed is given back."""
-        claiming = asyncio.ensure_future(self._claim_parts(tickets, worker))
-        try:
-            claims = await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            await self._give_back(await claiming)
-            raise
-        filled = [
-            claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
-        ]
-        return [claim for claim in filled if claim is not None]
-
-    async def _claim_parts(self, tickets: list[Ticket], worker: str) -> list[Claim]:
-        """What the shards gave. Tickets of a shard that does not answer are posted again, a little later."""
-        parts = list(split(tickets, lambda ticket: ticket.shard).values())
-        calls: list[Call[list[Claim]]] = [
-            asyncio.ensure_future(self._store.claim(part, worker, self._lease)) for part in parts
-        ]
-        late = await latecomers(calls, PATIENCE)
-        claims: list[Claim] = []
-        lost = 0
-        for part, call in zip(parts, calls, strict=True):
-            if call in late:
-                keep(asyncio.ensure_future(self._undo(call, part)))
-            elif trouble_of(call) is not None:
-                self._engine.tickets.publish_later(part)
-                lost += 1
-            else:
-                claims += call.result()
-        if lost == len(calls):
-            calls[0].result()
-        return claims
-
-    async def _undo(self, call: Call[list[Claim]], tickets: list[Ticket]) -> None:
-        """A shard that is slow must not hold up the jobs of others: what it still gives is given back to it."""
-        try:
-            await self._give_back(await call)
-        except Unavailable:
-            self._engine.tickets.publish_later(tickets)
-
-    async def _give_back(self, claims: Sequence[Claim]) -> None:
-        await self.release([Lease(claim.job, claim.fence) for claim in claims])
-
-    async def _fill(self, claim: Claim, link: ObjectLink) -> Claim | None:
-        """The claim with its large params read in; without them the attempt ends here."""
-        lease = Lease(claim.job, claim.fence)
-        try:
-            params = await self._files.read_value(link)
-        except Unavailable:
-            await self.release([lease])
-            return None
-        except (NotFound, CorruptObject) as trouble:
-            error = JobError(ErrorCode.CORRUPT_INPUT, f"params: {trouble.message}")
-            await self.settle([Outcome(job=claim.job, fence=claim.fence, error=error)])
-            return None
-        return replace(claim, params=Raw(params), params_object=None)
+        return await self._claiming.claim(worker, wanted, limit, wait)
 
     async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
         seen = asyncio.ensure_future(self._store.see(worker))
@@ -175,7 +80,7 @@ class Work:
             await seen
 
     async def _renew(self, worker: str, leases: Sequence[Lease]) -> list[Renewal]:
-        parts = list(split(leases, _shard).values())
+        parts = _by_shard(leases)
         answers = await each(parts, lambda part: self._store.renew(worker, part, self._lease), PATIENCE)
         renewals = [_renewals(part, answer) for part, answer in zip(parts, answers, strict=True)]
         by_lease = {(one.job, one.fence): one for part in renewals for one in part}
@@ -188,7 +93,7 @@ class Work:
         self, shown: Sequence[Shown], move: Callable[[Sequence[Shown]], Awaitable[list[Refusal]]]
     ) -> list[Refusal]:
         """What was refused, and, as unsure, what a shard did not answer for."""
-        parts = list(split(shown, _shard).values())
+        parts = _by_shard(shown)
         refused: list[Refusal] = []
         for part, answer in zip(parts, await each(parts, move, PATIENCE), strict=True):
             if isinstance(answer, Unavailable):
@@ -203,7 +108,8 @@ class Work:
         unsure: list[Refusal] = []
         for outcome in outcomes:
             try:
-                settlements.append(await self._settlement(outcome, jobs.get(outcome.job)))
+                decided = self._settlement(outcome, jobs.get(outcome.job))
+                settlements.append(decided or await self._with_objects(outcome))
             except ObjectsUnavailable:
                 # Only what has files waits for the object store.
                 unsure.append(Refusal(outcome.job, outcome.fence, Loss.UNSURE))
@@ -212,11 +118,15 @@ class Work:
     async def _jobs(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
         return {job.id: job for job in await self._store.get(ids) if job is not None} if ids else {}
 
-    async def _settlement(self, outcome: Outcome, job: Job | None) -> Settlement:
+    def _settlement(self, outcome: Outcome, job: Job | None) -> Settlement | None:
+        """None for a success whose outputs or large result concern the object store."""
         if outcome.cancelled:
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.CANCELLED)
         if outcome.error is None:
-            return await self._success(outcome)
+            if outcome.outputs or len(outcome.result) > self._inline_bytes:
+                return None
+            result = bytes(outcome.result)
+            return Settlement(job=outcome.job, fence=outcome.fence, state=State.SUCCEEDED, result=result)
         if job is None:
             # Gone: any settlement is refused, and the store says why.
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.FAILED, error=outcome.error)
@@ -229,7 +139,7 @@ class Work:
         slot = self._budget.slot(job.queue, self._engine.clock.monotonic())
         return replace(settlement, retry_in=max(settlement.retry_in, slot))
 
-    async def _success(self, outcome: Outcome) -> Settlement:
+    async def _with_objects(self, outcome: Outcome) -> Settlement:
         try:
             await self._files.check_outputs(Lease(outcome.job, outcome.fence), outcome.outputs)
         except Invalid as fault:
@@ -239,7 +149,7 @@ class Work:
             )
         result = bytes(outcome.result)
         link = None
-        if len(result) > self._engine.settings.limits.inline_bytes:
+        if len(result) > self._inline_bytes:
             link = await self._files.keep_value(f"{job_prefix(outcome.job)}/{outcome.fence}/result", result)
         return Settlement(
             job=outcome.job,
@@ -287,8 +197,11 @@ class Work:
         """Nothing to let go of: the engine belongs to someone else."""
 
 
-def _shard(shown: Shown) -> ShardId:
-    return shard_of(shown.job)
+def _by_shard(shown: Sequence[Shown]) -> list[Sequence[Shown]]:
+    """One part for each shard; mostly there is only one."""
+    if len(shards_of(one.job for one in shown)) == 1:
+        return [shown]
+    return list(split(shown, lambda one: shard_of(one.job)).values())
 
 
 def _renewals(part: Sequence[Lease], answer: list[Renewal] | Unavailable) -> list[Renewal]:

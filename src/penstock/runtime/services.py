@@ -8,7 +8,7 @@ from datetime import timedelta
 from penstock.engine import Engine
 from penstock.model.ids import ShardId
 from penstock.model.timing import seconds
-from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, Window, run_service
+from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
 from penstock.store import Shard
 
 LOOK_EVERY = timedelta(seconds=1)
@@ -37,7 +37,6 @@ class Sweeping:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._window = Window(engine.settings.timing, engine.clock.monotonic())
         self._swept: dict[ShardId, tuple[Shard, list[asyncio.Task[None]]]] = {}
 
     async def step(self) -> timedelta:
@@ -52,7 +51,7 @@ class Sweeping:
         return LOOK_EVERY
 
     def _loops(self, shard: Shard) -> list[Loop]:
-        dispatcher = Dispatcher(self._engine, shard, self._window)
+        dispatcher = Dispatcher(self._engine, shard)
         return [
             self._dispatching(f"dispatcher {shard.shard}", dispatcher),
             run_service(f"reaper {shard.shard}", Reaper(self._engine, shard).step),

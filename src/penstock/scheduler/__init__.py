@@ -8,6 +8,5 @@ from penstock.scheduler.pruner import Pruner
 from penstock.scheduler.reaper import Reaper
 from penstock.scheduler.service import run_service
 from penstock.scheduler.ticker import Ticker
-from penstock.scheduler.window import Window
 
-__all__ = ["Dispatcher", "Pruner", "Reaper", "Ticker", "Window", "run_service"]
+__all__ = ["Dispatcher", "Pruner", "Reaper", "Ticker", "run_service"]

@@ -10,7 +10,6 @@ from penstock.model.errors import BrokerUnavailable
 from penstock.model.job import Ticket
 from penstock.model.notices import Notice
 from penstock.scheduler import plan
-from penstock.scheduler.window import Window
 from penstock.store import Shard
 
 logger = logging.getLogger("penstock.scheduler")
@@ -27,10 +26,9 @@ EPOCH = "epoch"
 class Dispatcher:
     """One step reads a shard and the broker, plans, applies, and says when to look again."""
 
-    def __init__(self, engine: Engine, shard: Shard, window: Window) -> None:
+    def __init__(self, engine: Engine, shard: Shard) -> None:
         self._engine = engine
         self._shard = shard
-        self._window = window
         self._epoch: str | None = None
         self._out_of_reach = False
 
@@ -52,11 +50,10 @@ class Dispatcher:
         self._out_of_reach = False
         # Where there was more room than jobs, nobody waits any more.
         left = frozenset(queue for queue in outlook.backlog if posted[queue] >= room.get(queue, 0))
-        self._engine.tickets.learn(self._shard.shard, left, self._window.allowed)
+        self._engine.tickets.learn(self._shard.shard, left)
         if posted.total() >= plan.PASS_JOBS:
             return AT_ONCE
-        refill = self._window.refill(left) if self._engine.shared else LONGEST_REST
-        return min(refill, await self._until(outlook.next_due_at))
+        return await self._until(outlook.next_due_at)
 
     async def _notice_a_new_broker(self) -> None:
         """Another epoch means that tickets are lost: every queued job needs a new one."""
@@ -76,16 +73,12 @@ class Dispatcher:
 
     async def _room(self, backlog: frozenset[str]) -> dict[str, int]:
         depths = await self._engine.broker.depths()
-        self._window.see(depths, self._engine.clock.monotonic())
         paused = (await self._engine.catalog.read()).paused
-        least = self._engine.settings.timing.window_jobs
-        return plan.room(backlog, paused, depths, self._window.allowed, least)
+        return plan.room(backlog, paused, depths, self._engine.settings.timing.window_jobs)
 
     async def _dispatch(self, room: Mapping[str, int]) -> list[Ticket]:
         tickets = self._engine.tickets
-        posted = await self._shard.dispatch(room, tickets.ticket_for, tickets.post) if room else []
-        self._window.posted(posted)
-        return posted
+        return await self._shard.dispatch(room, tickets.ticket_for, tickets.post) if room else []
 
     async def _without_broker(self, trouble: BrokerUnavailable) -> timedelta:
         """Forget the tickets it holds, so that workers can take their jobs from the store meanwhile."""

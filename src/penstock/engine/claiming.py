@@ -1,0 +1,189 @@
+"""How a worker comes by its jobs: by tickets that are there, from the lines in the store, or by the next ticket."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, trouble_of
+from penstock.engine.lines import Lines
+from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
+from penstock.model.job import Claim, ErrorCode, JobError, Lease, ObjectLink, Ticket
+from penstock.model.timing import seconds
+from penstock.model.wire import Outcome
+from penstock.model.workers import Subscription
+from penstock.store import Shard
+
+if TYPE_CHECKING:
+    from penstock.engine import Engine
+    from penstock.engine.work import Work
+
+NO_TIME = timedelta(0)
+LOOK_AGAIN = timedelta(milliseconds=500)
+"""How often the lines are looked at while there is no broker to wake anyone."""
+
+
+class Claiming:
+    """Claims for workers. What was claimed for one that went away meanwhile is given back."""
+
+    def __init__(self, engine: "Engine", work: "Work", chance: random.Random) -> None:
+        self._engine = engine
+        self._work = work
+        self._store = engine.store
+        self._chance = chance
+        self._lease = seconds(engine.settings.timing.lease_seconds)
+        self._lines = Lines(engine.clock)
+
+    async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
+        """Up to `limit` jobs, the moment there are any; none after `wait`."""
+        clock = self._engine.clock
+        deadline = clock.monotonic() + wait.total_seconds()
+        while True:
+            paused = (await self._engine.catalog.read()).paused
+            left = seconds(max(0.0, deadline - clock.monotonic()))
+            claims = await self._once(worker, replace(wanted, except_queues=paused | wanted.except_queues), limit, left)
+            if claims or clock.monotonic() >= deadline:
+                return claims
+
+    async def _once(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
+        """Tickets come first: their jobs were first in line. Without a broker there are only the lines."""
+        queues = await self._queues(wanted)
+        tickets = self._engine.tickets
+        try:
+            if taken := await tickets.take(wanted, limit, NO_TIME):
+                return await self._by_tickets(taken, worker, limit, queues)
+            if claims := await self._from_lines(worker, wanted.types, limit, self._worth(queues)):
+                return claims
+            taken = await tickets.take(wanted, limit, wait) if wait > NO_TIME else []
+            return await self._by_tickets(taken, worker, limit, queues) if taken else []
+        except BrokerUnavailable:
+            everywhere = [(shard, queues) for shard in self._store.parts()] if queues else []
+            claims = await self._from_lines(worker, wanted.types, limit, everywhere)
+            if not claims:
+                await self._engine.clock.sleep(min(wait, LOOK_AGAIN))
+            return claims
+
+    async def _queues(self, wanted: Subscription) -> list[str]:
+        """The queues in which it can run every type: in others it might look at many jobs that it must leave."""
+        types = (await self._engine.catalog.read()).types.values()
+        others = {declared.queue for declared in types if declared.name not in wanted.types}
+        return list({declared.queue for declared in types if wanted.wants(declared.queue, declared.name)} - others)
+
+    # -- by tickets
+
+    async def _by_tickets(
+        self, tickets: Sequence[Ticket], worker: str, limit: int, queues: Sequence[str]
+    ) -> list[Claim]:
+        if len(tickets) >= limit:
+            self._lines.busy({(ticket.shard, ticket.queue) for ticket in tickets})
+        if dispatched := {ticket.queue for ticket in tickets}.difference(queues):
+            await self._engine.tickets.taken(dispatched)
+        parts = list(split(tickets, lambda ticket: ticket.shard).values())
+        return await self._gathered([(self._store.claim(part, worker, self._lease), part) for part in parts])
+
+    # -- from the lines
+
+    def _worth(self, queues: Sequence[str]) -> list[tuple[Shard, list[str]]]:
+        worth = [(shard, self._lines.worth(shard.shard, queues)) for shard in self._store.parts()]
+        return [(shard, long) for shard, long in worth if long]
+
+    async def _from_lines(
+        self, worker: str, types: frozenset[str], limit: int, lines: Sequence[tuple[Shard, list[str]]]
+    ) -> list[Claim]:
+        """A share from each shard."""
+        if not lines:
+            return []
+        asked = zip(self._chance.sample(lines, len(lines)), _shares(limit, len(lines)), strict=True)
+        return await self._gathered(
+            [(self._next_of(shard, worker, types, share, queues), ()) for (shard, queues), share in asked if share]
+        )
+
+    async def _next_of(
+        self, shard: Shard, worker: str, types: frozenset[str], limit: int, queues: list[str]
+    ) -> list[Claim]:
+        """Up to `limit`: as many from each queue as from the others, as far as their lines go."""
+        claims: list[Claim] = []
+        left = self._chance.sample(queues, len(queues))
+        while left and len(claims) < limit:
+            shares = zip(left, _shares(limit - len(claims), len(left)), strict=True)
+            asked = {queue: share for queue, share in shares if share}
+            try:
+                got = await shard.claim_next(asked, types, worker, self._lease)
+            except Unavailable:
+                if not claims:
+                    raise
+                return claims
+            found = Counter(claim.queue for claim in got)
+            self._lines.looked(shard.shard, asked, found)
+            left = [queue for queue in left if queue not in asked or found[queue] == asked[queue]]
+            claims += got
+        return claims
+
+    # -- together
+
+    async def _gathered(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
+        """Claim to the end, even when the asker goes away meanwhile: then what was claimed is given back."""
+        claiming = asyncio.ensure_future(self._answers(asked))
+        try:
+            claims = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await self._give_back(await claiming)
+            raise
+        filled = [
+            claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
+        ]
+        return [claim for claim in filled if claim is not None]
+
+    async def _answers(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
+        """What the shards gave. Tickets of a shard that does not answer are posted again, a little later."""
+        calls: dict[Call[list[Claim]], Sequence[Ticket]] = {
+            asyncio.ensure_future(call): tickets for call, tickets in asked
+        }
+        late = await latecomers(calls, PATIENCE)
+        claims: list[Claim] = []
+        lost = 0
+        for call, tickets in calls.items():
+            if call in late:
+                keep(asyncio.ensure_future(self._undo(call, tickets)))
+            elif trouble_of(call) is not None:
+                self._engine.tickets.publish_later(tickets)
+                lost += 1
+            else:
+                claims += call.result()
+        if lost == len(calls):
+            next(iter(calls)).result()
+        return claims
+
+    async def _undo(self, call: Call[list[Claim]], tickets: Sequence[Ticket]) -> None:
+        """A shard that is slow must not hold up the jobs of others: what it still gives is given back to it."""
+        try:
+            await self._give_back(await call)
+        except Unavailable:
+            self._engine.tickets.publish_later(tickets)
+
+    async def _give_back(self, claims: Sequence[Claim]) -> None:
+        await self._work.release([Lease(claim.job, claim.fence) for claim in claims])
+
+    async def _fill(self, claim: Claim, link: ObjectLink) -> Claim | None:
+        """The claim with its large params read in; without them the attempt ends here."""
+        try:
+            params = await self._engine.files.read_value(link)
+        except Unavailable:
+            await self._give_back([claim])
+            return None
+        except (NotFound, CorruptObject) as trouble:
+            error = JobError(ErrorCode.CORRUPT_INPUT, f"params: {trouble.message}")
+            await self._work.settle([Outcome(job=claim.job, fence=claim.fence, error=error)])
+            return None
+        return replace(claim, params=Raw(params), params_object=None)
+
+
+def _shares(whole: int, parts: int) -> list[int]:
+    """As even as can be; the first ones get what does not divide."""
+    least, more = divmod(whole, parts)
+    return [least + (place < more) for place in range(parts)]

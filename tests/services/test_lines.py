@@ -1,0 +1,135 @@
+"""Jobs that stand in line in the store, behind the broker's window, are taken from there."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.config import Settings, TimingSettings
+from penstock.engine import Engine
+from penstock.engine.lines import LOOK_EVERY, Lines
+from penstock.model.errors import PenstockError
+from penstock.model.ids import ShardId
+from penstock.model.job import Claim
+from penstock.model.lifecycle import State
+from penstock.testing.clock import SimulatedClock
+from tests.services.desk import LONG, claim, join, request, submit, success
+
+HERE = ShardId(0)
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(timing=TimingSettings(window_jobs=3))
+
+
+async def line(engine: Engine, jobs: int, **more: object) -> list[str]:
+    """Jobs that find no room in the window, in their order."""
+    answers = await engine.jobs.submit([request(**more) for _ in range(jobs)])  # type: ignore[arg-type]
+    assert await engine.broker.depths() == {}
+    return [answer.id for answer in answers if not isinstance(answer, PenstockError)]
+
+
+async def test_a_line_is_taken_without_tickets_in_its_order(engine: Engine) -> None:
+    await join(engine)
+    jobs = await line(engine, 10)
+    assert [one.job for one in await claim(engine, limit=4)] == jobs[:4]
+    assert [one.job for one in await claim(engine, limit=10)] == jobs[4:]
+
+
+async def test_what_was_taken_from_a_line_is_settled_like_any_other(engine: Engine) -> None:
+    await join(engine)
+    (first, *_) = await line(engine, 5)
+    claims = await claim(engine, limit=1)
+    assert await engine.work.settle([success(claims[0], 3)]) == []
+    assert (await engine.jobs.get(claims[0].job)).state is State.SUCCEEDED
+    assert claims[0].job == first
+
+
+async def test_tickets_are_taken_before_the_line(engine: Engine) -> None:
+    await join(engine)
+    ticketed = [(await submit(engine)).id for _ in range(3)]
+    behind = [(await submit(engine)).id for _ in range(3)]
+    assert [one.job for one in await claim(engine, limit=3)] == ticketed
+    assert [one.job for one in await claim(engine, limit=3)] == behind
+
+
+async def test_queues_share_what_a_taker_can_take(engine: Engine) -> None:
+    await join(engine)
+    await line(engine, 10)
+    await line(engine, 10, type="other")
+    first = Counter(one.queue for one in await claim(engine, limit=6))
+    assert first == {"sums": 3, "other": 3}
+
+
+async def test_a_queue_without_a_line_leaves_its_share_to_the_others(engine: Engine) -> None:
+    await join(engine)
+    await line(engine, 10)
+    assert len(await claim(engine, limit=8)) == 8
+
+
+async def test_a_job_that_the_taker_cannot_run_stays_in_line(engine: Engine) -> None:
+    """It is of a declared type, but in a queue that belongs to another."""
+    await join(engine)
+    foreign = await submit(engine, "other", {}, queue="sums", scheduled_at="2020-01-01T00:00:00Z")
+    own = await line(engine, 4)
+    assert [one.job for one in await claim(engine, "w1", "add", limit=10)] == own
+    assert (await engine.jobs.get(foreign.id)).state is State.QUEUED
+
+
+async def test_a_paused_line_waits(engine: Engine) -> None:
+    await join(engine)
+    await line(engine, 5)
+    await engine.queues.pause("sums", paused=True)
+    assert await claim(engine) == []
+    await engine.queues.pause("sums", paused=False)
+    assert len(await claim(engine)) == 5
+
+
+async def test_a_taker_that_goes_away_leaves_the_line_as_it_was(
+    engine: Engine, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await join(engine)
+    jobs = await line(engine, 5)
+    (shard,) = engine.store.parts()
+    claim_next, asked = shard.claim_next, asyncio.Event()
+
+    async def told(*call: Any) -> list[Claim]:
+        asked.set()
+        return await claim_next(*call)
+
+    monkeypatch.setattr(shard, "claim_next", told)
+    taking = asyncio.ensure_future(claim(engine, wait=LONG))
+    await asked.wait()
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    clock.advance(LOOK_EVERY)
+    again = await claim(engine)
+    assert [(one.job, one.attempt) for one in again] == [(job, 1) for job in jobs]
+
+
+class TestLines:
+    """When a line is worth a look."""
+
+    def test_one_that_nobody_has_looked_at_is(self, clock: SimulatedClock) -> None:
+        lines = Lines(clock)
+        assert lines.worth(HERE, ["a", "b"]) == ["a", "b"]
+
+    def test_one_that_came_to_its_end_rests(self, clock: SimulatedClock) -> None:
+        lines = Lines(clock)
+        lines.looked(HERE, {"a": 5, "b": 5}, {"a": 5, "b": 4})
+        assert lines.worth(HERE, ["a", "b"]) == ["a"]
+        clock.advance(LOOK_EVERY - timedelta(milliseconds=1))
+        assert lines.worth(HERE, ["b"]) == []
+        clock.advance(timedelta(milliseconds=1))
+        assert lines.worth(HERE, ["b"]) == ["b"]
+
+    def test_one_behind_many_tickets_is(self, clock: SimulatedClock) -> None:
+        lines = Lines(clock)
+        lines.looked(HERE, {"a": 5}, {})
+        lines.busy([(HERE, "a")])
+        assert lines.worth(HERE, ["a"]) == ["a"]
+        assert lines.worth(ShardId(1), ["a"]) == ["a"]
