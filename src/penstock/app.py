@@ -12,7 +12,7 @@ from penstock.client.aio import AsyncClient
 from penstock.client.answers import error_of
 from penstock.client.handle import JobHandle
 from penstock.client.scheduling import ScheduleOptions, declared_schedule
-from penstock.client.submission import Duration, JobSpec, SubmitOptions, body_of, seconds_of, spec_of
+from penstock.client.submission import Duration, JobSpec, Stencil, SubmitOptions, body_of, seconds_of, spec_of
 from penstock.client.sync import Client
 from penstock.context import Context
 from penstock.model.errors import Invalid, InvalidParams
@@ -109,7 +109,7 @@ class Penstock:
         """
         if name in self.schedules:
             raise Invalid(f"schedule {name!r} is declared twice; give one of them another name")
-        declared = declared_schedule(name, handler.name, handler.params((), params or {}), options)
+        declared = declared_schedule(name, handler.name, msgspec.Raw(handler.params((), params or {})), options)
         self.schedules[name] = declared
         return declared
 
@@ -184,13 +184,13 @@ class Handler(Generic[P, R]):
         """Add a job per call, each given as named (a mapping) or positional (a tuple) arguments; in order."""
         return self.using().submit_many(calls)
 
-    def params(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> msgspec.Raw:
+    def params(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """The arguments of a call as JSON; InvalidParams if the handler would not take them."""
         if self.signature is not None:
-            return msgspec.Raw(self.signature.encode(args, kwargs))
+            return self.signature.encode(args, kwargs)
         if args:
             raise InvalidParams(f"{self.name!r} is a command: give its params by name")
-        return msgspec.Raw(msgspec.json.encode(kwargs))
+        return msgspec.json.encode(kwargs)
 
     def read_result(self, plain: object) -> R:
         """A result as the function's return annotation says, from its plain JSON value."""
@@ -225,13 +225,13 @@ class Submitter(Generic[P, R]):
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Add a job that calls the function with these arguments; durable once this returns."""
-        params = self._handler.params(args, kwargs)
+        params = msgspec.Raw(self._handler.params(args, kwargs))
         item = self._handler.app.client.submit(self._handler.name, params, **self._options)
         return JobHandle(item.id, self._handler.app, self._handler.read_result, item)
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """`submit` without blocking the event loop."""
-        params = self._handler.params(args, kwargs)
+        params = msgspec.Raw(self._handler.params(args, kwargs))
         item = await self._handler.app.async_client.submit(self._handler.name, params, **self._options)
         return JobHandle(item.id, self._handler.app, self._handler.read_result, item)
 
@@ -240,25 +240,35 @@ class Submitter(Generic[P, R]):
 
         What the server refuses is raised once all have been answered; `details["answers"]` says which were accepted.
         """
-        answers = self._handler.app.client.submit_many([self._spec(call) for call in calls])
+        answers = self._handler.app.client.submit_many(self._jobs(calls))
         raise_refused(answers)
-        return [JobHandle(one.id, self._handler.app, self._handler.read_result) for one in answers if one.id]
+        app, read_result = self._handler.app, self._handler.read_result
+        return [JobHandle(one.id, app, read_result) for one in answers if one.id]
 
     def request(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str:
         """A call as the JSON of a request, complete without a server. Invalid for what only a server can do."""
         for option in ("inputs", "interval"):
             if self._options.get(option):
                 raise Invalid(f"{option}: not possible inside a transaction; submit through the server")
-        spec = spec_of(self._handler.name, self._handler.params(args, kwargs), self._options)
+        spec = spec_of(self._handler.name, msgspec.Raw(self._handler.params(args, kwargs)), self._options)
         return msgspec.json.encode(_defaults(self._handler.declared) | body_of(spec, {})).decode()
 
     def handle(self, job: JobId) -> JobHandle[R]:
         """A job of this handler, by its id."""
         return JobHandle(job, self._handler.app, self._handler.read_result)
 
-    def _spec(self, call: Mapping[str, object] | tuple[object, ...]) -> JobSpec:
-        params = self._handler.params((), call) if isinstance(call, Mapping) else self._handler.params(call, {})
-        return spec_of(self._handler.name, params, self._options)
+    def _jobs(self, calls: Iterable[Mapping[str, object] | tuple[object, ...]]) -> Sequence[JobSpec | msgspec.Raw]:
+        name, options = self._handler.name, self._options
+        if options.get("inputs"):
+            return [spec_of(name, msgspec.Raw(self._params(call)), options) for call in calls]
+        stencil = Stencil(name, options)
+        return [stencil.body(self._params(call)) for call in calls]
+
+    def _params(self, call: Mapping[str, object] | tuple[object, ...]) -> bytes:
+        # `dict` first: to ask the abstract class takes as long as everything else here.
+        if isinstance(call, (dict, Mapping)):
+            return self._handler.params((), call)
+        return self._handler.params(call, {})
 
 
 class Declaration:

@@ -30,12 +30,33 @@ async def test_a_batch_repeated_under_its_key_adds_nothing(client: Client) -> No
     assert [one["id"] for one in first["jobs"]] == [one["id"] for one in again["jobs"]]
     assert all(one["created"] for one in first["jobs"])
     assert not any(one.get("created") for one in again["jobs"])
-    single = await client.post("/v1/jobs", json={"type": "other"}, headers={"Idempotency-Key": "k/2"})
-    assert (single.status_code, single.json()["id"]) == (200, first["jobs"][2]["id"])
 
 
-async def test_a_key_without_room_for_the_number_of_each_job_is_refused(client: Client) -> None:
-    headers = {"Idempotency-Key": "x" * 241}
+async def test_a_batch_with_faults_in_it_is_found_again_job_by_job(client: Client) -> None:
+    batch = {"jobs": [{"typo": 1}, {"type": "other"}, "nothing", {"type": "nobody-knows"}, {"type": "other"}]}
+    first = (await client.post("/v1/jobs/batch", json=batch, headers={"Idempotency-Key": "k"})).json()
+    again = (await client.post("/v1/jobs/batch", json=batch, headers={"Idempotency-Key": "k"})).json()
+    assert [one.get("created", False) for one in first["jobs"]] == [False, True, False, False, True]
+    assert [one.get("id") for one in first["jobs"]] == [one.get("id") for one in again["jobs"]]
+    assert (again["accepted"], again["refused"]) == (2, 3)
+
+
+async def test_the_key_of_a_batch_used_for_another_is_a_conflict_of_each_job(client: Client) -> None:
+    headers = {"Idempotency-Key": "k"}
+    await client.post("/v1/jobs/batch", json={"jobs": [{"type": "other"}]}, headers=headers)
+    other = {"jobs": [{"type": "other"}, {"type": "other", "idempotency_key": "own"}, {"type": "other"}]}
+    answer = (await client.post("/v1/jobs/batch", json=other, headers=headers)).json()
+    codes = [one.get("problem", {}).get("code") for one in answer["jobs"]]
+    assert codes == ["key_conflict", None, "key_conflict"]
+
+
+async def test_a_batch_without_a_list_is_refused_by_name(client: Client) -> None:
+    answer = await client.post("/v1/jobs/batch", json={"jobs": 5})
+    assert "$.jobs" in problem(answer, 422, "invalid")
+
+
+async def test_a_key_that_is_too_long_is_refused(client: Client) -> None:
+    headers = {"Idempotency-Key": "x" * 256}
     answer = await client.post("/v1/jobs/batch", json={"jobs": [{"type": "other"}]}, headers=headers)
     assert "Idempotency-Key" in problem(answer, 422, "invalid")
 

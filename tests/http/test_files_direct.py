@@ -319,7 +319,7 @@ async def test_bytes_that_were_announced_otherwise_fail_the_attempt(engine: Engi
             await send(offer, content[::-1])
             await submit(client, inputs={"a.bin": offer["id"]})
             claimed = await story.claim()
-            attempt = Attempt(claimed, 0.0, 0.0, str(tmp_path / claimed.job))
+            attempt = Attempt.of(claimed, 0.0, 0.0, str(tmp_path / claimed.job))
             with pytest.raises(FileTrouble) as trouble:
                 await fetch_inputs(story.reach, attempt)
             assert trouble.value.error.code == ErrorCode.CORRUPT_INPUT

@@ -95,7 +95,7 @@ async def test_the_same_files_uploaded_again_ask_for_the_same(engine: Engine) ->
 async def test_each_job_of_a_batch_is_accepted_or_refused_by_itself(engine: Engine) -> None:
     await join(engine)
     answers = await engine.jobs.submit([request(), request("nope"), request(params={"a": 9})])
-    assert [type(answer).__name__ for answer in answers] == ["Submission", "UnknownType", "Submission"]
+    assert [type(answer).__name__ for answer in answers] == ["Inserted", "UnknownType", "Inserted"]
     assert len(await claim(engine)) == 2
 
 

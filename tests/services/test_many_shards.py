@@ -12,8 +12,9 @@ from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, shard_of
-from penstock.model.job import Claim, JobFilter, Loss, Submission
+from penstock.model.job import Claim, JobFilter, Loss
 from penstock.model.lifecycle import State
+from penstock.model.submission import Inserted, Submission
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import Orchestrator
 from tests.services.desk import claim, join, lease, request, success, worker
@@ -57,7 +58,7 @@ async def test_a_batch_is_answered_job_by_job_when_one_shard_is_away(
 ) -> None:
     await case.falls(store, 1)
     answers = await engine.jobs.submit([request(idempotency_key=key_at(store, number)) for number in (0, 1, 2)])
-    assert [type(answer) for answer in answers] == [Submission, StoreUnavailable, Submission]
+    assert [type(answer) for answer in answers] == [Inserted, StoreUnavailable, Inserted]
     assert "shard 1" in str(answers[1])
 
 

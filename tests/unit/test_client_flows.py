@@ -322,13 +322,20 @@ def test_a_batch_above_the_servers_limit_goes_in_halves() -> None:
     assert [(one.index, one.id) for one in answers] == [(n, str(n)) for n in range(10)]
 
 
-def test_a_batch_that_met_trouble_is_sent_again_with_the_same_keys() -> None:
+def test_a_batch_that_met_trouble_is_sent_again_with_the_same_key() -> None:
     server = Server(httpx2.ReadError("reset"), accepted)
     with server.client() as client:
         client.submit_many(numbered(3))
     first, second = server.bodies
     assert first == second
-    assert len({one["idempotency_key"] for one in first["jobs"]}) == 3
+    assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
+
+
+def test_each_batch_has_a_key_of_its_own() -> None:
+    server = Server(accepted)
+    with server.client() as client:
+        client.submit_many(numbered(2 * BATCH_JOBS + 1))
+    assert len({request.headers["idempotency-key"] for request in server.requests}) == 3
 
 
 def test_when_the_server_goes_away_in_the_middle_the_answers_given_are_told() -> None:

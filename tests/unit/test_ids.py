@@ -10,15 +10,21 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import Invalid
 from penstock.model.ids import (
+    SERIES_MAX,
     SHARDS_MAX,
     JobId,
+    Series,
     ShardId,
     created_at,
     from_bytes,
+    from_packed,
     new_job_id,
     parse_job_id,
+    place_in_series,
     shard_of,
+    shards_of,
     to_bytes,
+    to_packed,
 )
 from penstock.model.timing import from_millis, to_millis
 
@@ -98,3 +104,26 @@ def test_a_known_id_reads_as_it_always_did() -> None:
     job = JobId("01a3185c-5000-7abc-8000-000000000001")
     assert shard_of(job) == 0xABC
     assert created_at(job) == from_millis(0x01A3185C5000)
+
+
+@given(st.lists(st.builds(new_job_id, millis, shards, seeds)))
+def test_many_ids_are_packed_as_each_by_itself(jobs: list[JobId]) -> None:
+    assert to_packed(jobs) == b"".join(map(to_bytes, jobs))
+    assert list(from_packed(to_packed(jobs))) == jobs
+    assert shards_of(jobs) == {shard_of(job) for job in jobs}
+
+
+places = st.lists(st.integers(0, SERIES_MAX - 1), min_size=2, max_size=20, unique=True).map(sorted)
+
+
+@given(millis, shards, seeds, places)
+@example(YEAR_2200, ShardId(SHARDS_MAX - 1), random.Random(0), [0, SERIES_MAX - 1])
+def test_a_series_is_told_from_any_of_its_ids(
+    now: int, shard: ShardId, chance: random.Random, chosen: list[int]
+) -> None:
+    jobs = Series.new(now, shard, chance).ids(chosen)
+    assert [parse_job_id(job) for job in jobs] == jobs == sorted(jobs)
+    assert [place_in_series(job) for job in jobs] == chosen
+    assert {shard_of(job) for job in jobs} == {shard}
+    assert {created_at(job) for job in jobs} == {from_millis(now)}
+    assert all(Series(job).ids(chosen) == jobs for job in jobs)

@@ -291,6 +291,15 @@ def test_what_json_cannot_say_is_refused_even_where_anything_goes(value: object)
     assert "'a'" in refused(lambda: Signature.of(loose).encode((value,), {}))
 
 
+def test_equal_calls_are_equal_as_json_however_they_are_given() -> None:
+    def handler(a: int, b: float | None = 1.5, *, c: str = "") -> None: ...
+
+    signature = Signature.of(handler)
+    assert signature.encode((), {"c": "é", "a": 1, "b": 2.5}) == signature.encode((1, 2.5), {"c": "é"})
+    assert signature.encode((), {"c": "x", "a": 1}) == b'{"a":1,"c":"x"}'
+    assert signature.encode((1, None), {}) == b'{"a":1,"b":null}'
+
+
 def test_a_value_that_holds_itself_is_refused() -> None:
     def loose(a: Any) -> None: ...
 

@@ -1,18 +1,26 @@
 """Many jobs in one request: each is accepted or refused by itself, and named by its index."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 
-from msgspec import Raw
+import msgspec
+from msgspec import Raw, Struct
 
 from penstock.api.bodies import decoded
 from penstock.api.exchange import Call, Reply, json_reply
-from penstock.api.idempotency import BATCH_KEY, header_key, keyed
+from penstock.api.idempotency import BATCH_KEY, header_key
 from penstock.api.operation import Answer, operation
 from penstock.api.problems import problem_of
+from penstock.engine.batch import BatchKey, Outcome
 from penstock.model.errors import PenstockError, TooLarge
-from penstock.model.job import Submission
 from penstock.model.keys import KeyScope
 from penstock.model.wire import BatchAnswer, BatchRequest, BatchResponse, SubmitRequest
+
+
+class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
+    """A BatchRequest whose jobs are still to be read."""
+
+    jobs: Raw
 
 
 @operation(
@@ -22,14 +30,41 @@ from penstock.model.wire import BatchAnswer, BatchRequest, BatchResponse, Submit
     headers=(BATCH_KEY,),
 )
 async def submit_batch(call: Call) -> Reply:
-    """Add many jobs. With an Idempotency-Key, job n without a key of its own gets `<key>/n`."""
-    batch = await call.json(BatchRequest)
-    _check_size(len(batch.jobs), call.engine.settings.limits.batch_jobs)
-    read = _read(call, batch.jobs, header_key(call, BATCH_KEY))
-    wanted = [request for request in read if isinstance(request, SubmitRequest)]
-    submitted = iter(await call.engine.jobs.submit(wanted) if wanted else ())
-    outcomes = [next(submitted) if isinstance(request, SubmitRequest) else request for request in read]
-    return json_reply(200, _response(outcomes))
+    """Add many jobs. Repeating the request under its Idempotency-Key adds none of them twice."""
+    jobs = (await call.json(_Envelope)).jobs
+    key = header_key(call, BATCH_KEY)
+    read = _read(call, jobs)
+    _check_size(len(read), call.engine.settings.limits.batch_jobs)
+    wanted = {index: request for index, request in enumerate(read) if isinstance(request, SubmitRequest)}
+    outcomes = await _submitted(call, wanted, None if key is None else BatchKey(key, _fingerprint(jobs)))
+    refused = {index: refusal for index, refusal in enumerate(read) if isinstance(refusal, PenstockError)}
+    return json_reply(200, _response({**refused, **outcomes}))
+
+
+def _read(call: Call, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:
+    """All at once; one by one if one of them is not acceptable, so that each is told of its own fault alone."""
+    try:
+        requests = _requests.decode(jobs)
+    except msgspec.ValidationError:
+        batch = decoded(b'{"jobs":%b}' % bytes(jobs), BatchRequest)
+        return [_read_one(call, item) for item in batch.jobs]
+    return [_allowed(call, request) if request.interval else request for request in requests]
+
+
+def _read_one(call: Call, item: Raw) -> SubmitRequest | PenstockError:
+    try:
+        return _allowed(call, decoded(item, SubmitRequest))
+    except PenstockError as refusal:
+        return refusal
+
+
+def _allowed(call: Call, request: SubmitRequest) -> SubmitRequest | PenstockError:
+    try:
+        if request.interval is not None:
+            call.require(KeyScope.SCHEDULES)
+        return request
+    except PenstockError as refusal:
+        return refusal
 
 
 def _check_size(jobs: int, limit: int) -> None:
@@ -39,32 +74,28 @@ def _check_size(jobs: int, limit: int) -> None:
         )
 
 
-def _read(call: Call, items: Sequence[Raw], key: str | None) -> list[SubmitRequest | PenstockError]:
-    if key is None:
-        return [_read_one(call, item) for item in items]
-    return [_read_one(call, item, f"{key}/{index}") for index, item in enumerate(items)]
+async def _submitted(call: Call, wanted: Mapping[int, SubmitRequest], key: BatchKey | None) -> Mapping[int, Outcome]:
+    if key is not None:
+        return await call.engine.jobs.submit_batch(wanted, key)
+    return dict(zip(wanted, await call.engine.jobs.submit([*wanted.values()]), strict=True))
 
 
-def _read_one(call: Call, item: Raw, key: str | None = None) -> SubmitRequest | PenstockError:
-    try:
-        request = decoded(item, SubmitRequest)
-        if request.interval is not None:
-            call.require(KeyScope.SCHEDULES)
-        return keyed(request, key) if request.idempotency_key is None else request
-    except PenstockError as refusal:
-        return refusal
+def _fingerprint(jobs: Raw) -> bytes:
+    return hashlib.sha256(jobs).digest()[:16]
 
 
-def _response(outcomes: Sequence[Submission | PenstockError]) -> BatchResponse:
-    answers = tuple([_answer(index, outcome) for index, outcome in enumerate(outcomes)])
-    refused = sum(answer.problem is not None for answer in answers)
+def _response(outcomes: Mapping[int, Outcome]) -> BatchResponse:
+    answers = tuple([_answer(index, outcomes[index]) for index in range(len(outcomes))])
+    refused = sum([answer.problem is not None for answer in answers])
     return BatchResponse(len(answers) - refused, refused, answers)
 
 
-def _answer(index: int, outcome: Submission | PenstockError) -> BatchAnswer:
+def _answer(index: int, outcome: Outcome) -> BatchAnswer:
     if isinstance(outcome, PenstockError):
         return BatchAnswer(index, problem=problem_of(outcome, f"#/jobs/{index}"))
-    return BatchAnswer(index, outcome.job.id, outcome.job.state, outcome.event is not None)
+    return BatchAnswer(index, outcome.id, outcome.state, outcome.created)
 
+
+_requests = msgspec.json.Decoder(list[SubmitRequest])
 
 OPERATIONS = (submit_batch,)

@@ -1,9 +1,8 @@
-"""The `Idempotency-Key` header: one key for a job, or the root of one for each job of a batch."""
+"""The `Idempotency-Key` header: the key of a job, or of a whole batch."""
 
-from typing import Annotated, cast
+from typing import cast
 
 import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
 from penstock.api.exchange import Call
@@ -11,11 +10,13 @@ from penstock.api.operation import Header
 from penstock.model.errors import Invalid
 from penstock.model.wire import Key, SubmitRequest
 
-RootKey = Annotated[str, Meta(min_length=1, max_length=240, pattern=r"^[\x21-\x7e]+$")]
-"""A key with room for the number of each job behind it."""
-
 IDEMPOTENCY_KEY = Header("Idempotency-Key", Key, "Repeating the request with the same key gives the same job back.")
-BATCH_KEY = Header("Idempotency-Key", RootKey, "Job n without a key of its own gets `<key>/n`.")
+BATCH_KEY = Header(
+    "Idempotency-Key",
+    Key,
+    "Repeating the request with the same key and the same jobs gives the same jobs back; those with keys of their own "
+    "are found by these.",
+)
 
 
 def header_key(call: Call, header: Header) -> str | None:

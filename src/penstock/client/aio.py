@@ -6,6 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
+from msgspec import Raw
+
 from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls
 from penstock.client.calls import AsyncTransport, Reply
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
@@ -63,8 +65,11 @@ class AsyncClient:
         """Add a job. Once this returns the job is durable, and it was added once however often the call was sent."""
         return await self._run(self._flows.submit(spec_of(type, params, options)))
 
-    async def submit_many(self, jobs: Iterable[JobSpec]) -> Sequence[BatchAnswer]:
-        """Add many jobs, each accepted (`id`) or refused (`problem`) by itself; one answer each, in order."""
+    async def submit_many(self, jobs: Iterable[JobSpec | Raw]) -> Sequence[BatchAnswer]:
+        """Add many jobs, each accepted (`id`) or refused (`problem`) by itself; one answer each, in order.
+
+        A job is a spec, or the JSON of its request, ready to be sent.
+        """
         return await self._run(self._flows.submit_many(jobs))
 
     async def get(self, job: str) -> JobItem:

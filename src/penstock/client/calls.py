@@ -95,9 +95,10 @@ def submit(body: Mapping[str, object]) -> Call[JobItem]:
     return Call("POST", "/v1/jobs", _JOB, body=msgspec.json.encode(body))
 
 
-def submit_batch(bodies: Sequence[msgspec.Raw]) -> Call[BatchResponse]:
-    """Repeatable because every body carries an idempotency key."""
-    return Call("POST", "/v1/jobs/batch", _BATCH, body=msgspec.json.encode({"jobs": bodies}))
+def submit_batch(bodies: Sequence[msgspec.Raw], key: str) -> Call[BatchResponse]:
+    """Repeatable because `key` stands for every job that has none of its own."""
+    headers = {"Idempotency-Key": key}
+    return Call("POST", "/v1/jobs/batch", _BATCH, body=msgspec.json.encode({"jobs": bodies}), headers=headers)
 
 
 def get(job: str, wait: timedelta = NO_WAIT) -> Call[JobItem]:

@@ -18,13 +18,15 @@ from msgspec.structs import replace
 from penstock.client import answers, calls
 from penstock.client.calls import Call, Reply
 from penstock.client.direct import Direct
-from penstock.client.submission import Content, JobSpec, body_of, keyed
+from penstock.client.submission import Content, JobSpec, body_of, keyed, new_key
 from penstock.model.errors import NotFound, PenstockError, TooLarge, Unavailable, WaitTimeout
 from penstock.model.retry import Retry
 from penstock.model.timing import Clock
 from penstock.model.wire import BatchAnswer, FileItem, JobItem, LogPage, Upload
 
 T = TypeVar("T")
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -77,7 +79,7 @@ class Flows:
         uploads = yield from self._upload_inputs(spec)
         return (yield from self.ask(calls.submit(body_of(spec, uploads))))
 
-    def submit_many(self, specs: Iterable[JobSpec]) -> Flow[list[BatchAnswer]]:
+    def submit_many(self, specs: Iterable[JobSpec | msgspec.Raw]) -> Flow[list[BatchAnswer]]:
         """Add many jobs; one answer each, in order. On an error `details["answers"]` holds those already given."""
         bodies = yield from self._bodies(specs)
         given: list[BatchAnswer] = []
@@ -180,24 +182,27 @@ class Flows:
             ids[name] = upload.id
         return ids
 
-    def _bodies(self, specs: Iterable[JobSpec]) -> Flow[list[msgspec.Raw]]:
+    def _bodies(self, specs: Iterable[JobSpec | msgspec.Raw]) -> Flow[list[msgspec.Raw]]:
         bodies = []
-        for spec in map(keyed, specs):
-            uploads = yield from self._upload_inputs(spec)
-            bodies.append(msgspec.Raw(msgspec.json.encode(body_of(spec, uploads))))
+        for spec in specs:
+            if isinstance(spec, msgspec.Raw):
+                bodies.append(spec)
+                continue
+            uploads = (yield from self._upload_inputs(spec)) if spec.get("inputs") else {}
+            bodies.append(msgspec.Raw(_encode(body_of(spec, uploads))))
         return bodies
 
     def _submit_batch(self, batch: Sequence[msgspec.Raw], offset: int) -> Flow[list[BatchAnswer]]:
         """Add one batch; in halves if the server's limits are lower than ours. Its answers count from `offset`."""
         try:
-            answer = yield from self.ask(calls.submit_batch(batch))
+            answer = yield from self.ask(calls.submit_batch(batch, new_key()))
         except TooLarge:
             if len(batch) < 2:
                 raise
             half = len(batch) // 2
             first = yield from self._submit_batch(batch[:half], offset)
             return first + (yield from self._submit_batch(batch[half:], offset + half))
-        return [replace(job, index=offset + job.index) for job in answer.jobs]
+        return [replace(job, index=offset + job.index) for job in answer.jobs] if offset else list(answer.jobs)
 
     def _pause_after(self, error: Unavailable, attempt: int) -> timedelta:
         after = error.details.get("retry_after", 0)

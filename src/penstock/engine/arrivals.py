@@ -26,7 +26,11 @@ class Arrivals:
         return end
 
     def heed(self, events: Sequence[Event]) -> None:
-        if queues := frozenset(event.queue for event in events if event.after is State.QUEUED):
+        self.came(frozenset(event.queue for event in events if event.after is State.QUEUED))
+
+    def came(self, queues: frozenset[str]) -> None:
+        """It happened here."""
+        if queues:
             self.heard(queues)
             self.on_arrival(queues)
 

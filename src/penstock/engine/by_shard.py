@@ -1,6 +1,7 @@
 """Batches that go to several shards: each shard gets its part by itself, so that one that fails hurts no other."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -20,9 +21,9 @@ Call = asyncio.Future[Answer]
 
 def split(items: Iterable[Item], place: Callable[[Item], Place]) -> dict[Place, list[Item]]:
     """The items by their place, in order."""
-    found: dict[Place, list[Item]] = {}
+    found: dict[Place, list[Item]] = defaultdict(list)
     for item in items:
-        found.setdefault(place(item), []).append(item)
+        found[place(item)].append(item)
     return found
 
 

@@ -21,15 +21,18 @@ class Posting:
     async def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         """The jobs to insert, those `ticketed` that are due and find room; `post` must follow the write."""
         paused = (await self._catalog.read()).paused
-        due = [job for job in jobs if job.delay is None and job.due_at is None and job.queue not in paused]
-        wanted = Counter(job.queue for job in due)
+        wanted = Counter([job.queue for job in jobs if job.delay is None and job.due_at is None])
         room = await self._tickets.room(wanted)
         # All or nothing per queue: a part of a batch in the broker would overtake the rest of it.
-        fits = {queue for queue, jobs_due in wanted.items() if jobs_due <= room[queue]}
-        ticketed = {job.id for job in due if job.queue in fits}
-        return [replace(job, ticketed=True) if job.id in ticketed else job for job in jobs]
+        fits = {queue for queue, due in wanted.items() if queue not in paused and due <= room[queue]}
+        if not fits:
+            return list(jobs)
+        return [
+            replace(job, ticketed=True) if job.queue in fits and job.delay is None and job.due_at is None else job
+            for job in jobs
+        ]
 
-    async def post(self, marked: Sequence[NewJob], created: Sequence[Job]) -> None:
+    async def post(self, marked: Sequence[NewJob], created: Sequence[Job] | Sequence[NewJob]) -> None:
         """Publish the tickets of those that were created, and tell the dispatcher of the others."""
         ticketed = {job.id for job in marked if job.ticketed}
         await self._tickets.publish([_ticket(job) for job in created if job.id in ticketed])
@@ -37,5 +40,5 @@ class Posting:
             self._tickets.waits(queue)
 
 
-def _ticket(job: Job) -> Ticket:
+def _ticket(job: Job | NewJob) -> Ticket:
     return Ticket(shard_of(job.id), job.id, job.queue, job.type, job.priority)

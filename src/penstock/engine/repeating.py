@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from penstock.engine.intention import same_intention
 from penstock.model import ticks
 from penstock.model.errors import Invalid, KeyConflict, PenstockError
-from penstock.model.job import Submission
 from penstock.model.schedule import Decision, Schedule, Verdict
 from penstock.model.schedule_wire import ScheduleBody
+from penstock.model.submission import Known, Submission
 from penstock.model.wire import SubmitRequest
 from penstock.store import schedule_key
 
@@ -40,7 +40,7 @@ class Repeating:
                 return await self._found(wanted, request)
             self._engine.changes.note()
             (ticked,) = await self._engine.ticks.tick([_first_tick(made)])
-            return Submission(ticked.jobs[0], ticked.events[0]) if ticked.jobs else await self._found(made, request)
+            return Known(ticked.jobs[0], ticked.events[0]) if ticked.jobs else await self._found(made, request)
         except PenstockError as refusal:
             return refusal
 
@@ -61,7 +61,7 @@ class Repeating:
         first = ticks.tick_job_id(
             schedule.name, schedule.created_at, schedule.created_at, self._store.home(schedule_key(schedule.name))
         )
-        return Submission(await self._engine.jobs.get(first))
+        return Known(await self._engine.jobs.get(first))
 
 
 def _first_tick(schedule: Schedule) -> Decision:

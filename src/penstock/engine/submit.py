@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime
     """The job that was asked for. Large params and inputs are still to be stored."""
     _check_times(request, now)
     params = bytes(request.params)
-    if params.lstrip()[:1] != b"{":
+    if not params.startswith(b"{") and not params.lstrip().startswith(b"{"):
         raise InvalidParams("params: expected a JSON object of named parameters")
     return NewJob(
         id=job,
@@ -77,5 +78,10 @@ def retry_asked(asked: Retry | RetryKind) -> Retry:
 
 
 def _timeout(request: SubmitRequest, declared: JobType) -> timedelta | None:
-    span = declared.timeout_seconds if request.timeout_seconds is msgspec.UNSET else request.timeout_seconds
-    return None if span is None else seconds(span)
+    return _span(declared.timeout_seconds if request.timeout_seconds is msgspec.UNSET else request.timeout_seconds)
+
+
+@lru_cache(maxsize=256)
+def _span(value: float | None) -> timedelta | None:
+    """One object for all jobs with the same timeout: a store writes it once."""
+    return None if value is None else seconds(value)

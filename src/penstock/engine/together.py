@@ -49,14 +49,17 @@ class Together(Generic[Item, Answer]):
 
     async def _serve(self, asked: "list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]]") -> None:
         try:
-            answers = iter(await self._move([item for items, _ in asked for item in items]))
+            answers = await self._move(
+                asked[0][0] if len(asked) == 1 else [item for items, _ in asked for item in items]
+            )
         except Exception as fault:  # noqa: BLE001 - told to those who asked
             await self._tell(asked, fault)
             return
+        start = 0
         for items, answer in asked:
-            own = [next(answers) for _ in items]
             if not answer.done():
-                answer.set_result(own)
+                answer.set_result(answers[start : start + len(items)])
+            start += len(items)
 
     async def _tell(self, asked: "list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]]", fault: Exception) -> None:
         if len(asked) > 1 and not isinstance(fault, Unavailable):

@@ -5,7 +5,10 @@ Sortable by the time of submission, and a read finds its shard without asking an
 
 import random
 import uuid
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import cache
+from struct import Struct
 from typing import NewType
 
 from penstock.model.errors import Invalid
@@ -14,15 +17,43 @@ from penstock.model.timing import from_millis
 JobId = NewType("JobId", str)
 ShardId = NewType("ShardId", int)
 
+ID_BYTES = 16
 SHARDS_MAX = 1 << 12
+_GROUPS = Struct("8s4s4s4s12s")
 _VERSION_AND_VARIANT = (7 << 76) | (2 << 62)
+_INDEX_BITS = 14
+SERIES_MAX = 1 << _INDEX_BITS
+"""The most ids of one series."""
 
 
 def new_job_id(now_millis: int, shard: ShardId, chance: random.Random) -> JobId:
     """A fresh id. Ids of one shard and one millisecond differ by 62 random bits."""
-    value = (now_millis << 80) | _VERSION_AND_VARIANT | (shard << 64) | chance.getrandbits(62)
-    text = f"{value:032x}"
-    return JobId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+    return _written((now_millis << 80) | _VERSION_AND_VARIANT | (shard << 64) | chance.getrandbits(62))
+
+
+class Series:
+    """Consecutive ids of one shard, for the jobs of a batch: from the id of one of them, all can be told."""
+
+    __slots__ = ("_lowest", "_prefix")
+
+    def __init__(self, job: JobId) -> None:
+        """The series that an id belongs to."""
+        self._prefix = job[:-4]
+        self._lowest = int(job[-4:], 16) & -SERIES_MAX
+
+    @classmethod
+    def new(cls, now_millis: int, shard: ShardId, chance: random.Random) -> "Series":
+        """A fresh one. Those of one shard and one millisecond differ by 48 random bits."""
+        return cls(new_job_id(now_millis, shard, chance))
+
+    def ids(self, places: Iterable[int]) -> list[JobId]:
+        """The ids of the jobs that stand at these places of their batch."""
+        return [JobId(f"{self._prefix}{self._lowest + place:04x}") for place in places]
+
+
+def place_in_series(job: JobId) -> int:
+    """The place in its batch of a job of a series."""
+    return int(job[-4:], 16) & (SERIES_MAX - 1)
 
 
 def parse_job_id(text: str) -> JobId:
@@ -37,7 +68,13 @@ def parse_job_id(text: str) -> JobId:
 
 
 def shard_of(job: JobId) -> ShardId:
-    return ShardId(int(job[15:18], 16))
+    return _shard(job[15:18])
+
+
+@cache
+def _shard(digits: str) -> ShardId:
+    """Remembered: every move asks for each of its jobs, and there are never many shards."""
+    return ShardId(int(digits, 16))
 
 
 def created_at(job: JobId) -> datetime:
@@ -50,5 +87,26 @@ def to_bytes(job: JobId) -> bytes:
 
 
 def from_bytes(raw: bytes) -> JobId:
-    text = raw.hex()
+    return _hyphened(raw.hex())
+
+
+def _written(value: int) -> JobId:
+    return _hyphened(f"{value:032x}")
+
+
+def _hyphened(text: str) -> JobId:
     return JobId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+
+
+def shards_of(jobs: Iterable[JobId]) -> set[ShardId]:
+    return {_shard(digits) for digits in {job[15:18] for job in jobs}}
+
+
+def to_packed(jobs: Iterable[JobId]) -> bytes:
+    """Many ids as bytes, one after the other."""
+    return bytes.fromhex("".join(jobs).replace("-", ""))
+
+
+def from_packed(raw: bytes) -> Iterator[JobId]:
+    """One by one: nothing is read of what nobody looks at."""
+    return (JobId(b"-".join(groups).decode()) for groups in _GROUPS.iter_unpack(raw.hex().encode()))

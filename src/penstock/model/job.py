@@ -120,7 +120,7 @@ class Job(Struct, frozen=True, kw_only=True):
         return self.state in TERMINAL
 
 
-class NewJob(Struct, frozen=True, kw_only=True):
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """A job to be inserted, with every default resolved. `due_at` None means now, by the shard's clock.
 
     `fingerprint` is a digest of what was asked: the same key with another fingerprint is a conflict.
@@ -149,15 +149,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     ticketed: bool = False
 
 
-class Submission(Struct, frozen=True):
-    """What became of one NewJob: inserted (`event`), there already (no event), or refused (`conflict`)."""
-
-    job: Job
-    event: Event | None = None
-    conflict: bool = False
-
-
-class Ticket(Struct, frozen=True, array_like=True):
+class Ticket(Struct, frozen=True, array_like=True, gc=False):
     """The broker's volatile hint: look at this job. May be lost, doubled or late."""
 
     shard: ShardId
@@ -167,7 +159,7 @@ class Ticket(Struct, frozen=True, array_like=True):
     priority: int = DEFAULT_PRIORITY
 
 
-class Lease(Struct, frozen=True, omit_defaults=True):
+class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
     """The right to work on a job, as its owner shows it: id and fence; with what the owner wants to tell."""
 
     job: JobId
@@ -175,7 +167,7 @@ class Lease(Struct, frozen=True, omit_defaults=True):
     progress: Progress | None = None
 
 
-class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """A job as its worker gets it. `lease_seconds` count from before the claim was asked for, not from its arrival."""
 
     job: JobId
@@ -210,7 +202,7 @@ class Renewal(Struct, frozen=True, omit_defaults=True):
     cancel: bool = False
 
 
-class Settlement(Struct, frozen=True, kw_only=True):
+class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """An attempt's outcome, decided: the state to move to under `fence`, and what is kept of it.
 
     `state` is succeeded, failed, cancelled or scheduled; only the last has `retry_in`.
@@ -228,7 +220,7 @@ class Settlement(Struct, frozen=True, kw_only=True):
     loss: bool = False
 
 
-class Settled(Struct, frozen=True):
+class Settled(Struct, frozen=True, gc=False):
     """What became of a settlement or a release: accepted (`event`), or refused (`loss`). MINE_ALREADY is a repeat."""
 
     job: JobId

@@ -110,7 +110,7 @@ MOVES: Mapping[Move, Rule] = {
 }
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):
     """What one move did to one job: the value that is counted, watched and (later) published.
 
     `before` equals `after` where a move changed the job but not its state: a mark, a ticket.

@@ -28,6 +28,8 @@ class Signature:
         self.name = name
         self._context = context
         self._bind = inspect.Signature(parameters).bind
+        self._names = tuple(one.name for one in named)
+        self._positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
         self._defaults = {one.name: one.default for one in named if one.default is not one.empty}
         self._rest = next((one for one in parameters if one.kind is one.VAR_KEYWORD), None)
         self._struct = _struct(name, named, closed=self._rest is None)
@@ -71,6 +73,32 @@ class Signature:
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         """The params of a call, as the function would take it; InvalidParams if it would not, or not from JSON."""
+        return self._encode_plain(args, kwargs) or self._encode_bound(args, kwargs)
+
+    def _encode_plain(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes | None:
+        """The params of a call that the decoder alone can check, ten times as fast; None if there may be more to it."""
+        if self._rest is not None or len(args) > len(self._positional):
+            return None
+        arguments = {**dict(zip(self._positional, args, strict=False)), **kwargs} if args else kwargs
+        if len(arguments) < len(args) + len(kwargs):
+            return None
+        try:
+            raw = _encode(self._in_order(arguments))
+            self._decoder.decode(raw)
+        # Whatever it is, the other way finds it too and has words for it.
+        except Exception:  # noqa: BLE001
+            return None
+        # This encoder writes NaN as null.
+        return None if b"null" in raw else raw
+
+    def _in_order(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """As the function names them, so that equal calls are equal as JSON; KeyError for a name it does not know."""
+        if tuple(arguments) == self._names:
+            return arguments
+        places = {name: place for place, name in enumerate(self._names)}
+        return {name: arguments[name] for name in sorted(arguments, key=places.__getitem__)}
+
+    def _encode_bound(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes:
         try:
             arguments = dict(self._bind(*args, **kwargs).arguments)
         except TypeError as error:
@@ -178,6 +206,7 @@ def decode(decoder: msgspec.json.Decoder[Any], raw: bytes | Raw, within: str = "
         raise InvalidParams(f"params do not fit: {within}nested too deeply") from None
 
 
+_encode = msgspec.json.Encoder().encode
 _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 
 

@@ -157,8 +157,8 @@ def _score(key: str, number: ShardId) -> bytes:
 def choose(members: Sequence[Member], chance: random.Random) -> ShardId | None:
     """One of those that take new jobs, by weight; None when none does."""
     open_ones = [member for member in members if member.takes_new_jobs]
-    if not open_ones:
-        return None
+    if len(open_ones) <= 1:
+        return open_ones[0].number if open_ones else None
     (chosen,) = chance.choices(open_ones, [member.weight for member in open_ones])
     return chosen.number
 

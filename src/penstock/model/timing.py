@@ -14,6 +14,7 @@ Instant = Annotated[datetime, Meta(tz=True)]
 """A time on the wire: RFC 3339, always with an offset."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 class Clock(Protocol):
@@ -47,7 +48,7 @@ class SystemClock:
 
 def to_millis(at: datetime) -> int:
     """Whole milliseconds since the epoch; what the stores keep."""
-    return (at - EPOCH) // timedelta(milliseconds=1)
+    return (at - EPOCH) // MILLISECOND
 
 
 def from_millis(millis: int) -> datetime:
@@ -55,7 +56,7 @@ def from_millis(millis: int) -> datetime:
 
 
 def millis(span: timedelta) -> int:
-    return span // timedelta(milliseconds=1)
+    return span // MILLISECOND
 
 
 def seconds(value: float) -> timedelta:

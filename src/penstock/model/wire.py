@@ -41,7 +41,7 @@ EMPTY_OBJECT = Raw(b"{}")
 NULL = Raw(JSON_NULL)
 
 
-class SubmitRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class SubmitRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     """A job to add. What is left out comes from the job type; `delay_seconds` and `scheduled_at` exclude each other.
 
     With `interval` it is the first job of a schedule that is made with it; that one starts now and never expires.
@@ -80,7 +80,7 @@ class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
     known: tuple[str, ...] = ()
 
 
-class BatchAnswer(Struct, frozen=True, omit_defaults=True):
+class BatchAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
     """What became of one job of a batch: its id (and whether this call made it), or why it was refused."""
 
     index: int
@@ -268,7 +268,7 @@ class RenewResponse(Struct, frozen=True):
     renewals: tuple[Renewal, ...]
 
 
-class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """How an attempt ended, as its worker tells: with a result, with an error, or stopped because it was asked to."""
 
     job: JobId
@@ -318,14 +318,6 @@ def file_item(link: FileLink) -> FileItem:
 
 def job_item(job: Job, reason: str | None = None) -> JobItem:
     """The public face of a job; `reason` says why a waiting one waits."""
-    omitted = [
-        name
-        for name, inline, link in (
-            ("params", job.params, job.params_object),
-            ("result", job.result, job.result_object),
-        )
-        if inline is None and link is not None
-    ]
     return JobItem(
         id=job.id,
         type=job.type,
@@ -333,8 +325,8 @@ def job_item(job: Job, reason: str | None = None) -> JobItem:
         state=job.state,
         reason=job.reason or reason,
         priority=job.priority,
-        params=Raw(job.params or b"null"),
-        result=Raw(job.result or b"null"),
+        params=Raw(job.params) if job.params else NULL,
+        result=Raw(job.result) if job.result else NULL,
         error=job.error,
         progress=job.progress,
         attempt=job.attempt,
@@ -356,5 +348,13 @@ def job_item(job: Job, reason: str | None = None) -> JobItem:
         schedule=job.schedule,
         tick_at=job.tick_at,
         interval=job.interval.total_seconds() if job.interval is not None else None,
-        omitted=tuple(omitted),
+        omitted=_omitted(job),
     )
+
+
+def _omitted(job: Job) -> tuple[str, ...]:
+    """What is kept as an object and was not read in."""
+    if job.params_object is None and job.result_object is None:
+        return ()
+    kept = (("params", job.params, job.params_object), ("result", job.result, job.result_object))
+    return tuple(name for name, inline, link in kept if inline is None and link is not None)

@@ -166,17 +166,18 @@ class InlineJobs:
         return job
 
     def _attempt(self, job: Job) -> Job:
-        folder = self._folder / job.id / str(job.fence)
+        start = self._start(job)
+        folder = Path(start.folder)
         folder.mkdir(parents=True)
-        attempt = Run(self._start(job, folder), self._handler(job.type), Unheard())
+        attempt = Run(start, self._handler(job.type), Unheard())
         with recorded(job.attempt, self._clock, self._logs.setdefault(job.id, [])):
             end = run_to_end(attempt)
         return self._settled(replace(job, progress=attempt.progress or job.progress), end, folder / "outputs")
 
-    def _start(self, job: Job, folder: Path) -> Start:
+    def _start(self, job: Job) -> Start:
         inputs = {file.name: str(self._files[file.object.key][0]) for file in job.inputs}
         params = job.params or b"{}"
-        return Start(0, job.id, job.type, job.attempt, job.fence, params, str(folder), job.tags, inputs)
+        return Start(0, job.id, job.type, job.attempt, job.fence, params, str(self._folder), job.tags, inputs)
 
     def _settled(self, job: Job, end: End, outputs: Path) -> Job:
         now = self._clock.now()

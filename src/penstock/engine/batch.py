@@ -1,0 +1,127 @@
+"""A batch under one key: repeating it adds nothing twice, whatever happened in between.
+
+Its jobs have consecutive ids in the shard where the key belongs. The first of them that is accepted, the anchor,
+carries the key and a fingerprint of the whole request, and is durable before any other is written. Whoever repeats the
+request meets the anchor, learns from its id what the others are called, and adds those that are missing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.engine.inserting import Inserting
+from penstock.engine.preparing import Prepared, Preparing
+from penstock.model.errors import KeyConflict, PenstockError
+from penstock.model.ids import Series, place_in_series
+from penstock.model.job import NewJob
+from penstock.model.submission import Known, Submission
+from penstock.model.wire import SubmitRequest
+
+TURN_JOBS = 100
+"""So many are prepared before others get a turn."""
+
+Outcome: TypeAlias = Submission | PenstockError
+Placed: TypeAlias = Mapping[int, SubmitRequest]
+"""Requests by their place in the batch."""
+
+
+class BatchKey(Struct, frozen=True):
+    """The key of a batch, and a digest of everything that was asked for under it."""
+
+    key: str
+    fingerprint: bytes
+
+
+class Batches:
+    """Submits batches. `submit_alone` takes the jobs that have a key of their own."""
+
+    def __init__(
+        self,
+        preparing: Preparing,
+        inserting: Inserting,
+        submit_alone: Callable[[Sequence[SubmitRequest]], Awaitable[list[Outcome]]],
+    ) -> None:
+        self._preparing = preparing
+        self._inserting = inserting
+        self._submit_alone = submit_alone
+
+    async def submit(self, asked: Placed, key: BatchKey) -> dict[int, Outcome]:
+        """What became of each. Unavailable if the shard of the key is: nobody knows then, so it is to be repeated."""
+        alone = {
+            index: _named(index, request, key)
+            for index, request in asked.items()
+            if request.idempotency_key is not None or request.interval is not None
+        }
+        if not alone:
+            return await self._submit_series(asked, key)
+        series = {index: request for index, request in asked.items() if index not in alone}
+        apart, together = await asyncio.gather(self._submit_alone([*alone.values()]), self._submit_series(series, key))
+        return {**dict(zip(alone, apart, strict=True)), **together}
+
+    async def _submit_series(self, asked: Placed, key: BatchKey) -> dict[int, Outcome]:
+        if not asked:
+            return {}
+        series = self._preparing.new_series(key.key)
+        outcomes, anchor = await self._anchor(asked, series)
+        if anchor is None:
+            return outcomes
+        first = place_in_series(anchor.id)
+        rest = [index for index in asked if index > first]
+        answer, prepared = await asyncio.gather(
+            self._insert_anchor(anchor, key), self._prepare_meanwhile(asked, rest, series)
+        )
+        if isinstance(answer, Known):
+            return await self._submit_again(asked, answer)
+        outcomes[first] = answer
+        outcomes.update(zip(rest, await self._insert(prepared), strict=True))
+        return outcomes
+
+    async def _anchor(self, asked: Placed, series: Series) -> tuple[dict[int, Outcome], NewJob | None]:
+        """The first job that is accepted, and what became of those before it."""
+        refused: dict[int, Outcome] = {}
+        for index in asked:
+            (prepared,) = await self._prepare(asked, (index,), series)
+            if isinstance(prepared, NewJob):
+                return refused, prepared
+            refused[index] = prepared
+        return refused, None
+
+    async def _insert_anchor(self, anchor: NewJob, key: BatchKey) -> Submission:
+        (answer,) = await self._inserting.insert_in_one([replace(anchor, key=key.key, fingerprint=key.fingerprint)])
+        return answer
+
+    async def _submit_again(self, asked: Placed, met: Known) -> dict[int, Outcome]:
+        """The request was here before, or is here now: give back what is there of it, add what is missing."""
+        if met.conflict:
+            return dict.fromkeys(asked, _conflict(met))
+        first = place_in_series(met.id)
+        places = [index for index in asked if index != first]
+        outcomes = await self._insert(await self._prepare(asked, places, Series(met.id)))
+        return {**dict(zip(places, outcomes, strict=True)), first: met}
+
+    async def _prepare_meanwhile(self, asked: Placed, places: Sequence[int], series: Series) -> list[Prepared]:
+        """With turns for others: for the anchor on its way to the store, first of all."""
+        prepared: list[Prepared] = []
+        for start in range(0, len(places), TURN_JOBS):
+            await asyncio.sleep(0)  # noqa: TID251 - a yield, not a wait
+            prepared += await self._prepare(asked, places[start : start + TURN_JOBS], series)
+        return prepared
+
+    async def _prepare(self, asked: Placed, places: Sequence[int], series: Series) -> list[Prepared]:
+        return await self._preparing.prepare([asked[index] for index in places], series.ids(places))
+
+    async def _insert(self, jobs: Sequence[Prepared]) -> list[Outcome]:
+        answers = iter(await self._inserting.insert_in_one([job for job in jobs if isinstance(job, NewJob)]))
+        return [next(answers) if isinstance(job, NewJob) else job for job in jobs]
+
+
+def _named(index: int, request: SubmitRequest, key: BatchKey) -> SubmitRequest:
+    """A job that repeats makes a schedule, which is found again by a key alone."""
+    return request if request.idempotency_key else replace(request, idempotency_key=f"{key.key}/{index}")
+
+
+def _conflict(met: Known) -> KeyConflict:
+    return KeyConflict(f"the idempotency key was used for another request, of which job {met.id} was the first")

@@ -1,0 +1,55 @@
+"""From prepared to durable: new jobs into their shards, together with what other callers have for the same ones."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.engine.by_shard import each, split
+from penstock.engine.together import Together
+from penstock.model.errors import Unavailable
+from penstock.model.ids import ShardId, shard_of
+from penstock.model.job import NewJob
+from penstock.model.lifecycle import State
+from penstock.model.submission import Inserted, Submission
+
+if TYPE_CHECKING:
+    from penstock.engine import Engine
+
+
+class Inserting:
+    """One write at a time into each shard, for all who have jobs for it meanwhile."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._shards: dict[ShardId, Together[NewJob, Submission]] = {}
+
+    async def insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
+        """Each shard's jobs by themselves: what one does not answer for is unavailable, and never tried elsewhere."""
+        if len(jobs) < 2:
+            return [*await self.insert_in_one(jobs)]
+        places = split(enumerate(jobs), lambda numbered: shard_of(numbered[1].id))
+        answers: dict[int, Submission | Unavailable] = {}
+        parts = [[job for _, job in part] for part in places.values()]
+        for numbered, answer in zip(places.values(), await each(parts, self.insert_in_one), strict=True):
+            told: Sequence[Submission | Unavailable] = (
+                [answer] * len(numbered) if isinstance(answer, Unavailable) else answer
+            )
+            answers.update(zip([number for number, _ in numbered], told, strict=True))
+        return [answers[number] for number in range(len(jobs))]
+
+    async def insert_in_one(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        """Jobs of a single shard; Unavailable if it does not answer."""
+        if not jobs:
+            return []
+        shard = shard_of(jobs[0].id)
+        if (together := self._shards.get(shard)) is None:
+            together = self._shards[shard] = Together(self._write)
+        return await together.ask(jobs)
+
+    async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        marked = await self._engine.posting.mark(jobs)
+        answers = await self._engine.store.submit(marked, self._engine.tickets.first_for)
+        made = [answer for answer in answers if isinstance(answer, Inserted)]
+        await self._engine.posting.post(marked, [one.new for one in made])
+        # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.
+        self._engine.arrivals.came(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
+        return answers

@@ -1,0 +1,105 @@
+"""What becomes of a submit. The job of one that was inserted is told on demand: a bulk submit asks for few of them."""
+
+from datetime import datetime, timedelta
+from typing import ClassVar, TypeAlias
+
+from msgspec import Struct
+
+from penstock.model.ids import JobId
+from penstock.model.job import Job, NewJob
+from penstock.model.lifecycle import Event, Move, State
+from penstock.model.timing import from_millis, millis, to_millis
+
+# An enum's member is slow to look up by its name, and a bulk submit asks for thousands.
+_QUEUED = State.QUEUED
+
+
+class Known(Struct, frozen=True):
+    """A job that was there already, or one whose insertion was told as an event; refused as a `conflict` of keys."""
+
+    job: Job
+    event: Event | None = None
+    conflict: bool = False
+
+    @property
+    def id(self) -> JobId:
+        return self.job.id
+
+    @property
+    def state(self) -> State:
+        return self.job.state
+
+    @property
+    def created(self) -> bool:
+        return self.event is not None
+
+
+class Inserted(Struct, frozen=True, gc=False):
+    """A job that was inserted now, by `move`: the job as it was written, without reading it back."""
+
+    created: ClassVar[bool] = True
+    conflict: ClassVar[bool] = False
+
+    new: NewJob
+    now: int
+    move: Move = Move.SUBMIT
+
+    @property
+    def id(self) -> JobId:
+        return self.new.id
+
+    @property
+    def state(self) -> State:
+        new = self.new
+        if new.due_at is None and new.delay is None:
+            return _QUEUED
+        return State.QUEUED if due(new, self.now) <= self.now else State.SCHEDULED
+
+    @property
+    def event(self) -> Event:
+        new = self.new
+        return Event(new.id, new.type, new.queue, self.move, None, self.state, from_millis(self.now), 0, 0)
+
+    @property
+    def job(self) -> Job:
+        new = self.new
+        return Job(
+            id=new.id,
+            type=new.type,
+            queue=new.queue,
+            state=self.state,
+            priority=new.priority,
+            params=new.params,
+            params_object=new.params_object,
+            retry=new.retry,
+            timeout=_whole(new.timeout),
+            due_at=from_millis(due(new, self.now)),
+            created_at=from_millis(self.now),
+            expires_at=_whole_at(new.expires_at),
+            tags=new.tags,
+            inputs=new.inputs,
+            retry_of=new.retry_of,
+            schedule=new.schedule,
+            tick_at=_whole_at(new.tick_at),
+            interval=_whole(new.interval),
+        )
+
+
+Submission: TypeAlias = Inserted | Known
+"""What became of one NewJob: inserted (`event`), there already (no event), or refused (`conflict`)."""
+
+
+def due(new: NewJob, now: int) -> int:
+    """When a new job is due, by the shard's clock; in milliseconds, as `now`."""
+    if new.due_at is not None:
+        return to_millis(new.due_at)
+    return now + millis(new.delay) if new.delay else now
+
+
+def _whole(span: timedelta | None) -> timedelta | None:
+    """A span as it is kept: in whole milliseconds."""
+    return None if span is None else timedelta(milliseconds=millis(span))
+
+
+def _whole_at(at: datetime | None) -> datetime | None:
+    return None if at is None else from_millis(to_millis(at))
