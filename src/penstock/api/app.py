@@ -5,7 +5,7 @@ A key is judged before anything else of a request is: whoever may not ask learns
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -33,13 +33,13 @@ from penstock.api.openapi import describing
 from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.query import refuse_query
+from penstock.api.signposts import Signposts
 from penstock.engine import Engine
 from penstock.model.errors import CorruptObject, PenstockError
 from penstock.model.timing import Clock
 
 logger = logging.getLogger("penstock.api")
 
-# Hot paths first: routes are tried in this order, literal ones before those with variable parts.
 _DESCRIBED: tuple[Operation, ...] = (
     *jobs.OPERATIONS,
     *batch.OPERATIONS,
@@ -61,10 +61,11 @@ OPERATIONS: tuple[Operation, ...] = (*_DESCRIBED, describing(_DESCRIBED))
 def create_app(engine: Engine) -> Starlette:
     """The API of this engine. Routes and mounts may be added to it; they stand behind the same gate."""
     traffic = Traffic()
-    app = Starlette(routes=[Route(place.path, place) for place in _places(OPERATIONS, engine, traffic)])
+    places = _places(OPERATIONS, engine, traffic)
+    app = Starlette(routes=[Route(place.path, place) for place in places])
     app.router.redirect_slashes = False
     # Starlette's own stack would wrap each request three times; the gate does all of it once.
-    app.middleware_stack = Gate(app.router, engine.clock, traffic)
+    app.middleware_stack = Gate(Shortcut(places, app.router), engine.clock, traffic)
     return app
 
 
@@ -92,13 +93,29 @@ class Place:
         await reply.send(send, headers_only=scope["method"] == "HEAD")
 
 
-def _places(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Iterable[Place]:
+def _places(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Sequence[Place]:
     """One place per path; literal ones first, so that /v1/jobs/batch is no job's id."""
     by_path: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in operations:
         by_path[operation.path].append(operation)
     literal_first = sorted(by_path, key=lambda path: "{" in path)
     return [Place(path, by_path[path], engine, traffic) for path in literal_first]
+
+
+class Shortcut:
+    """Straight to the places of the API; what is not found there is left to the router, which tries its routes."""
+
+    def __init__(self, places: Iterable[Place], router: ASGIApp) -> None:
+        self._signposts = Signposts(places)
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._signposts.find(scope["path"]) if scope["type"] == "http" else None
+        if found is None:
+            await self._router(scope, receive, send)
+        else:
+            scope["endpoint"], scope["path_params"] = found
+            await scope["endpoint"](scope, receive, send)
 
 
 class Gate:
@@ -138,10 +155,10 @@ class Outlet:
         self._send = send
         self.status = 0
 
-    async def __call__(self, message: Message) -> None:
+    def __call__(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        await self._send(message)
+        return self._send(message)
 
 
 async def _answer_with_problem(error: Exception, scope: Scope, outlet: Outlet) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from penstock.api.bodies import checked_json, decoded, refuse_announced, too_large
 from penstock.api.path import read_part
@@ -102,15 +102,16 @@ class Call:
 
     async def _whole(self, limit: int) -> bytes:
         refuse_announced(self.header(b"content-length"), limit, "limits.body_bytes")
-        parts, size, more = [], 0, True
-        while more:
+        body, more = await self._piece()
+        # Counted too: an announced length may be missing (chunked) or wrong.
+        size, rest = len(body), []
+        while more and size <= limit:
             chunk, more = await self._piece()
-            parts.append(chunk)
+            rest.append(chunk)
             size += len(chunk)
-            # Counted too: an announced length may be missing (chunked) or wrong.
-            if size > limit:
-                raise too_large(limit, "limits.body_bytes")
-        return b"".join(parts)
+        if size > limit:
+            raise too_large(limit, "limits.body_bytes")
+        return b"".join((body, *rest)) if rest else body
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         more = True
@@ -150,10 +151,10 @@ class Reply(Struct, frozen=True):
 
     async def send(self, send: Send, *, headers_only: bool = False) -> None:
         if isinstance(self.body, bytes):
-            await self._start(send, (b"content-length", b"%d" % len(self.body)))
+            await send(self._start((b"content-length", b"%d" % len(self.body))))
             await send({"type": "http.response.body", "body": b"" if headers_only else self.body})
         elif headers_only:
-            await self._start(send)
+            await send(self._start())
             await send({"type": "http.response.body", "body": b""})
         else:
             await self._stream(send, self.body)
@@ -165,17 +166,17 @@ class Reply(Struct, frozen=True):
         whose digest turns out wrong at its end is cut short, so that no client takes it for whole.
         """
         held, following = await anext(chunks, b""), await anext(chunks, None)
-        await self._start(send)
+        await send(self._start())
         while following is not None:
             await send({"type": "http.response.body", "body": held, "more_body": True})
             held, following = following, await anext(chunks, None)
         await send({"type": "http.response.body", "body": held})
 
-    async def _start(self, send: Send, *more: tuple[bytes, bytes]) -> None:
+    def _start(self, *more: tuple[bytes, bytes]) -> Message:
         headers = [*more, *self.headers]
         if self.content_type is not None:
             headers.append((b"content-type", self.content_type.encode("latin-1")))
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        return {"type": "http.response.start", "status": self.status, "headers": headers}
 
 
 def json_reply(status: int, value: object, headers: Headers = (), content_type: str = JSON) -> Reply:

@@ -1,6 +1,7 @@
 """Jobs: add, look at, wait for, list, cancel, retry."""
 
 import asyncio
+from datetime import datetime
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -60,7 +61,9 @@ async def submit_job(call: Call) -> Reply:
     (outcome,) = await call.engine.jobs.submit([request])
     if isinstance(outcome, PenstockError):
         raise outcome
-    return await _job_reply(call, outcome.job, 200 if outcome.event is None else 201)
+    if outcome.event is None:
+        return await _job_reply(call, outcome.job, 200)
+    return await _job_reply(call, outcome.job, 201, outcome.event.at)
 
 
 @operation("GET /v1/jobs", {200: Answer("A page of jobs, newest first.", JobPage)}, query=ListQuery)
@@ -116,8 +119,8 @@ async def _ended(call: Call, job: JobId, wait: float) -> Job:
         waiting.cancel()
 
 
-async def _job_reply(call: Call, job: Job, status: int) -> Reply:
-    item = await call.engine.jobs.item(job)
+async def _job_reply(call: Call, job: Job, status: int, seen_at: datetime | None = None) -> Reply:
+    item = await call.engine.jobs.item(job, seen_at)
     return json_reply(status, item, ((b"location", f"/v1/jobs/{job.id}".encode()),))
 
 

@@ -25,32 +25,45 @@ class Traffic:
     """What this process has answered since it started, by route. Bounded: routes × methods × statuses."""
 
     def __init__(self) -> None:
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._buckets: dict[tuple[str, str], list[int]] = {}
-        self._seconds: Counter[tuple[str, str]] = Counter()
+        self._answered: dict[tuple[str, str], _Answered] = {}
 
     def note(self, path: str | None, method: str, status: int, seconds: float) -> None:
         """Count one request. `path` is the route's template, None where none fits; status 0: the client hung up."""
         # Anyone may invent methods and paths; a series for each would fill the memory.
         route = (path or "unknown", method if method in METHODS else "other")
-        self._requests[(*route, status)] += 1
-        self._seconds[route] += seconds  # type: ignore[assignment]
-        buckets = self._buckets.get(route)
-        if buckets is None:
-            buckets = self._buckets[route] = [0] * (len(BOUNDS) + 1)
-        buckets[bisect_left(BOUNDS, seconds)] += 1
+        answered = self._answered.get(route)
+        if answered is None:
+            answered = self._answered[route] = _Answered()
+        answered.note(status, seconds)
 
     def requests(self) -> Iterator[Sample]:
-        for (path, method, status), count in self._requests.items():
-            yield "", {"route": path, "method": method, "status": str(status)}, count
+        for (path, method), answered in self._answered.items():
+            for status, count in answered.statuses.items():
+                yield "", {"route": path, "method": method, "status": str(status)}, count
 
     def durations(self) -> Iterator[Sample]:
-        for route, buckets in self._buckets.items():
-            labels = {"route": route[0], "method": route[1]}
-            for bound, below in zip((*BOUNDS, "+Inf"), accumulate(buckets), strict=True):
+        for (path, method), answered in self._answered.items():
+            labels = {"route": path, "method": method}
+            for bound, below in zip((*BOUNDS, "+Inf"), accumulate(answered.buckets), strict=True):
                 yield "_bucket", {**labels, "le": str(bound)}, below
-            yield "_sum", labels, self._seconds[route]
-            yield "_count", labels, sum(buckets)
+            yield "_sum", labels, answered.seconds
+            yield "_count", labels, sum(answered.buckets)
+
+
+class _Answered:
+    """What one route has answered to one method."""
+
+    __slots__ = ("buckets", "seconds", "statuses")
+
+    def __init__(self) -> None:
+        self.statuses: dict[int, int] = {}
+        self.seconds = 0.0
+        self.buckets = [0] * (len(BOUNDS) + 1)
+
+    def note(self, status: int, seconds: float) -> None:
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+        self.seconds += seconds
+        self.buckets[bisect_left(BOUNDS, seconds)] += 1
 
 
 @operation("GET /metrics", {200: Answer("Metrics.", None, ("text/plain",))})

@@ -7,7 +7,7 @@ import click
 from penstock.cli import ink, options
 from penstock.cli.commands import command
 from penstock.cli.log import start_logging
-from penstock.cli.loop import run
+from penstock.cli.loop import run_for_long
 from penstock.cli.machine import print_json
 from penstock.config import Settings
 
@@ -27,7 +27,7 @@ def api(*, host: str | None, port: int | None, config: Path | None, log_level: s
     """
     settings = options.settings(config, {"server.host": host, "server.port": port})
     start_logging(log_level)
-    run(_serve(settings, as_json=as_json))
+    run_for_long(_serve(settings, as_json=as_json))
 
 
 async def _serve(settings: Settings, *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import click
 from penstock.cli import options
 from penstock.cli.commands import command
 from penstock.cli.log import start_logging
-from penstock.cli.loop import run
+from penstock.cli.loop import run_for_long
 
 
 @command("autoscaler", "penstock autoscaler shop.jobs:app --config /etc/penstock/penstock.toml")
@@ -24,4 +24,4 @@ def autoscaler(*, app: str, config: Path | None, log_level: str) -> None:
     start_logging(log_level)
     from penstock import runtime
 
-    run(runtime.scale(settings, app))
+    run_for_long(runtime.scale(settings, app))

@@ -5,7 +5,7 @@ from pathlib import Path
 from penstock.cli import options
 from penstock.cli.commands import command
 from penstock.cli.log import start_logging
-from penstock.cli.loop import run
+from penstock.cli.loop import run_for_long
 
 
 @command(
@@ -27,4 +27,4 @@ def scheduler(*, url: str | None, config: Path | None, log_level: str) -> None:
     start_logging(log_level)
     from penstock import runtime
 
-    run(runtime.schedule(settings))
+    run_for_long(runtime.schedule(settings))

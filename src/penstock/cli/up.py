@@ -10,7 +10,7 @@ from penstock.cli import options
 from penstock.cli.banner import print_banner
 from penstock.cli.commands import command
 from penstock.cli.log import start_logging
-from penstock.cli.loop import run
+from penstock.cli.loop import run_for_long
 from penstock.cli.machine import print_json
 from penstock.config import Settings
 
@@ -61,7 +61,7 @@ def up(
         },
     )
     start_logging(log_level)
-    run(_serve(settings, app, workers=not no_workers, as_json=as_json))
+    run_for_long(_serve(settings, app, workers=not no_workers, as_json=as_json))
 
 
 async def _serve(settings: Settings, app: str | None, *, workers: bool, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from penstock.cli import ink, options
 from penstock.cli.commands import command
 from penstock.cli.ending import USAGE
 from penstock.cli.log import start_logging
-from penstock.cli.loop import run
+from penstock.cli.loop import run_for_long
 from penstock.model.errors import InvalidSetting
 
 
@@ -56,7 +56,7 @@ def worker(
         settings = options.settings(config, flags)
         from penstock import runtime
 
-        run(runtime.work(settings, app))
+        run_for_long(runtime.work(settings, app))
     except InvalidSetting as fault:
         ink.say(f"penstock: {fault.message}", err=True)
         return USAGE

@@ -54,6 +54,8 @@ class Changes:
 
     def ended(self, jobs: Iterable[JobId]) -> None:
         """It is a change where one of these is awaited."""
+        if not self._awaited:
+            return
         ended = [job for job in jobs if job in self._awaited]
         for job in ended:
             self._awaited.pop(job, None)

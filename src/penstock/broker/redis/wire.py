@@ -5,11 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from penstock.model.ids import from_bytes, shard_of, to_bytes
+from penstock.model.ids import ID_BYTES, JobId, from_packed, shard_of, to_packed
 from penstock.model.job import Ticket
 from penstock.model.workers import Subscription
-
-ID_BYTES = 16
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
@@ -27,10 +25,10 @@ def request(wanted: Subscription, limit: int) -> bytes:
 
 def lanes(tickets: Iterable[Ticket]) -> list[str | int | bytes]:
     """Four words for each lane: priority, queue, type, and the ids in the order of the tickets."""
-    ids: dict[tuple[int, str, str], list[bytes]] = {}
+    ids: dict[tuple[int, str, str], list[JobId]] = {}
     for ticket in tickets:
-        ids.setdefault((ticket.priority, ticket.queue, ticket.type), []).append(to_bytes(ticket.job))
-    return [word for lane, raw in ids.items() for word in (*lane, b"".join(raw))]
+        ids.setdefault((ticket.priority, ticket.queue, ticket.type), []).append(ticket.job)
+    return [word for lane, jobs in ids.items() for word in (*lane, to_packed(jobs))]
 
 
 def tickets(text: bytes) -> list[Ticket]:
@@ -52,5 +50,5 @@ def _pieces(text: bytes) -> Iterator[tuple[str, bytes]]:
 def _of_lane(lane: str, ids: bytes) -> Sequence[Ticket]:
     priority, _, name = lane.partition(":")
     queue, _, type_name = name.partition("/")
-    jobs = [from_bytes(ids[at : at + ID_BYTES]) for at in range(0, len(ids), ID_BYTES)]
-    return [Ticket(shard_of(job), job, queue, type_name, int(priority)) for job in jobs]
+    level = int(priority)
+    return [Ticket(shard_of(job), job, queue, type_name, level) for job in from_packed(ids)]
