@@ -43,9 +43,20 @@ async function paced(jobs, stepMs, put) {
   }
 }
 
+async function fromCallers(callers, seconds, put) {
+  const endsAt = performance.now() + seconds * 1000;
+  let jobs = 0;
+  const caller = async () => {
+    while (performance.now() < endsAt) await put(payload(jobs++));
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+  return jobs;
+}
+
 async function produce(utils, command, first, second) {
   const put = (job) => utils.addJob("noop", job);
   const putMany = (jobs, extra) => utils.addJobs(jobs.map((job) => ({ identifier: "noop", payload: job, ...extra })));
+  if (command === "callers") return fromCallers(Number(first), Number(second), put);
   const n = command === "latency" ? Math.round(first / second) : Number(first);
   if (command === "enqueue") for (let index = 0; index < n; index++) await put(payload(index));
   else if (command === "bulk") await inChunks(n, putMany);
