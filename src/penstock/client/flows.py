@@ -235,7 +235,7 @@ def batches(bodies: Sequence[msgspec.Raw]) -> Iterable[Sequence[msgspec.Raw]]:
     """The bodies in order, in runs of bounded number and size; one that is too large alone goes alone."""
     start, size = 0, 0
     for index, body in enumerate(bodies):
-        length = memoryview(body).nbytes
+        length = len(body)
         if index > start and (index - start >= BATCH_JOBS or size + length > BATCH_BYTES):
             yield bodies[start:index]
             start, size = index, 0
