@@ -215,5 +215,6 @@ app.command(
     "convert",
     [SHELL, "-c", 'for f in "$PENSTOCK_INPUTS"/*; do cp "$f" "$PENSTOCK_OUTPUTS/$(basename "$f").html"; done'],
 )
-app.command("stubborn", [SHELL, "-c", f"trap '' TERM; echo $$ > {FOLDER}/stubborn; while :; do sleep 0.05; done"])
+STUBBORN = "trap '' TERM; echo $$ > .stubborn; mv .stubborn stubborn; while :; do sleep 0.05; done"
+app.command("stubborn", [SHELL, "-c", f"cd {FOLDER}; {STUBBORN}"])
 app.command("not-json", [SHELL, "-c", 'echo "{" > "$PENSTOCK_RESULT"'])
