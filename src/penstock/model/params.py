@@ -77,13 +77,11 @@ class Signature:
 
     def _encode_plain(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes | None:
         """The params of a call that the decoder alone can check, ten times as fast; None if there may be more to it."""
-        if self._rest is not None or len(args) > len(self._positional):
-            return None
-        arguments = {**dict(zip(self._positional, args, strict=False)), **kwargs} if args else kwargs
-        if len(arguments) < len(args) + len(kwargs):
+        arguments = self._named(args, kwargs) if args else kwargs
+        if self._rest is not None or arguments is None:
             return None
         try:
-            raw = _encode(self._in_order(arguments))
+            raw = _encode(arguments if tuple(arguments) == self._names else self._in_order(arguments))
             self._decoder.decode(raw)
         # Whatever it is, the other way finds it too and has words for it.
         except Exception:  # noqa: BLE001
@@ -91,10 +89,13 @@ class Signature:
         # This encoder writes NaN as null.
         return None if b"null" in raw else raw
 
+    def _named(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object] | None:
+        """All arguments by name; None if there are too many, or one comes twice."""
+        arguments = {**dict(zip(self._positional, args, strict=False)), **kwargs}
+        return arguments if len(arguments) == len(args) + len(kwargs) else None
+
     def _in_order(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         """As the function names them, so that equal calls are equal as JSON; KeyError for a name it does not know."""
-        if tuple(arguments) == self._names:
-            return arguments
         places = {name: place for place, name in enumerate(self._names)}
         return {name: arguments[name] for name in sorted(arguments, key=places.__getitem__)}
 
