@@ -10,7 +10,7 @@ import pytest
 from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
 from penstock.engine.lines import LOOK_EVERY, Lines
-from penstock.model.errors import PenstockError
+from penstock.model.errors import PenstockError, StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.job import Claim
 from penstock.model.lifecycle import State
@@ -109,6 +109,24 @@ async def test_a_taker_that_goes_away_leaves_the_line_as_it_was(
     clock.advance(LOOK_EVERY)
     again = await claim(engine)
     assert [(one.job, one.attempt) for one in again] == [(job, 1) for job in jobs]
+
+
+async def test_a_line_that_cannot_be_looked_at_keeps_nobody_from_the_next_ticket(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await join(engine)
+    (shard,) = engine.store.parts()
+    asked = asyncio.Event()
+
+    async def down(*call: Any) -> list[Claim]:
+        asked.set()
+        raise StoreUnavailable("the shard is down")
+
+    monkeypatch.setattr(shard, "claim_next", down)
+    taking = asyncio.ensure_future(claim(engine, wait=LONG))
+    await asked.wait()
+    job = await submit(engine)
+    assert [one.job for one in await taking] == [job.id]
 
 
 class TestLines:

@@ -115,8 +115,8 @@ class Claiming:
             try:
                 got = await shard.claim_next(asked, types, worker, self._lease)
             except Unavailable:
-                if not claims:
-                    raise
+                # Nobody is owed a look: tickets and other shards go on, and this one rests as an empty line does.
+                self._lines.looked(shard.shard, asked, {})
                 return claims
             found = Counter(claim.queue for claim in got)
             self._lines.looked(shard.shard, asked, found)
