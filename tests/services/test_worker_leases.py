@@ -1,16 +1,22 @@
 """What a worker does when it cannot keep its leases, or is told to end."""
 
+import asyncio
 import logging
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
+from penstock.model.job import Claim, Lease
 from penstock.model.timing import SystemClock
+from penstock.model.wire import Refusal
 from penstock.model.workers import WorkerState
 from tests.services.fake_reach import WITHIN, FakeReach
 from tests.services.worker_case import APP, handlers_in, until, working
@@ -135,6 +141,38 @@ async def test_a_second_drain_releases_at_once(tmp_path: Path) -> None:
         at.agent.drain()
         await at.reach.until("it leaves", lambda: at.reach.left)
         assert at.reach.released == {job: False}
+
+
+class HandsOutAgain(FakeReach):
+    """What is given back is there for the next claim, whose answer takes a while to arrive."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given_back: set[Lease] = set()
+
+    async def claim(self, *asked: Any) -> list[Claim]:
+        claims = await super().claim(*asked)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return claims
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
+        self.given_back.update(leases)
+        back = [one for one in self.claimed if Lease(one.job, one.fence) in leases]
+        self.waiting += [replace(one, fence=one.fence + 1) for one in back]
+        return await super().release(leases, suspects=suspects)
+
+
+async def test_a_job_that_a_drain_gives_back_is_not_claimed_again_by_the_same_worker(tmp_path: Path) -> None:
+    """Its claim would be answered when nobody is left to give the job back, which then waits out its lease."""
+    reach = HandsOutAgain()
+    async with working(tmp_path, reach, drain_seconds=0.3) as at:
+        job = reach.submit("sleep")
+        await at.appears("sleeping")
+        at.agent.drain()
+        await reach.until("it leaves", lambda: reach.left)
+    assert [one.job for one in reach.waiting] == [job]
+    assert {Lease(one.job, one.fence) for one in reach.claimed} == reach.given_back
 
 
 AGENT = f"""

@@ -89,8 +89,9 @@ class Agent:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._attempts.open(tasks, self._renewing)
-                loops = [*self._start_claiming(tasks), *self._start_loops(tasks)]
+                claiming, loops = self._start_claiming(tasks), self._start_loops(tasks)
                 await self._draining.begun()
+                await self._end_claiming(claiming)
                 await self._drain()
                 for loop in loops:
                     loop.cancel()
@@ -126,13 +127,18 @@ class Agent:
     ) -> asyncio.Task[None]:
         return tasks.create_task(endless(name, step, self._clock), name=name)
 
-    async def _drain(self) -> None:
+    async def _end_claiming(self, claiming: list[asyncio.Task[None]]) -> None:
+        """Before any job is given back: a claim still under way could bring it again, with nobody left to hear."""
         self._attempts.close()
         self._renewing.now()
-        lingering = asyncio.ensure_future(within(CLAIM_LINGER, self._claiming.answered()))
+        await within(CLAIM_LINGER, self._claiming.answered())
+        for claim in claiming:
+            claim.cancel()
+        await asyncio.wait(claiming, timeout=LAST_WORDS.total_seconds())
+
+    async def _drain(self) -> None:
         patience = seconds(self._settings.worker.drain_seconds)
         await self._draining.carry_out(self._attempts, self._settling, self._terms, patience)
-        await lingering
         await within(LAST_WORDS, self._settling.quiet())
 
     async def _end_executors(self) -> None:
