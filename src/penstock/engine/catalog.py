@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.errors import Unavailable, UnknownType
-from penstock.model.notices import Name, Notice, NoticeKind, newest, notice
+from penstock.model.errors import StoreUnavailable, Unavailable, UnknownType
+from penstock.model.notices import Name, Notice, NoticeKind, newest, notice_change
 from penstock.model.schema import checker
 from penstock.model.timing import Clock
 from penstock.model.workers import JobType, Worker
@@ -17,6 +17,11 @@ from penstock.store import Store
 
 FRESH = timedelta(seconds=1)
 """How long a reading is trusted; changes made in this process are seen at once."""
+
+TRIES = 20
+"""How often a change starts again because another process was faster."""
+
+RETRY_AFTER = 1
 
 _type = msgspec.json.Decoder(JobType)
 
@@ -86,21 +91,37 @@ class Catalog:
 
     async def declare(self, types: Sequence[JobType]) -> None:
         """Make types known to everyone; a type of the same name is replaced."""
-        known = (await self.read()).types
-        fresh = [declared for declared in types if known.get(declared.name) != declared]
-        await self.tell(NoticeKind.TYPE, {declared.name: msgspec.json.encode(declared) for declared in fresh})
-        self.forget()
+
+        def differing(reading: Reading) -> dict[str, bytes | None]:
+            fresh = [declared for declared in types if reading.types.get(declared.name) != declared]
+            return {declared.name: msgspec.json.encode(declared) for declared in fresh}
+
+        await self.change(NoticeKind.TYPE, differing)
 
     async def pause(self, queue: str, *, paused: bool) -> None:
-        if paused != (queue in (await self.read()).paused):
-            await self.tell(NoticeKind.PAUSE, {queue: b"true" if paused else None})
+        """Told again even where it is so already: a shard that is away may know otherwise."""
+        await self.tell(NoticeKind.PAUSE, {queue: b"true" if paused else None})
 
     async def tell(self, kind: NoticeKind, values: Mapping[str, bytes | None]) -> None:
         """Declare something under each of the names, for everyone; None withdraws what was declared."""
-        if values:
-            known, now = (await self._fetch()).notices, await self._store.now()
-            await self._store.tell([notice(kind, name, value, now, known) for name, value in values.items()])
-            self.forget()
+        await self.change(kind, lambda _: values)
+
+    async def change(self, kind: NoticeKind, decide: Callable[[Reading], Mapping[str, bytes | None]]) -> None:
+        """Tell, by name, what `decide` makes of the registry as the store has it now; what it raises is raised.
+
+        The store compares what it decided on: where somebody else was faster, it is asked again with what is so now.
+        StoreUnavailable if that does not end.
+        """
+        for _ in range(TRIES):
+            reading, now = await self._fetch(), await self._store.now()
+            values = decide(reading)
+            changes = [notice_change(kind, name, value, now, reading.notices) for name, value in values.items()]
+            if not changes or all(await self._store.change_notices(changes)):
+                break
+        else:
+            raise StoreUnavailable("others change the same all the time; retry in a moment", retry_after=RETRY_AFTER)
+        self.forget()
+        if changes:
             self.on_tell()
 
     def forget(self) -> None:

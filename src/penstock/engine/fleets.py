@@ -1,7 +1,7 @@
 """Fleets: which there are, what operators want of them, and what the autoscaler that acts has said about each."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -33,12 +33,12 @@ class Fleets:
         """Every fleet that there should be, by name, the default one first."""
         reading = await self._catalog.read()
         if self._plans[0] is not reading:
-            self._plans = reading, self._plan(reading)
+            self._plans = reading, self._plan(reading, _all_orders(reading))
         return self._plans[1]
 
-    def _plan(self, reading: Reading) -> dict[str, Standing]:
+    def _plan(self, reading: Reading, orders: Mapping[str, Orders]) -> dict[str, Standing]:
         settings = self._settings
-        return plan(settings.fleet.default, settings.fleets, reading.types.values(), _all_orders(reading))
+        return plan(settings.fleet.default, settings.fleets, reading.types.values(), orders)
 
     async def list(self) -> list[FleetItem]:
         """By name, without their decisions."""
@@ -55,21 +55,29 @@ class Fleets:
         """Lay these fields over what is declared; Invalid when together they cannot be."""
         asked = msgspec.to_builtins(change)
         asked.pop("reset", None)
-        before = {} if change.reset else await self._changes(name)
-        changes = _without_rival(before, asked) | asked
-        changed((await self._declared(name)).fleet, changes)
-        return await self._order(name, changes=changes)
+
+        def ordered(reading: Reading, before: Orders) -> Orders:
+            kept = {} if change.reset else before.changes
+            changes = _without_rival(kept, asked) | asked
+            changed(self._plan(reading, {})[name].fleet, changes)
+            return replace(before, changes=changes)
+
+        return await self._order(name, ordered)
 
     async def pause(self, name: str, *, paused: bool) -> FleetItem:
         """Leave a fleet as it is, or look after it again."""
-        return await self._order(name, paused=paused)
+        return await self._order(name, lambda _, before: replace(before, paused=paused))
 
     async def scale(self, name: str, count: int | None) -> FleetItem:
         """Let it have so many workers, whatever its policy says; None leaves that to the policy again."""
-        most = (await self._standing(name)).fleet.max
-        if count is not None and count > most:
-            raise Invalid(f"fleet {name}: {count} workers are above its max ({most}); raise max first")
-        return await self._order(name, count=count)
+
+        def ordered(reading: Reading, before: Orders) -> Orders:
+            most = self._plan(reading, _all_orders(reading))[name].fleet.max
+            if count is not None and count > most:
+                raise Invalid(f"fleet {name}: {count} workers are above its max ({most}); raise max first")
+            return replace(before, count=count)
+
+        return await self._order(name, ordered)
 
     async def records(self) -> dict[str, FleetRecord]:
         """What the autoscaler has said, by fleet."""
@@ -92,30 +100,29 @@ class Fleets:
             await self._catalog.tell(NoticeKind.FLEET_RECORD, dict.fromkeys(names))
 
     async def _standing(self, name: str) -> Standing:
-        known = await self.plan()
-        if name not in known:
-            raise NotFound(f"there is no fleet {name!r}; there are: {', '.join(sorted(known))}")
-        return known[name]
+        return _named(await self.plan(), name)
 
-    async def _declared(self, name: str) -> Standing:
-        """The fleet without what operators have changed."""
-        await self._standing(name)
-        reading, settings = await self._catalog.read(), self._settings
-        return plan(settings.fleet.default, settings.fleets, reading.types.values(), {})[name]
+    async def _order(self, name: str, ordered: "Ordered") -> FleetItem:
+        """Make the fleet's orders what `ordered` makes of them, as the store has them now."""
 
-    async def _changes(self, name: str) -> dict[str, object]:
-        return (await self._orders_of(name)).changes
+        def told(reading: Reading) -> dict[str, bytes | None]:
+            orders = _all_orders(reading)
+            _named(self._plan(reading, orders), name)
+            now = ordered(reading, orders.get(name, Orders()))
+            return {name: None if now == Orders() else msgspec.json.encode(now)}
 
-    async def _orders_of(self, name: str) -> Orders:
-        await self._standing(name)
-        return _all_orders(await self._catalog.read()).get(name, Orders())
-
-    async def _order(self, name: str, **said: object) -> FleetItem:
-        self._catalog.forget()
-        ordered = replace(await self._orders_of(name), **said)
-        value = None if ordered == Orders() else msgspec.json.encode(ordered)
-        await self._catalog.tell(NoticeKind.FLEET, {name: value})
+        await self._catalog.change(NoticeKind.FLEET, told)
         return await self.get(name)
+
+
+Ordered = Callable[[Reading, Orders], Orders]
+"""New orders for a fleet, made of the registry and the orders that it has."""
+
+
+def _named(known: Mapping[str, Standing], name: str) -> Standing:
+    if name not in known:
+        raise NotFound(f"there is no fleet {name!r}; there are: {', '.join(sorted(known))}")
+    return known[name]
 
 
 def _all_orders(reading: Reading) -> dict[str, Orders]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engine.catalog import Catalog
+from penstock.engine.catalog import Catalog, Reading
 from penstock.model.errors import Forbidden, NotFound, Unauthorized
 from penstock.model.key_wire import KeyRequest, MadeKey, RotateRequest, made_key
 from penstock.model.keys import (
@@ -79,21 +79,32 @@ class Keys:
     async def create(self, request: KeyRequest) -> MadeKey:
         """A new key, durable once this returns. Its secret is in the answer and nowhere else."""
         key, token = self._new(request.name, request.scopes, request.queues, request.lifetime_seconds)
-        await self._tell(key)
+        await self._catalog.tell(NoticeKind.KEY, _told(key))
         return made_key(key, token)
 
     async def rotate(self, id: KeyId, request: RotateRequest) -> MadeKey:
         """A new key with the terms of an old one, which expires after the grace, or earlier if it would have."""
-        old = await self._get(id)
-        key, token = self._new(old.name, old.scopes, old.queues, request.lifetime_seconds)
         last = self._clock.now() + seconds(request.grace_seconds)
-        await self._tell(key, replace(old, expires_at=min(last, old.expires_at or last)))
-        return made_key(key, token)
+        made: list[tuple[ApiKey, str]] = []
+
+        def rotated(reading: Reading) -> dict[str, bytes | None]:
+            old = _named(_keys_in(reading.notices), id)
+            # One new key, however often this is decided.
+            if not made:
+                made.append(self._new(old.name, old.scopes, old.queues, request.lifetime_seconds))
+            return _told(made[0][0], replace(old, expires_at=min(last, old.expires_at or last)))
+
+        await self._catalog.change(NoticeKind.KEY, rotated)
+        return made_key(*made[0])
 
     async def revoke(self, id: KeyId) -> None:
         """Withdraw a key for good; NotFound if there is none of this id."""
-        await self._get(id)
-        await self._catalog.tell(NoticeKind.KEY, {id: None})
+
+        def revoked(reading: Reading) -> dict[str, bytes | None]:
+            _named(_keys_in(reading.notices), id)
+            return {id: None}
+
+        await self._catalog.change(NoticeKind.KEY, revoked)
 
     def lend(self, name: str, scopes: Sequence[KeyScope]) -> str:
         """A key that only this process knows, and that ends with it: for what it starts beside itself."""
@@ -121,15 +132,6 @@ class Keys:
         )
         return key, token_of(id, secret)
 
-    async def _tell(self, *keys: ApiKey) -> None:
-        await self._catalog.tell(NoticeKind.KEY, {key.id: msgspec.json.encode(key) for key in keys})
-
-    async def _get(self, id: KeyId) -> ApiKey:
-        key = (await self._standing()).get(id)
-        if key is None:
-            raise NotFound(f"there is no API key {id!r}; `penstock keys list` shows those there are")
-        return key
-
     async def _recognise(self, token: str) -> ApiKey | None:
         parsed = parse_token(token)
         if parsed is None:
@@ -142,10 +144,23 @@ class Keys:
         """The keys by id; looked through once per reading of the catalog, and each decoded once."""
         notices = (await self._catalog.read()).notices
         if notices is not self._read_from:
-            standing = (one for one in notices.values() if one.kind == NoticeKind.KEY and one.value is not None)
-            self._known = {one.name: _read_key(one.value or b"") for one in standing}
-            self._read_from = notices
+            self._known, self._read_from = _keys_in(notices), notices
         return self._known
+
+
+def _keys_in(notices: Mapping[Name, Notice]) -> dict[str, ApiKey]:
+    standing = (one for one in notices.values() if one.kind == NoticeKind.KEY and one.value is not None)
+    return {one.name: _read_key(one.value or b"") for one in standing}
+
+
+def _named(keys: Mapping[str, ApiKey], id: KeyId) -> ApiKey:
+    if id not in keys:
+        raise NotFound(f"there is no API key {id!r}; `penstock keys list` shows those there are")
+    return keys[id]
+
+
+def _told(*keys: ApiKey) -> dict[str, bytes | None]:
+    return {key.id: msgspec.json.encode(key) for key in keys}
 
 
 def require(key: ApiKey | None, scopes: Collection[KeyScope]) -> None:

@@ -44,6 +44,16 @@ class Notice(Struct, frozen=True):
         return (self.told_at, self.value or b"") > (other.told_at, other.value or b"")
 
 
+class NoticeChange(Struct, frozen=True):
+    """A notice that was decided on what was known: refused where something newer than `known_at` has been told since.
+
+    `known_at` None: nothing was known about it.
+    """
+
+    notice: Notice
+    known_at: datetime | None
+
+
 def newest(notices: Iterable[Notice]) -> dict[Name, Notice]:
     """Of all that is said about each name, what counts."""
     found: dict[Name, Notice] = {}
@@ -52,6 +62,14 @@ def newest(notices: Iterable[Notice]) -> dict[Name, Notice]:
         if known is None or notice.counts_before(known):
             found[notice.about] = notice
     return found
+
+
+def notice_change(
+    kind: str, name: str, value: bytes | None, now: datetime, known: Mapping[Name, Notice]
+) -> NoticeChange:
+    """A change of what is known about a name: it counts before that, even where clocks disagree."""
+    before = known.get((kind, name))
+    return NoticeChange(notice(kind, name, value, now, known), None if before is None else before.told_at)
 
 
 def notice(kind: str, name: str, value: bytes | None, now: datetime, known: Mapping[Name, Notice]) -> Notice:

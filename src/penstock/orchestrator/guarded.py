@@ -24,7 +24,7 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
-from penstock.model.notices import Notice
+from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import Member, ShardState
 from penstock.model.submission import Submission
@@ -180,6 +180,9 @@ class GuardedShard:
 
     async def tell(self, notices: Sequence[Notice]) -> None:
         await self._ask(lambda shard: shard.tell(notices))
+
+    async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
+        return await self._ask(lambda shard: shard.change_notices(changes))
 
     async def notices(self) -> list[Notice]:
         return await self._ask(lambda shard: shard.notices())

@@ -26,7 +26,7 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
-from penstock.model.notices import Notice
+from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import ShardMap
 from penstock.model.submission import Submission
@@ -162,6 +162,9 @@ class Orchestrator:
 
     async def tell(self, notices: Sequence[Notice]) -> None:
         await registry.tell_all(self.roster, lambda shard: shard.tell(notices))
+
+    async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
+        return await registry.change_notices(self.roster, changes)
 
     async def notices(self) -> list[Notice]:
         """All but those about shards, which are the orchestrator's own. A shard that missed something is told."""

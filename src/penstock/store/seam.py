@@ -37,7 +37,7 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
-from penstock.model.notices import Notice
+from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Submission
 from penstock.model.workers import Worker
@@ -217,6 +217,14 @@ class Registry(Protocol):
 
     async def tell(self, notices: Sequence[Notice]) -> None:
         """Keep each notice, unless one about the same that counts before it is there."""
+        ...
+
+    async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
+        """Keep each notice, unless one about the same was told after the `known_at` that it was decided on.
+
+        Whether each was kept, in order: of two that were decided on the same reading, at most one is. Over several
+        shards a notice counts as kept when all that answered kept it.
+        """
         ...
 
     async def notices(self) -> list[Notice]:

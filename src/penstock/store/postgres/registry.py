@@ -5,28 +5,43 @@ from datetime import timedelta
 
 import msgspec
 
-from penstock.model.notices import Notice
+from penstock.model.notices import Notice, NoticeChange
 from penstock.model.timing import from_millis, millis, to_millis
 from penstock.model.workers import Worker
 from penstock.store.postgres.arrays import bigints, byteas, texts
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
 
-_TELL, _NOTICES = load("tell"), load("notices")
+_TELL, _CHANGE, _NOTICES = load("tell"), load("change_notices"), load("notices")
 _LEAD, _RESIGN = load("lead"), load("resign")
 _SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
+
+NEVER = -1
+"""Before every instant at which something was told."""
 
 _worker = msgspec.json.Decoder(Worker)
 
 
 async def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
-    scope = {
+    await execute(tx.connection, _TELL, _told(notices))
+
+
+async def change_notices(tx: Transaction, changes: Sequence[NoticeChange]) -> list[bool]:
+    """One answer each, in order; about each name there is at most one change."""
+    notices = [change.notice for change in changes]
+    known = [change.known_at for change in changes]
+    scope = _told(notices) | {"known": bigints([NEVER if at is None else to_millis(at) for at in known])}
+    kept = {(kind, name) for kind, name in await query(tx.connection, _CHANGE, scope)}
+    return [one.about in kept for one in notices]
+
+
+def _told(notices: Sequence[Notice]) -> dict[str, object]:
+    return {
         "kinds": texts([one.kind for one in notices]),
         "names": texts([one.name for one in notices]),
         "told": bigints([to_millis(one.told_at) for one in notices]),
         "values": byteas([one.value for one in notices]),
     }
-    await execute(tx.connection, _TELL, scope)
 
 
 async def notices(connection: Connection) -> list[Notice]:

@@ -27,7 +27,7 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
-from penstock.model.notices import Notice
+from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Submission
 from penstock.model.timing import Clock, SystemClock, millis, to_millis
@@ -223,6 +223,9 @@ class PostgresStore:
 
     async def tell(self, notices: Sequence[Notice]) -> None:
         await self._whole(partial(registry.tell, notices=notices))
+
+    async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
+        return await self._whole(partial(registry.change_notices, changes=changes))
 
     async def notices(self) -> list[Notice]:
         return await self._read(registry.notices)

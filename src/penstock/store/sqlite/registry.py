@@ -6,15 +6,18 @@ from datetime import timedelta
 import apsw
 import msgspec
 
-from penstock.model.notices import Notice
+from penstock.model.notices import Notice, NoticeChange
 from penstock.model.timing import from_millis, millis, to_millis
 from penstock.model.workers import Worker
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
-_TELL, _NOTICES = load("tell"), load("notices")
+_TELL, _CHANGE, _NOTICES = load("tell"), load("change_notice"), load("notices")
 _LEAD, _RESIGN = load("lead"), load("resign")
 _SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
+
+NEVER = -1
+"""Before every instant at which something was told."""
 
 _worker = msgspec.json.Decoder(Worker)
 
@@ -23,6 +26,22 @@ def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
     for one in notices:
         scope = {"kind": one.kind, "name": one.name, "told_at": to_millis(one.told_at), "value": one.value}
         tx.connection.execute(_TELL, scope)
+
+
+def change_notices(tx: Transaction, changes: Sequence[NoticeChange]) -> list[bool]:
+    """One answer each, in order."""
+    return [bool(query(tx.connection, _CHANGE, _change_of(change))) for change in changes]
+
+
+def _change_of(change: NoticeChange) -> dict[str, object]:
+    one, known_at = change.notice, change.known_at
+    return {
+        "kind": one.kind,
+        "name": one.name,
+        "told_at": to_millis(one.told_at),
+        "value": one.value,
+        "known_at": NEVER if known_at is None else to_millis(known_at),
+    }
 
 
 def notices(connection: apsw.Connection) -> list[Notice]:

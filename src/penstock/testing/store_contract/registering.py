@@ -1,10 +1,12 @@
 """Notices, workers, and whether the shard is well."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
 from penstock.model.errors import Unavailable
-from penstock.model.notices import Notice
+from penstock.model.notices import Notice, NoticeChange
 from penstock.model.workers import Worker, WorkerState
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
 
@@ -27,6 +29,35 @@ class Registering(OnStage):
         await stage.store.tell([second])
         await stage.store.tell([first])
         assert await stage.store.notices() == [other, second]
+
+    async def test_a_change_is_refused_when_something_newer_was_told_than_it_was_decided_on(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        first, second, third = (
+            Notice("pause", "mail", value, now + n * SECOND) for n, value in enumerate((b"1", b"2", None))
+        )
+        assert await stage.store.change_notices([NoticeChange(first, None)]) == [True]
+        assert await stage.store.change_notices([NoticeChange(third, None)]) == [False]
+        assert await stage.store.change_notices([NoticeChange(second, first.told_at)]) == [True]
+        assert await stage.store.change_notices([NoticeChange(third, first.told_at)]) == [False]
+        assert await stage.store.notices() == [second]
+        assert await stage.store.change_notices([NoticeChange(third, second.told_at)]) == [True]
+        assert await stage.store.notices() == [third]
+
+    async def test_each_change_of_a_batch_is_kept_or_refused_by_itself(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        known, new = Notice("type", "a", b"1", now), Notice("type", "b", b"1", now)
+        await stage.store.tell([known])
+        late = NoticeChange(Notice("type", "a", b"2", now + SECOND), now - SECOND)
+        assert await stage.store.change_notices([late, NoticeChange(new, None)]) == [False, True]
+        assert await stage.store.notices() == [known, new]
+
+    async def test_of_changes_decided_on_the_same_reading_one_is_kept(self, stage: Stage) -> None:
+        now = stage.clock.now()
+        await stage.store.tell([Notice("fleet", "mail", b"0", now)])
+        rivals = [Notice("fleet", "mail", b"%d" % n, now + n * SECOND) for n in range(1, 6)]
+        kept = await asyncio.gather(*(stage.store.change_notices([NoticeChange(one, now)]) for one in rivals))
+        (winner,) = [one for one, (was_kept,) in zip(rivals, kept, strict=True) if was_kept]
+        assert await stage.store.notices() == [winner]
 
     async def test_of_two_notices_told_at_one_instant_all_shards_keep_the_same(self, stage: Stage) -> None:
         now = stage.clock.now()
