@@ -47,6 +47,6 @@ def app(engine: Engine) -> Starlette:
 async def client(app: Starlette) -> AsyncIterator[Client]:
     """A client of a server that knows the job types `add` and `other`."""
     transport = httpx2.ASGITransport(app=app)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://penstock") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         (await client.post("/v1/workers", json=JOIN)).raise_for_status()
         yield client

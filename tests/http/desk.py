@@ -77,7 +77,15 @@ def problem(answer: httpx2.Response, status: int, code: str) -> str:
 class Visit:
     """One request by hand, for what no polite client does: hanging up, lying about lengths, sending in pieces."""
 
-    def __init__(self, app: ASGIApp, method: str, path: str, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        method: str,
+        path: str,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+        *,
+        host: bytes | None = b"localhost",
+    ) -> None:
         self._app = app
         self._inbox: asyncio.Queue[Message] = asyncio.Queue()
         self.listening = asyncio.Event()
@@ -87,7 +95,7 @@ class Visit:
             "method": method,
             "path": path,
             "query_string": b"",
-            "headers": list(headers),
+            "headers": [*([] if host is None else [(b"host", host)]), *headers],
         }
 
     def says(self, body: bytes, *, more: bool = False) -> "Visit":

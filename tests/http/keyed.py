@@ -55,4 +55,4 @@ def showing(client: Client, key: str | None) -> Iterator[Client]:
 
 
 def client_of(app: Starlette) -> Client:
-    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://penstock")
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost")

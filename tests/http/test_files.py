@@ -96,7 +96,7 @@ async def test_an_unknown_upload_is_refused(client: Client) -> None:
 @pytest.mark.parametrize("header", ["content-length", "transfer-encoding"])
 async def test_an_upload_above_the_limit_is_too_large(app: Starlette, header: str) -> None:
     announced = [(b"content-length", b"102401")] if header == "content-length" else []
-    visit = Visit(app, "POST", "/v1/uploads", announced)
+    visit = Visit(app, "POST", "/v1/uploads", [(b"content-type", b"text/csv"), *announced])
     for _ in range(4):
         visit.says(b"x" * 32 * 1024, more=True)
     await visit.run()

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock import AsyncClient
 from penstock import Client as BlockingClient
 from penstock.api import create_app
+from penstock.api.exchange import BYTES
 from penstock.broker.memory import MemoryBroker
 from penstock.client.transfers import TransferBroken, Transfers
 from penstock.config import Settings
@@ -384,7 +385,7 @@ async def test_a_redirect_is_given_only_to_those_who_ask(client: Client) -> None
 
 
 async def test_a_file_that_is_gone_has_no_redirect(client: Client, engine: Engine) -> None:
-    uploaded = (await client.post("/v1/uploads", content=b"x")).json()
+    uploaded = (await client.post("/v1/uploads", content=b"x", headers={"Content-Type": BYTES})).json()
     item = await submit(client, inputs={"a": uploaded["id"]})
     await engine.objects.delete(f"jobs/{item['id']}")
     problem(await client.get(f"/v1/jobs/{item['id']}/inputs/a?direct=true"), 404, "not_found")
@@ -457,7 +458,7 @@ async def test_the_output_of_an_attempt_that_lost_is_never_seen_and_swept(
 async def test_an_upload_that_no_job_took_is_swept(client: Client, engine: Engine, objects: AgedObjects) -> None:
     await send(await announce(client, b"content"), b"content")
     await announce(client, b"never sent")
-    await client.post("/v1/uploads", content=b"through the server")
+    await client.post("/v1/uploads", content=b"through the server", headers={"Content-Type": BYTES})
     objects.age(timedelta(days=2))
     assert await Pruner(engine, shard_of(engine)).sweep() == 3
     assert [key async for key in objects.scan("", timedelta())] == []

@@ -45,7 +45,7 @@ async def many(tmp_path: Path, settings: Settings) -> AsyncIterator[Client]:
         store, MemoryBroker(), FolderObjects(tmp_path / "objects", clock), settings, clock, random.Random(7)
     )
     transport = httpx2.ASGITransport(app=create_app(engine))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://penstock") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         (await client.post("/v1/workers", json=JOIN)).raise_for_status()
         yield client
     await engine.close()

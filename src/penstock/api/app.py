@@ -31,6 +31,7 @@ from penstock.api.exchange import Call, ClientGone
 from penstock.api.metrics import Traffic
 from penstock.api.openapi import describing
 from penstock.api.operation import Operation
+from penstock.api.origins import OriginCheck
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.query import refuse_query
 from penstock.api.signposts import Signposts
@@ -65,7 +66,8 @@ def create_app(engine: Engine) -> Starlette:
     app = Starlette(routes=[Route(place.path, place) for place in places])
     app.router.redirect_slashes = False
     # Starlette's own stack would wrap each request three times; the gate does all of it once.
-    app.middleware_stack = Gate(Shortcut(places, app.router), engine.clock, traffic)
+    origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
+    app.middleware_stack = Gate(Shortcut(places, app.router), engine.clock, traffic, origins)
     return app
 
 
@@ -86,7 +88,7 @@ class Place:
             raise MethodNotAllowed(scope["method"], self.path, self._by_method)
         call = Call(self._engine, self._traffic, scope, receive)
         if operation.scopes:
-            await call.admit(operation.scopes)
+            await call.admit(operation.scopes, always=operation.needs_key)
         if operation.query is None and scope["query_string"]:
             refuse_query(scope["query_string"])
         reply = await operation.run(call)
@@ -121,10 +123,11 @@ class Shortcut:
 class Gate:
     """The only layer around the routes. What goes wrong inside leaves as a problem; nothing leaves as a traceback."""
 
-    def __init__(self, inside: ASGIApp, clock: Clock, traffic: Traffic) -> None:
+    def __init__(self, inside: ASGIApp, clock: Clock, traffic: Traffic, origins: OriginCheck | None) -> None:
         self._inside = inside
         self._clock = clock
         self._traffic = traffic
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -133,6 +136,8 @@ class Gate:
         started = self._clock.monotonic()
         outlet = Outlet(send)
         try:
+            if self._origins is not None:
+                self._origins.check(scope)
             await self._inside(scope, receive, outlet)
         except ClientGone:
             logger.debug("%s %s: the client hung up", scope["method"], scope["path"])

@@ -54,9 +54,12 @@ class Call:
         self.key: ApiKey | None = None
         self._receive = receive
 
-    async def admit(self, scopes: tuple[KeyScope, ...]) -> None:
-        """Let the request in if its key has one of the scopes; Unauthorized or Forbidden if not."""
-        self.key = await self.engine.keys.admit(self.header(b"authorization"), scopes)
+    async def admit(self, scopes: tuple[KeyScope, ...], *, always: bool = False) -> None:
+        """Let the request in if its key has one of the scopes; Unauthorized or Forbidden if not.
+
+        With `always` a key is needed also on a server that otherwise needs none.
+        """
+        self.key = await self.engine.keys.admit(self.header(b"authorization"), scopes, always=always)
 
     def require(self, scope: KeyScope) -> None:
         """Raise Forbidden unless the key has this scope too: for a body that asks for more than its operation does."""

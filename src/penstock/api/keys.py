@@ -1,4 +1,8 @@
-"""API keys over HTTP, for admins: making, listing, rotating and revoking them."""
+"""API keys over HTTP, for admins: making, listing, rotating and revoking them.
+
+These need a key on every server: one that was made while a server needed none would still be good on the day that it is
+exposed.
+"""
 
 from penstock.api.exchange import NO_CONTENT, Call, Reply, json_reply
 from penstock.api.operation import Answer, operation
@@ -7,26 +11,26 @@ from penstock.model.key_wire import KeyList, KeyRequest, MadeKey, RotateRequest,
 MADE = Answer("The key; its secret is shown here and never again.", MadeKey)
 
 
-@operation("GET /v1/keys", {200: Answer("Every key that was not revoked, by name.", KeyList)})
+@operation("GET /v1/keys", {200: Answer("Every key that was not revoked, by name.", KeyList)}, needs_key=True)
 async def list_keys(call: Call) -> Reply:
     """List API keys, without their secrets."""
     return json_reply(200, KeyList(tuple(map(key_item, await call.engine.keys.list()))))
 
 
-@operation("POST /v1/keys", {201: MADE}, body=KeyRequest)
+@operation("POST /v1/keys", {201: MADE}, body=KeyRequest, needs_key=True)
 async def create_key(call: Call) -> Reply:
     """Make an API key. Each request makes one."""
     return json_reply(201, await call.engine.keys.create(await call.json(KeyRequest)))
 
 
-@operation("POST /v1/keys/{key}/rotate", {201: MADE}, body=RotateRequest, refusals=(404,))
+@operation("POST /v1/keys/{key}/rotate", {201: MADE}, body=RotateRequest, refusals=(404,), needs_key=True)
 async def rotate_key(call: Call) -> Reply:
     """Make an API key with the terms of another, which expires after a grace."""
     key = call.path("key")
     return json_reply(201, await call.engine.keys.rotate(key, await call.json(RotateRequest)))
 
 
-@operation("DELETE /v1/keys/{key}", {204: Answer("Revoked, for good.")}, refusals=(404,))
+@operation("DELETE /v1/keys/{key}", {204: Answer("Revoked, for good.")}, refusals=(404,), needs_key=True)
 async def revoke_key(call: Call) -> Reply:
     """Revoke an API key: at once here, within a second at every other server."""
     await call.engine.keys.revoke(call.path("key"))

@@ -17,10 +17,12 @@ from penstock.model.wire import Problem
 
 _PART = re.compile(r"{(\w+)}")
 
-# Every operation refuses parameters it does not know, and may meet a store that is away.
-ALWAYS = (422, 500, 503)
+# Every operation refuses parameters it does not know and may meet a store that is away; without a key none answers a
+# web page, and a POST is refused in the form in which one could send it.
+ALWAYS = (403, 422, 500, 503)
 FROM_JSON = (400, 413, 415)
-GUARDED = (401, 403)
+FROM_POST = (415,)
+GUARDED = (401,)
 KEY = "key"
 SECURITY_SCHEMES: Json = {
     KEY: {
@@ -70,7 +72,7 @@ def document(operations: Iterable[Operation], *, needs_keys: bool) -> Json:
 def _security(one: Operation, *, needs_keys: bool) -> list[Json]:
     """One entry for each scope that is enough; an empty one where no key is."""
     named: list[Json] = [{KEY: [scope]} for scope in one.scopes]
-    return named if needs_keys or not named else [*named, {}]
+    return named if needs_keys or one.needs_key or not named else [*named, {}]
 
 
 def _kinds(one: Operation) -> Iterator[type[Struct]]:
@@ -132,8 +134,9 @@ def _responses(one: Operation, schemas: Schemas) -> Json:
 
 def _refusals(one: Operation) -> set[int]:
     from_json = FROM_JSON if one.body is not None else ()
+    from_post = FROM_POST if one.method == "POST" else ()
     guarded = GUARDED if one.scopes else ()
-    return {*from_json, *guarded, *one.refusals, *ALWAYS}
+    return {*from_json, *from_post, *guarded, *one.refusals, *ALWAYS}
 
 
 def _answer(answer: Answer, schemas: Schemas) -> Json:

@@ -39,6 +39,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One method on one path. `takes_bytes` names an operation whose body is a file rather than JSON.
 
     `scopes`: an API key needs any one of them, and none at all where it is empty; see `scopes`.
+    `needs_key`: also on a server that otherwise needs none.
     `refusals` are the statuses it may answer besides those that follow from what it takes; see `openapi`.
     """
 
@@ -52,6 +53,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     headers: tuple[Header, ...] = ()
     refusals: tuple[int, ...] = ()
     scopes: Scopes
+    needs_key: bool = False
 
     @property
     def name(self) -> str:
@@ -77,6 +79,7 @@ def operation(
     headers: tuple[Header, ...] = (),
     refusals: tuple[int, ...] = (),
     scopes: Scopes | None = None,
+    needs_key: bool = False,
 ) -> Callable[[Endpoint], Operation]:
     """Make a function the operation at `route` (`"GET /v1/jobs"`). Its docstring becomes the summary in OpenAPI."""
     method, _, path = route.partition(" ")
@@ -93,6 +96,7 @@ def operation(
             headers=headers,
             refusals=refusals,
             scopes=scopes_of(method, path) if scopes is None else scopes,
+            needs_key=needs_key,
         )
 
     return made

@@ -123,10 +123,11 @@ def logs(job: str, after: int) -> Call[LogPage]:
     return Call("GET", _job_path(job, "logs"), msgspec.json.Decoder(LogPage).decode, query=query_of(after=after))
 
 
-def upload(content: bytes | Path, content_type: str) -> Call[Upload]:
-    """Repeatable: a second copy that no job links to is swept away."""
+def upload(content: bytes | Path, content_type: str, digest: str) -> Call[Upload]:
+    """Repeatable: a second copy that no job links to is swept away. The server compares the digest."""
     decode = msgspec.json.Decoder(Upload).decode
-    return Call("POST", "/v1/uploads", decode, body=content, content_type=content_type)
+    headers = {"Digest-SHA256": digest}
+    return Call("POST", "/v1/uploads", decode, body=content, content_type=content_type, headers=headers)
 
 
 def announce(size: int, digest: str, content_type: str) -> Call[DirectUpload]:

@@ -129,21 +129,21 @@ class Flows:
 
     def upload(self, name: str, content: Content) -> Flow[Upload]:
         """Keep a file for a job to come: in the object store itself if that can be reached, else through the server."""
-        call = uploading(name, content)
-        sent = yield from self._upload_past(call)
-        return sent if sent is not None else (yield from self.ask(call))
+        body = Path(content) if isinstance(content, str) else content
+        digest, content_type = _digest(body), mimetypes.guess_type(name)[0] or calls.BYTES
+        sent = yield from self._upload_past(body, digest, content_type)
+        return sent if sent is not None else (yield from self.ask(calls.upload(body, content_type, digest)))
 
-    def _upload_past(self, call: Call[Upload]) -> Flow[Upload | None]:
+    def _upload_past(self, body: bytes | Path, digest: str, content_type: str) -> Flow[Upload | None]:
         """The upload, sent past the server; None if that was not worth it or did not work."""
-        content, size = _measured(call.body)
+        size = body.stat().st_size if isinstance(body, Path) else len(body)
         if not self._direct.worth(size):
             return None
-        digest = _digest(content)
-        offer = yield from self.ask(calls.announce(size, digest, call.content_type))
+        offer = yield from self.ask(calls.announce(size, digest, content_type))
         if offer.id is not None and offer.url is not None:
-            sent = yield from self._answer_of(calls.send_to(offer, content, size, call.content_type))
+            sent = yield from self._answer_of(calls.send_to(offer, body, size, content_type))
             if sent is not None and sent.good:
-                return Upload(offer.id, size, digest, call.content_type)
+                return Upload(offer.id, size, digest, content_type)
         self._direct.of_no_use()
         return None
 
@@ -211,17 +211,6 @@ class Flows:
 
     def _now(self) -> timedelta:
         return timedelta(seconds=self._clock.monotonic())
-
-
-def uploading(name: str, content: Content) -> Call[Upload]:
-    """The call that uploads a file; its content type is told by its name."""
-    path_or_bytes = Path(content) if isinstance(content, str) else content
-    return calls.upload(path_or_bytes, mimetypes.guess_type(name)[0] or calls.BYTES)
-
-
-def _measured(body: bytes | Path | None) -> tuple[bytes | Path, int]:
-    content = body or b""
-    return content, content.stat().st_size if isinstance(content, Path) else len(content)
 
 
 def _digest(content: bytes | Path) -> str:

@@ -12,6 +12,7 @@ from penstock.config.settings import (
     StoreSettings,
     TimingSettings,
     WorkerSettings,
+    is_loopback,
 )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "StoreSettings",
     "TimingSettings",
     "WorkerSettings",
+    "is_loopback",
     "load",
     "variable",
 ]

@@ -13,6 +13,9 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
+HostName = Annotated[str, Meta(pattern=r"^(?:[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?)\Z")]
+
+
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where the server listens and keeps its data."""
 
@@ -20,6 +23,13 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         "127.0.0.1"
     )
     port: Annotated[int, Meta(description="Port to listen on; 0 takes a free one.", ge=0, le=65535)] = 7373
+    hosts: Annotated[
+        tuple[HostName, ...],
+        Meta(
+            description="Names by which a server that needs no API key may be asked, besides localhost and loopback "
+            "addresses; without ports."
+        ),
+    ] = ()
     data: Annotated[str, Meta(description="Folder for the database and the objects; made if it is missing.")] = (
         ".penstock"
     )

@@ -34,6 +34,9 @@ from penstock.model.timing import Clock, seconds
 _read_key = lru_cache(maxsize=4096)(msgspec.json.Decoder(ApiKey).decode)
 
 SHOW_ONE = "send the header `Authorization: Bearer pk_…` (the SDK, workers and the command line: set PENSTOCK_KEY)"
+FIRST_ONE = (
+    "The first one is made in the store itself, while no embedded server runs: `penstock keys create --direct …`"
+)
 
 
 class Keys:
@@ -50,15 +53,20 @@ class Keys:
         self._lent: dict[str, ApiKey] = {}
         self.required = required
 
-    async def admit(self, authorization: str | None, scopes: Collection[KeyScope]) -> ApiKey | None:
+    async def admit(
+        self, authorization: str | None, scopes: Collection[KeyScope], *, always: bool = False
+    ) -> ApiKey | None:
         """The key that was shown, if it has one of the scopes; None where none was shown and none is needed.
 
-        Unauthorized, in the same words whatever is wrong with a key; Forbidden, naming the scopes that it lacks.
+        With `always` one is needed also where `required` is False. Unauthorized, in the same words whatever is wrong
+        with a key; Forbidden, naming the scopes that it lacks.
         """
-        shown = _bearer(authorization)
+        shown = bearer(authorization)
         if shown is None:
             if self.required:
                 raise Unauthorized(f"this needs an API key; {SHOW_ONE}")
+            if always:
+                raise Unauthorized(f"this needs an API key, also where nothing else does; {SHOW_ONE}. {FIRST_ONE}")
             return None
         key = await self._recognise(shown)
         if key is None or key.expired(self._clock.now()):
@@ -174,7 +182,7 @@ def require(key: ApiKey | None, scopes: Collection[KeyScope]) -> None:
         )
 
 
-def _bearer(authorization: str | None) -> str | None:
+def bearer(authorization: str | None) -> str | None:
     """What was sent as a key; None where the header is absent or of another kind, as a proxy may send it."""
     scheme, _, credentials = (authorization or "").partition(" ")
     return credentials.strip() if scheme.lower() == "bearer" else None

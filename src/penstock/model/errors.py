@@ -4,6 +4,8 @@ PenstockError
 ├── Refused                 asking again the same way gets the same answer
 │   ├── Unauthorized        unauthorized         no API key was shown, or none that is good
 │   ├── Forbidden           forbidden            the API key is good, but not for this
+│   │   ├── ForeignHost     foreign_host         the Host is no name of a server that needs no key
+│   │   └── CrossOrigin     cross_origin         a web page of another origin asked a server that needs no key
 │   ├── Malformed           malformed            the request is not JSON of the expected shape
 │   ├── Invalid             invalid              well-formed, but a value is not acceptable
 │   │   ├── UnknownType     unknown_type         no job type of that name is known
@@ -57,6 +59,18 @@ class Forbidden(Refused):
     """The API key is good, but not for this."""
 
     code = "forbidden"
+
+
+class ForeignHost(Forbidden):
+    """A server that needs no API key was asked under a name that is not its own."""
+
+    code = "foreign_host"
+
+
+class CrossOrigin(Forbidden):
+    """A server that needs no API key was asked by a web page of another origin."""
+
+    code = "cross_origin"
 
 
 class Malformed(Refused):

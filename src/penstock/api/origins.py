@@ -1,0 +1,149 @@
+"""The check of a server that needs no API key: requests that a web page could have made are refused.
+
+A browser sends requests to this machine for any page that its user looks at, and by a DNS name that points here it even
+lets the page read the answers. Programs are not affected: they name the host that they connect to, and send neither
+`Origin` nor `Sec-Fetch-Site`.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TypeAlias
+
+from starlette.types import Scope
+
+from penstock.api.exchange import UnsupportedMediaType
+from penstock.config import is_loopback
+from penstock.engine.keys import bearer
+from penstock.model.errors import CrossOrigin, ForeignHost
+
+Authority: TypeAlias = tuple[str, int | None]
+"""A host in its one spelling, and the port if one is said."""
+
+_HOST = re.compile(
+    r"(?:\[(?P<address>[0-9a-f:.]+)]|(?P<name>[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?)(?::(?P<port>[0-9]{0,5}))?"
+)
+_LONGEST_HOST = 300
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SAME_ORIGIN = ([b"same-origin"], [b"none"])
+_READ = frozenset(
+    (
+        b"host",
+        b"origin",
+        b"sec-fetch-site",
+        b"authorization",
+        b"content-type",
+        b"content-length",
+        b"transfer-encoding",
+        b"digest-sha256",
+    )
+)
+# What the Fetch standard lets a page send with a POST to another origin without asking first.
+_FORM_TYPES = (b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain", b"")
+
+
+class OriginCheck:
+    """Checks requests without an API key. `hosts` are names of this server besides those of the loopback interface."""
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._hosts = frozenset(_plain(host) for host in hosts)
+        self._own_authority = lru_cache(maxsize=256)(self._find_own_authority)
+
+    def check(self, scope: Scope) -> None:
+        """Raise ForeignHost, CrossOrigin or UnsupportedMediaType for what a page could have sent.
+
+        A request that shows a key is let through: a page does not know one, and a wrong one is refused where keys are.
+        """
+        told: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            if name in _READ:
+                told.setdefault(name, []).append(value)
+        if b"authorization" in told and bearer(told[b"authorization"][0].decode("latin-1")) is not None:
+            return
+        authority = self._host(told.get(b"host", []))
+        if b"sec-fetch-site" in told and told[b"sec-fetch-site"] not in _SAME_ORIGIN:
+            raise _foreign_page("Sec-Fetch-Site", told[b"sec-fetch-site"])
+        if b"origin" in told and not all([_is_origin_of(authority, origin) for origin in told[b"origin"]]):
+            raise _foreign_page("Origin", told[b"origin"])
+        if scope["method"] == "POST":
+            _refuse_form(told)
+
+    def _host(self, hosts: list[bytes]) -> Authority:
+        # Longer than a DNS name can be: not worth remembering.
+        known = len(hosts) == 1 and len(hosts[0]) < _LONGEST_HOST
+        authority = self._own_authority(hosts[0]) if known else None
+        if authority is None:
+            raise ForeignHost(
+                f"Host {_joined(hosts)!r} is not a name of this server, which needs no API key; "
+                "use localhost or 127.0.0.1, add the name to server.hosts, or show a key"
+            )
+        return authority
+
+    def _find_own_authority(self, host: bytes) -> Authority | None:
+        authority = _parse(host.decode("latin-1"))
+        if authority is None or not (is_loopback(authority[0]) or authority[0] in self._hosts):
+            return None
+        return authority
+
+
+def _parse(text: str) -> Authority | None:
+    """A Host header's host and port; None if it is not one."""
+    found = _HOST.fullmatch(text.lower())
+    if found is None:
+        return None
+    try:
+        host = found["name"] or _plain(str(ipaddress.IPv6Address(found["address"])))
+    except ValueError:
+        return None
+    return host, int(found["port"]) if found["port"] else None
+
+
+def _plain(host: str) -> str:
+    """A host in one spelling: lower case, without a final dot or brackets, addresses as Python writes them."""
+    name = host.lower().strip("[]").removesuffix(".")
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return name
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _is_origin_of(authority: Authority, origin: bytes) -> bool:
+    """Whether a page of this origin came from that host and port. TLS may have ended at a proxy."""
+    scheme, _, rest = origin.decode("latin-1").partition("://")
+    default, theirs = _DEFAULT_PORTS.get(scheme), _parse(rest)
+    if default is None or theirs is None:
+        return False
+    return (theirs[0], theirs[1] or default) == (authority[0], authority[1] or default)
+
+
+def _foreign_page(header: str, values: list[bytes]) -> CrossOrigin:
+    return CrossOrigin(
+        f"{header} {_joined(values)!r}: a web page of another origin may not use this server without an API key"
+    )
+
+
+def _refuse_form(told: dict[bytes, list[bytes]]) -> None:
+    """Refuse a body that a form or a script could have sent here unasked, from a browser too old to say its origin.
+
+    A header of our own, or any other Content-Type, makes a browser ask first, and we never say yes.
+    """
+    content_type = told[b"content-type"][0] if b"content-type" in told else b""
+    if _is_form(content_type) and b"digest-sha256" not in told and (content_type or _has_body(told)):
+        raise UnsupportedMediaType(
+            f"a form can send {content_type.decode('latin-1') or 'a body without a Content-Type'}, so it is refused "
+            "without an API key; send application/json (an upload: its own Content-Type, or Digest-SHA256 besides)"
+        )
+
+
+def _is_form(content_type: bytes) -> bool:
+    return content_type.partition(b";")[0].strip().lower() in _FORM_TYPES
+
+
+def _has_body(told: dict[bytes, list[bytes]]) -> bool:
+    return b"transfer-encoding" in told or told.get(b"content-length", [b"0"]) != [b"0"]
+
+
+def _joined(values: list[bytes]) -> str:
+    return ", ".join(value.decode("latin-1") for value in values)
