@@ -207,16 +207,29 @@ class TestRefusals:
             ({"type": None}, "type"),
             ({"queue": ""}, "queue"),
             ({"params": "[1]"}, "params"),
+            ({"params": '{"n": ' + "[" * 64 + "1" + "]" * 64 + "}"}, "params: nested"),
+            ({"params": '{"n": [9223372036854775808]}'}, "params: a number"),
+            ({"params": '{"n": -1e400}'}, "params: a number"),
+            ({"params": '{"n": "' + "x" * 2**24 + '"}'}, "params: .* bytes"),
             ({"priority": 10}, "priority"),
             ({"delay_seconds": 1, "scheduled_at": LATER}, "either"),
             ({"delay_seconds": -1}, "delay_seconds"),
             ({"delay_seconds": float("nan")}, "delay_seconds"),
             ({"scheduled_at": LATER, "expires_at": LATER}, "expires_at"),
             ({"expires_at": EPOCH}, "expires_at"),
+            ({"expires_at": "infinity"}, "expires_at"),
+            ({"expires_at": "20000-01-01Z"}, "expires_at"),
+            ({"scheduled_at": "20000-01-01Z"}, "scheduled_at"),
+            ({"scheduled_at": "3000-01-01Z"}, "scheduled_at"),
+            ({"scheduled_at": "1969-12-31Z"}, "scheduled_at"),
+            ({"scheduled_at": "-infinity"}, "scheduled_at"),
             ({"timeout_seconds": 0}, "timeout_seconds"),
             ({"timeout_seconds": float("nan")}, "timeout_seconds"),
             ({"tags": [""]}, "tags"),
             ({"tags": [None]}, "tags"),
+            ({"tags": ["two\nlines"]}, "tags"),
+            ({"tags": ["\x9b"]}, "tags"),
+            ({"tags": ["x" * 129]}, "tags"),
             ({"tags": ["x"] * 33}, "tags"),
             ({"idempotency_key": ""}, "idempotency_key"),
             ({"idempotency_key": "two words"}, "idempotency_key"),
@@ -249,6 +262,15 @@ class TestRefusals:
         (kept,) = await store.get([job])
         assert kept is not None
         assert (kept.queue, kept.priority, kept.retry, kept.timeout) == ("mail", 5, Retry(), timedelta(hours=1))
+
+    async def test_a_type_whose_declaration_holds_a_nul_is_submitted_all_the_same(
+        self, store: PostgresStore, connection: psycopg.Connection[Any]
+    ) -> None:
+        told = msgspec.json.encode(replace(MAIL, description="a \0 and a \\u0000"))
+        await store.tell([Notice("type", "mail", told, EPOCH)])
+        job = by_sql(connection, type="mail")
+        connection.commit()
+        assert [(one.id, one.queue) for one in await all_jobs(store)] == [(job, "post")]
 
     async def test_a_field_that_means_nothing_here_is_refused(
         self, store: PostgresStore, connection: psycopg.Connection[Any]

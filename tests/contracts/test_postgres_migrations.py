@@ -13,6 +13,8 @@ from click.testing import CliRunner
 
 from penstock.cli import ROOT
 from penstock.model.errors import StoreUnavailable
+from penstock.model.job import JobFilter
+from penstock.model.timing import EARLIEST, LATEST
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.migrate import (
     Migration,
@@ -47,6 +49,17 @@ BREAKING = Migration(
 BROKEN = Migration(NEXT, f"{NEXT:04}_broken", "CREATE TABLE penstock.half (n integer); SELECT 1 / 0;")
 NAMES = [one.name for one in KNOWN]
 WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND now() - query_start > %(span)s"
+
+OUT_OF_RANGE = """
+INSERT INTO penstock.shard (number, probed_at) VALUES (0, 0);
+INSERT INTO penstock.jobs (id, type, queue, state, priority, due_at, created_at, expires_at)
+VALUES ('0190a6e2-0000-7000-8000-000000000000', 'mail', 'mail', 'scheduled', 5, -1, 0, 568971820800000);
+INSERT INTO penstock.count_changes (jobs, queue, type, after) VALUES (1, 'mail', 'mail', 'scheduled');
+INSERT INTO penstock.schedules (name, version, paused, after_completion, end_at, next_tick_at, intention)
+VALUES ('nightly', 1, false, false, 568971820800000, -1, '{"name":"nightly","when":{"type":"interval","span":"PT60S"},
+"type":"mail","params":"e30=","start_at":"9999-12-31T23:59:59-12:00","end_at":"9999-12-31T23:59:59-12:00",
+"created_at":"2030-01-01T00:00:00Z","updated_at":"2030-01-01T00:00:00Z"}');
+"""
 
 numbers = count()
 
@@ -141,6 +154,20 @@ async def test_the_sql_run_by_hand_is_the_same_migration(url: str) -> None:
     assert (applied(stands), stands.pending) == (NAMES, ())
     assert await migrated(url) == []
     await (await PostgresStore.open(url)).close()
+
+
+async def test_instants_that_were_kept_before_they_had_a_range_are_brought_into_it(url: str) -> None:
+    await migrated(url, KNOWN[:4])
+    with psycopg.connect(url) as connection:
+        connection.execute(OUT_OF_RANGE)
+    assert await migrated(url) == NAMES[4:]
+    store = await PostgresStore.open(url)
+    (job,) = (await store.page(JobFilter(), None, 9)).jobs
+    (schedule,) = await store.schedules(None, 9)
+    assert (job.due_at, job.expires_at, job.tick_at) == (EARLIEST, LATEST, None)
+    assert (schedule.next_tick_at, schedule.end_at, schedule.start_at) == (EARLIEST, LATEST, LATEST)
+    assert (await store.cancel([job.id]))[0].event is not None
+    await store.close()
 
 
 async def test_who_may_not_migrate_says_what_to_do(url: str) -> None:

@@ -18,7 +18,8 @@ import pytest
 
 from penstock.model.errors import Invalid, StoreUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id, to_bytes
-from penstock.model.timing import to_millis
+from penstock.model.job import Retention
+from penstock.model.timing import LATEST, to_millis
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.connection import open_reader
 from penstock.store.sqlite.migrate import migrations
@@ -199,6 +200,38 @@ async def test_a_database_from_before_schedules_is_brought_up_to_date(path: Path
     await ticked(stage, await put(stage))
     assert len(await stage.all_jobs()) == 3
     await store.close()
+
+
+async def test_instants_that_were_kept_before_they_had_a_range_are_brought_into_it(path: Path) -> None:
+    waiting, ended = (new_job_id(number, ShardId(0), random.Random(number)) for number in (1, 2))
+    database_of_schema_1(path, waiting, ended, 10**15)
+    store = await SqliteStore.open(path, clock=SimulatedClock())
+    stage = Stage(store, SimulatedClock())
+    assert [job.due_at for job in await stage.all_jobs()] == [LATEST, LATEST]
+    assert [claim.job for claim in await stage.claim(waiting)] == [waiting]
+    with apsw.Connection(str(path)) as connection:
+        assert connection.pragma("integrity_check") == "ok"
+    connection.close()
+    await store.close()
+
+
+async def test_a_row_out_of_range_is_read_cancelled_and_pruned_like_any_other(
+    store: SqliteStore, stage: Stage, path: Path
+) -> None:
+    kept, spoilt = await stage.submit(), await stage.submit(delay=timedelta(hours=1))
+    with apsw.Connection(str(path)) as connection:
+        connection.pragma("ignore_check_constraints", True)
+        connection.execute(
+            "UPDATE jobs SET due_at = 1 << 62, expires_at = 1 << 62 WHERE id = ?", (to_bytes(spoilt.id),)
+        )
+    connection.close()
+    assert [job.id for job in await stage.all_jobs()] == [spoilt.id, kept.id]
+    assert (await stage.job(spoilt.id)).due_at == LATEST
+    assert (await store.outlook()).next_due_at == LATEST
+    (cancelled,) = await store.cancel([spoilt.id])
+    assert cancelled.event is not None
+    assert (await store.prune(Retention(timedelta(0), timedelta(0)), 9)).jobs == 1
+    assert [job.id for job in await stage.all_jobs()] == [kept.id]
 
 
 def database_of_schema_1(path: Path, waiting: JobId, ended: JobId, now: int) -> None:

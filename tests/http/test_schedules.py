@@ -180,6 +180,8 @@ async def test_a_decision_that_is_stale_or_nonsense_changes_nothing(client: Clie
     answer = await client.post("/v1/schedulers/x/tick", json={"decisions": [decision, decision | {"name": "gone"}]})
     assert answer.json() == {"applied": [False, False]}
     naive = decision | {"next_tick_at": "2030-01-01T00:00:00"}
-    assert "offset" in problem(await client.post("/v1/schedulers/x/tick", json={"decisions": [naive]}), 422, "invalid")
+    assert "timezone" in problem(
+        await client.post("/v1/schedulers/x/tick", json={"decisions": [naive]}), 422, "invalid"
+    )
     cancel = decision | {"cancel": ["x"]}
     assert "job id" in problem(await client.post("/v1/schedulers/x/tick", json={"decisions": [cancel]}), 422, "invalid")

@@ -76,7 +76,7 @@ def test_an_interval_is_seconds_or_a_timedelta(app: Penstock, interval: timedelt
         ({"interval": 5, "overlap": "perhaps"}, "overlap"),
         ({"interval": 5, "priority": 12}, "priority"),
         ({"interval": 5, "evry": 5}, "evry"),
-        ({"interval": 5, "start_at": datetime(2030, 1, 1)}, "start_at needs a time zone"),  # noqa: DTZ001
+        ({"interval": 5, "start_at": datetime(2030, 1, 1)}, "start_at: .* has no time zone"),  # noqa: DTZ001
         (
             {"interval": 5, "start_at": datetime(2030, 1, 2, tzinfo=UTC), "end_at": datetime(2030, 1, 1, tzinfo=UTC)},
             "end_at",

@@ -46,6 +46,14 @@ def test_an_instant_keeps_its_zone() -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["noon", "9999-12-31T23:59:59-12:00", "3000-01-01T00:00Z", "0001-01-01T00:00:00+14:00"]
+)
+def test_what_is_no_instant_that_could_be_kept_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        instant(text)
+
+
+@pytest.mark.parametrize(
     ("before", "words"),
     [(0, "now"), (5, "5s ago"), (180, "3m ago"), (7200, "2h ago"), (200_000, "2d ago"), (-90, "in 2m")],
 )

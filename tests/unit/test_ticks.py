@@ -10,7 +10,7 @@ from penstock.model.errors import Invalid
 from penstock.model.ids import ShardId, created_at, parse_job_id, shard_of
 from penstock.model.schedule import Cron, Every
 from penstock.model.ticks import check, first_tick, jittered, next_tick, preview, tick_job_id, ticks_between
-from penstock.model.timing import EPOCH
+from penstock.model.timing import EPOCH, LATEST
 
 INSTANTS = st.timedeltas(timedelta(days=7000), timedelta(days=44_000)).map(lambda since: EPOCH + since)
 SPANS = st.integers(1000, 10**10).map(lambda value: timedelta(milliseconds=value))
@@ -46,6 +46,14 @@ def test_start_and_end_may_be_ticks_themselves() -> None:
     assert ticks == [at("2026-01-01 05:00"), at("2026-01-01 06:00"), at("2026-01-01 07:00")]
     assert preview(Cron("@hourly"), at("2026-01-01"), 1, start_at=at("2026-01-01 05:00")) == [at("2026-01-01 05:00")]
     assert next_tick(every(hours=1), at("2026-01-01 07:00"), end_at=at("2026-01-01 07:59:59")) is None
+
+
+@pytest.mark.parametrize("when", [every(hours=1), Cron("@hourly"), Every(timedelta(hours=1), after_completion=True)])
+def test_no_tick_comes_after_the_last_instant_that_can_be_kept(when: Every | Cron) -> None:
+    last = preview(when, LATEST - timedelta(minutes=90), 9)
+    assert 1 <= len(last) <= 2
+    assert last[-1] <= LATEST
+    assert next_tick(when, LATEST) is None
 
 
 def test_after_a_completion_the_whole_span_passes() -> None:

@@ -12,7 +12,7 @@ from penstock.api.idempotency import BATCH_KEY, header_key
 from penstock.api.operation import Answer, operation
 from penstock.api.problems import problem_of
 from penstock.engine.batch import BatchKey, Outcome
-from penstock.model.errors import PenstockError, TooLarge
+from penstock.model.errors import Invalid, PenstockError, TooLarge
 from penstock.model.keys import KeyScope
 from penstock.model.wire import BatchAnswer, BatchRequest, BatchResponse, SubmitRequest
 
@@ -45,7 +45,7 @@ def _read(call: Call, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:
     """All at once; one by one if one of them is not acceptable, so that each is told of its own fault alone."""
     try:
         requests = _requests.decode(jobs)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, Invalid):
         batch = decoded(b'{"jobs":%b}' % bytes(jobs), BatchRequest)
         return [_read_one(call, item) for item in batch.jobs]
     return [_allowed(call, request) if request.interval else request for request in requests]

@@ -1,8 +1,7 @@
 """Schedulers: the moves by which a scheduler reaches the engine over HTTP."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable
 
 from penstock.api.exchange import Call, ClientGone, Reply, json_reply
 from penstock.api.operation import Answer, operation
@@ -47,24 +46,11 @@ async def _while_client_stays(call: Call, reading: "asyncio.Future[Agenda]") -> 
 
 def _check(decisions: Iterable[Decision]) -> None:
     for decision in decisions:
-        if any(at.tzinfo is None for at in _instants(decision)):
-            raise Invalid(f"decision about {decision.name!r}: every time needs an offset, such as Z")
         if any(verdict.skipped == "" for verdict in decision.verdicts):
             raise Invalid(f"decision about {decision.name!r}: a skip needs a reason")
         for job in decision.cancel:
             if is_job_id(job) is None:
                 raise Invalid(f"cancel: {job!r} is not a job id")
-
-
-def _instants(decision: Decision) -> Iterator[datetime]:
-    named = (
-        decision.expected_tick_at,
-        decision.expected_pending_at,
-        decision.next_tick_at,
-        decision.pending_tick_at,
-        *(verdict.at for verdict in decision.verdicts),
-    )
-    return (at for at in named if at is not None)
 
 
 OPERATIONS = (read_due, apply_decisions)

@@ -25,7 +25,7 @@ from penstock.model.schedule_wire import (
     schedule_item,
     tick_item,
 )
-from penstock.model.timing import Instant
+from penstock.model.timing import Instant, utc
 from penstock.model.wire import JobItem
 from penstock.model.workers import Name
 
@@ -202,8 +202,8 @@ def _page(call: Call, limit: int) -> int:
 def _instant_of(cursor: str | None) -> datetime | None:
     """Where a page of the history begins; Invalid for a cursor that no page gave."""
     try:
-        return None if cursor is None else msgspec.convert(cursor, Instant)
-    except msgspec.ValidationError:
+        return None if cursor is None else utc("cursor", msgspec.convert(cursor, Instant))
+    except (msgspec.ValidationError, Invalid):
         raise Invalid(f"query: cursor: {cursor!r} is not from an earlier page") from None
 
 

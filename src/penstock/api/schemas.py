@@ -36,12 +36,6 @@ def _sharpen(components: Json) -> None:
     components["BatchRequest"]["properties"]["jobs"]["items"] = {
         "description": "The body of POST /v1/jobs; what does not fit is refused by itself, with its index."
     }
-    for kind, name in (("LogLine", "at"), ("Worker", "started_at")):
-        components[kind]["properties"][name]["format"] = "date-time"
-    components["Worker"]["properties"]["seen_at"]["anyOf"][0]["format"] = "date-time"
-    components["Verdict"]["properties"]["at"]["format"] = "date-time"
-    for name in ("expected_tick_at", "expected_pending_at", "next_tick_at", "pending_tick_at"):
-        components["Decision"]["properties"][name]["anyOf"][0]["format"] = "date-time"
     components["Decision"]["properties"]["cancel"]["items"]["pattern"] = JOB_ID
     for shows_lease in ("Lease", "Outcome", "LogEntry"):
         components[shows_lease]["properties"]["job"] = {"type": "string", "pattern": JOB_ID}

@@ -1,12 +1,13 @@
 """Times and spans of time as people read and write them: `3m ago`, `250 ms`, `1h30m`."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import click
 
-from penstock.model.timing import Clock, SystemClock
+from penstock.model.errors import Invalid
+from penstock.model.timing import Clock, SystemClock, utc
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -60,7 +61,9 @@ def span(text: str) -> float:
 def instant(text: str) -> datetime:
     """Read a moment in ISO 8601; without a zone it is meant in the local one."""
     try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
+        return utc("time", datetime.fromisoformat(text).astimezone())
+    except Invalid as refusal:
+        raise click.BadParameter(refusal.message) from None
+    except (ValueError, OverflowError):
         wrong = f"{text!r} is not a time; write it as 2026-11-15T18:00 or 2026-11-15T17:00:00Z"
         raise click.BadParameter(wrong) from None

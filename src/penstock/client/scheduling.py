@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 
-from penstock.client.submission import Duration, aware, params_json, seconds_of, words_of
+from penstock.client.submission import Duration, instant_of, params_json, seconds_of, words_of
 from penstock.model.errors import Invalid
 from penstock.model.retry import Retry, RetryKind
 from penstock.model.schedule import Cron, Every, Misfire, Overlap
@@ -109,8 +109,8 @@ def options_body(options: ScheduleOptions) -> dict[str, object]:
     values: dict[str, object] = {
         **options,
         "interval": seconds_of(options.get("interval")),
-        "start_at": aware("start_at", options.get("start_at")),
-        "end_at": aware("end_at", options.get("end_at")),
+        "start_at": instant_of("start_at", options.get("start_at")),
+        "end_at": instant_of("end_at", options.get("end_at")),
         "jitter": seconds_of(options.get("jitter")),
         "timeout": seconds_of(options.get("timeout")),
         "misfire_grace": seconds_of(options.get("misfire_grace")),

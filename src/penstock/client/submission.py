@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.retry import Retry, RetryKind
+from penstock.model.timing import utc
 
 Duration: TypeAlias = timedelta | float
 """A `timedelta`, or seconds."""
@@ -88,10 +89,10 @@ def _options_of(spec: SubmitOptions) -> dict[str, object]:
         "queue": spec.get("queue"),
         "priority": spec.get("priority"),
         "delay_seconds": seconds_of(spec.get("delay")),
-        "scheduled_at": aware("scheduled_at", spec.get("scheduled_at")),
+        "scheduled_at": instant_of("scheduled_at", spec.get("scheduled_at")),
         "interval": seconds_of(spec.get("interval")),
         "retry_policy": spec.get("retry"),
-        "expires_at": aware("expires_at", spec.get("expires_at")),
+        "expires_at": instant_of("expires_at", spec.get("expires_at")),
         "tags": words_of("tags", spec.get("tags")),
     }
     said = {name: value for name, value in options.items() if value is not None}
@@ -118,10 +119,9 @@ def span_of(span: Duration) -> timedelta:
     return span if isinstance(span, timedelta) else timedelta(seconds=span)
 
 
-def aware(name: str, at: datetime | None) -> datetime | None:
-    if at is not None and at.utcoffset() is None:
-        raise Invalid(f"{name} needs a time zone: pass {at!r} with tzinfo, such as datetime.now(UTC) + …")
-    return at
+def instant_of(name: str, at: datetime | None) -> datetime | None:
+    """In UTC; Invalid without a time zone or out of range."""
+    return None if at is None else utc(name, at)
 
 
 def words_of(name: str, words: Iterable[str] | None) -> list[str] | None:

@@ -13,7 +13,7 @@ from msgspec import Meta, Raw, Struct, field
 from penstock.model.ids import JobId, ShardId
 from penstock.model.lifecycle import TERMINAL, Event, State
 from penstock.model.retry import Retry
-from penstock.model.timing import Instant
+from penstock.model.timing import Instant, check_instants
 
 PRIORITIES = 10
 DEFAULT_PRIORITY = 5
@@ -266,6 +266,9 @@ class LogLine(Struct, frozen=True, omit_defaults=True):
     stream: str
     text: str
     attempt: int = 0
+
+    def __post_init__(self) -> None:
+        check_instants(self, "at")
 
 
 class Count(Struct, frozen=True):

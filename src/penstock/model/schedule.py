@@ -14,6 +14,7 @@ from penstock.model.ids import JobId
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Event
 from penstock.model.retry import Retry
+from penstock.model.timing import Instant, check_instants
 
 MISSED_CAP = 100
 GRACE = timedelta(seconds=60)
@@ -97,8 +98,11 @@ class Due(Struct, frozen=True):
 class Verdict(Struct, frozen=True, omit_defaults=True):
     """What a tick should become: a job, or (`skipped`) the reason why not."""
 
-    at: datetime
+    at: Instant
     skipped: str | None = None
+
+    def __post_init__(self) -> None:
+        check_instants(self, "at")
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -110,13 +114,16 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     name: str
     version: int
-    expected_tick_at: datetime | None
-    expected_pending_at: datetime | None = None
-    next_tick_at: datetime | None
-    pending_tick_at: datetime | None = None
+    expected_tick_at: Instant | None
+    expected_pending_at: Instant | None = None
+    next_tick_at: Instant | None
+    pending_tick_at: Instant | None = None
     verdicts: tuple[Verdict, ...] = ()
     cancel: tuple[JobId, ...] = ()
     by_hand: bool = False
+
+    def __post_init__(self) -> None:
+        check_instants(self, "expected_tick_at", "expected_pending_at", "next_tick_at", "pending_tick_at")
 
 
 class TickRecord(Struct, frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ from penstock.model.schedule import (
     Schedule,
     TickRecord,
 )
-from penstock.model.timing import Instant
+from penstock.model.timing import Instant, check_instants
 from penstock.model.wire import EMPTY_OBJECT, Interval, Seconds, Tags
 from penstock.model.workers import Name, TimeoutSeconds
 
@@ -53,6 +53,9 @@ class WhenBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     start_at: Instant | None = None
     end_at: Instant | None = None
     jitter_seconds: Jitter = 0.0
+
+    def __post_init__(self) -> None:
+        check_instants(self, "start_at", "end_at")
 
 
 class ScheduleBody(WhenBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -104,6 +107,9 @@ class ScheduleChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     misfire_grace_seconds: Seconds | UnsetType = UNSET
     overlap: Overlap | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        check_instants(self, "start_at", "end_at")
 
 
 class ScheduleItem(Struct, frozen=True, kw_only=True):
@@ -176,6 +182,9 @@ class BackfillRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     from_at: Instant = field(name="from")
     to_at: Instant = field(name="to")
+
+    def __post_init__(self) -> None:
+        check_instants(self, "from_at", "to_at")
 
 
 class BackfillResponse(Struct, frozen=True):

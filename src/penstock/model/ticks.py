@@ -19,7 +19,7 @@ from penstock.model import cron
 from penstock.model.errors import Invalid
 from penstock.model.ids import JobId, ShardId, from_bytes
 from penstock.model.schedule import Cron, Every
-from penstock.model.timing import EPOCH, from_millis, millis, to_millis
+from penstock.model.timing import EPOCH, LATEST, millis, to_millis
 
 SHORTEST = timedelta(seconds=1)
 
@@ -56,13 +56,14 @@ def next_tick(
 ) -> datetime | None:
     """The first tick strictly after an instant, from `start_at` to `end_at`, both included; None if there is none.
 
-    A schedule that counts from completions takes the completion as `after`.
+    A schedule that counts from completions takes the completion as `after`. There is no tick after LATEST.
     """
     try:
         tick = _following(when, after, start_at)
     except OverflowError:
         return None
-    return tick if tick is not None and (end_at is None or tick <= end_at) else None
+    last = LATEST if end_at is None else min(end_at, LATEST)
+    return tick if tick is not None and tick <= last else None
 
 
 def following(
@@ -127,7 +128,7 @@ def _following(when: Every | Cron, after: datetime, start_at: datetime | None) -
             return _whole(after + span if start_at is None else max(after + span, start_at))
         case Every(span=span):
             steps = to_millis(_no_earlier(after, start_at)) // millis(span) + 1
-            return from_millis(steps * millis(span))
+            return EPOCH + steps * span
         case Cron(expression=expression, timezone=timezone):
             return _next_instant(expression, timezone, _no_earlier(after, start_at))
         case _:

@@ -6,15 +6,25 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Protocol, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
+
+from penstock.model.errors import Invalid
 
 T = TypeVar("T")
 
 Instant = Annotated[datetime, Meta(tz=True)]
-"""A time on the wire: RFC 3339, always with an offset."""
+"""A time on the wire: RFC 3339, always with an offset. A struct that is sent to us holds it to `check_instants`."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
+
+EARLIEST = EPOCH
+LATEST = datetime(2999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+"""The range of instants that are accepted and kept, far enough from `datetime.max` for every delay, jitter and offset.
+
+The CHECK constraints of the stores repeat it.
+"""
 
 
 class Clock(Protocol):
@@ -52,7 +62,34 @@ def to_millis(at: datetime) -> int:
 
 
 def from_millis(millis: int) -> datetime:
-    return EPOCH + timedelta(milliseconds=millis)
+    """The instant, brought into the accepted range: a row that is out of it must not make its neighbours unreadable."""
+    if 0 <= millis <= _LATEST_MILLIS:
+        return EPOCH + timedelta(milliseconds=millis)
+    return EARLIEST if millis < 0 else LATEST
+
+
+_LATEST_MILLIS = to_millis(LATEST)
+
+
+def utc(name: str, at: datetime) -> datetime:
+    """The instant in UTC; Invalid, naming whose it is, without an offset or out of the accepted range."""
+    if at.utcoffset() is None:
+        raise Invalid(f"{name}: {at.isoformat()} has no time zone; add an offset, such as Z")
+    if not EARLIEST <= at <= LATEST:
+        raise Invalid(f"{name}: {at.isoformat()} is out of range; give an instant from 1970 to 2999")
+    return at.astimezone(UTC)
+
+
+def check_instants(struct: Struct, *fields: str) -> None:
+    """For `__post_init__`: bring these fields of a new struct to UTC; Invalid names one that is out of range."""
+    for field in fields:
+        at = getattr(struct, field)
+        if isinstance(at, datetime):
+            force_setattr(struct, field, utc(_wire_name(struct, field), at))
+
+
+def _wire_name(struct: Struct, field: str) -> str:
+    return struct.__struct_encode_fields__[struct.__struct_fields__.index(field)]
 
 
 def millis(span: timedelta) -> int:

@@ -20,7 +20,7 @@ from penstock.model.job import (
 )
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry, RetryKind
-from penstock.model.timing import Instant
+from penstock.model.timing import Instant, check_instants
 from penstock.model.workers import JobType, Name, TimeoutSeconds, Worker
 
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
@@ -60,6 +60,10 @@ class SubmitRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     tags: Tags = ()
     inputs: Annotated[dict[FileName, str], Meta(max_length=100, description="file name → id of an upload")] = {}
     idempotency_key: Key | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheduled_at is not None or self.expires_at is not None:
+            check_instants(self, "scheduled_at", "expires_at")
 
 
 class BatchRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from penstock.model.fleets import Fleet
 from penstock.model.job import DEFAULT_PRIORITY, Priority
 from penstock.model.names import NAME_PATTERN, Name
 from penstock.model.retry import Retry
-from penstock.model.timing import Instant
+from penstock.model.timing import Instant, check_instants
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
@@ -77,6 +77,9 @@ class Worker(Struct, frozen=True, kw_only=True):
     state: WorkerState = WorkerState.READY
     started_at: Instant
     seen_at: Instant | None = None
+
+    def __post_init__(self) -> None:
+        check_instants(self, "started_at", "seen_at")
 
 
 class Subscription(Struct, frozen=True):

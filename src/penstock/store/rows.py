@@ -1,18 +1,29 @@
 """Between a job and its row, as SQL stores keep it: what is NULL, what is JSON, what is milliseconds."""
 
+import logging
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from penstock.model.errors import Invalid
 from penstock.model.ids import JobId
 from penstock.model.job import FileLink, Job, JobError, ObjectLink, Progress
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
-from penstock.model.timing import from_millis, to_millis
+from penstock.model.schedule import Schedule
+from penstock.model.timing import EARLIEST, LATEST, from_millis, to_millis
+from penstock.model.workers import Worker
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
+
+logger = logging.getLogger("penstock.store")
+
+LONGEST_SPAN = 10**15
+"""In milliseconds, far beyond every limit on a span: whatever a column holds can be read."""
 
 _DEFAULT_RETRY = Retry()
 _encode = msgspec.json.Encoder().encode
@@ -22,6 +33,8 @@ _progress = msgspec.json.Decoder(Progress)
 _object = msgspec.json.Decoder(ObjectLink)
 _files = msgspec.json.Decoder(tuple[FileLink, ...])
 _tags = msgspec.json.Decoder(tuple[str, ...])
+_schedule = msgspec.json.Decoder(Schedule)
+_worker = msgspec.json.Decoder(Worker)
 
 
 def retry_of(retry: Retry) -> str | None:
@@ -101,4 +114,25 @@ def optional_millis(at: datetime | None) -> int | None:
 
 
 def span(value: int | None) -> timedelta | None:
-    return None if value is None else timedelta(milliseconds=value)
+    return None if value is None else timedelta(milliseconds=min(value, LONGEST_SPAN))
+
+
+def schedule_of(intention: str) -> Schedule:
+    """A schedule from its JSON. Like an instant of a column, one of the JSON is brought into the accepted range."""
+    schedule = _schedule.decode(intention)
+    return replace(schedule, start_at=_clamped(schedule.start_at), end_at=_clamped(schedule.end_at))
+
+
+def workers_of(rows: Iterable[Row]) -> list[Worker]:
+    """Workers from what each reported and when. One that cannot be read, of another version perhaps, is left out."""
+    found = []
+    for reported, seen_at in rows:
+        try:
+            found.append(replace(_worker.decode(reported), seen_at=from_millis(seen_at)))
+        except (msgspec.ValidationError, Invalid) as fault:
+            logger.warning("a worker's report cannot be read and is left out: %s", fault)
+    return found
+
+
+def _clamped(at: datetime | None) -> datetime | None:
+    return None if at is None else min(max(at, EARLIEST), LATEST)

@@ -11,6 +11,7 @@ from penstock.model.workers import Worker
 from penstock.store.postgres.arrays import bigints, byteas, texts
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
+from penstock.store.rows import workers_of
 
 _TELL, _CHANGE, _NOTICES = load("tell"), load("change_notices"), load("notices")
 _LEAD, _RESIGN = load("lead"), load("resign")
@@ -18,8 +19,6 @@ _SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
 
 NEVER = -1
 """Before every instant at which something was told."""
-
-_worker = msgspec.json.Decoder(Worker)
 
 
 async def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
@@ -69,5 +68,4 @@ async def forget(tx: Transaction, worker: str) -> None:
 
 
 async def workers(connection: Connection) -> list[Worker]:
-    rows = await query(connection, _WORKERS)
-    return [msgspec.structs.replace(_worker.decode(text), seen_at=from_millis(seen_at)) for text, seen_at in rows]
+    return workers_of(await query(connection, _WORKERS))

@@ -11,7 +11,7 @@ from penstock.model.timing import from_millis, to_millis
 from penstock.store.postgres.arrays import texts
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
-from penstock.store.rows import Row, instant, optional_millis
+from penstock.store.rows import Row, instant, optional_millis, schedule_of
 
 ACTIVE_MAX = 100
 """A schedule that allows overlap may have any number of active jobs; its oldest are enough to decide by."""
@@ -23,8 +23,6 @@ _LIST = load("list_schedules")
 _DROP, _DROP_TICKS = load("drop_schedule"), load("drop_ticks")
 _DUE = load("due_schedules")
 _NEXT_TICK = load("next_tick")
-
-_schedule = msgspec.json.Decoder(Schedule)
 
 
 async def put_schedule(tx: Transaction, schedule: Schedule, expected_version: int | None) -> Schedule | None:
@@ -93,7 +91,7 @@ def _schedule_of(row: Row) -> Schedule:
     """A schedule from the columns that every statement here gives first."""
     version, paused, next_tick_at, pending_tick_at, last_tick_at, intention, *_ = row
     return replace(
-        _schedule.decode(intention),
+        schedule_of(intention),
         version=version,
         paused=paused,
         next_tick_at=instant(next_tick_at),

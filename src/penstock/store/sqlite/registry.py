@@ -9,6 +9,7 @@ import msgspec
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.timing import from_millis, millis, to_millis
 from penstock.model.workers import Worker
+from penstock.store.rows import workers_of
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
@@ -18,8 +19,6 @@ _SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
 
 NEVER = -1
 """Before every instant at which something was told."""
-
-_worker = msgspec.json.Decoder(Worker)
 
 
 def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
@@ -68,5 +67,4 @@ def forget(tx: Transaction, worker: str) -> None:
 
 
 def workers(connection: apsw.Connection) -> list[Worker]:
-    rows = query(connection, _WORKERS)
-    return [msgspec.structs.replace(_worker.decode(text), seen_at=from_millis(seen_at)) for text, seen_at in rows]
+    return workers_of(query(connection, _WORKERS))

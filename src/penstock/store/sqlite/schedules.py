@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock.model.ids import JobId, from_bytes
 from penstock.model.schedule import Due, Every, Schedule
 from penstock.model.timing import from_millis, to_millis
-from penstock.store.rows import Row, instant, optional_millis
+from penstock.store.rows import Row, instant, optional_millis, schedule_of
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
@@ -25,7 +25,6 @@ _DROP, _DROP_TICKS = load("drop_schedule"), load("drop_ticks")
 _DUE = load("due_schedules")
 _NEXT_TICK = load("next_tick")
 
-_schedule = msgspec.json.Decoder(Schedule)
 _ids = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -95,7 +94,7 @@ def _schedule_of(row: Row) -> Schedule:
     """A schedule from the columns that every statement here gives first."""
     version, paused, next_tick_at, pending_tick_at, last_tick_at, intention, *_ = row
     return replace(
-        _schedule.decode(intention),
+        schedule_of(intention),
         version=version,
         paused=bool(paused),
         next_tick_at=instant(next_tick_at),

@@ -1,10 +1,12 @@
 """Schedules: kept under their version, listed by name, due when they have something to decide."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from msgspec.structs import replace
 
+from penstock.model.errors import Invalid
 from penstock.model.job import Retention
 from penstock.model.retry import Retry
 from penstock.model.schedule import Cron, Every, Misfire, Overlap
@@ -43,6 +45,12 @@ class Scheduling(OnStage):
         )
         assert await stage.store.put_schedule(wanted, None) == wanted
         assert await found(stage) == wanted
+
+    @pytest.mark.parametrize("field", ["next_tick_at", "end_at"])
+    async def test_an_instant_out_of_range_is_refused_and_its_schedule_with_it(self, stage: Stage, field: str) -> None:
+        with pytest.raises(Invalid):
+            await stage.store.put_schedule(replace(schedule(stage), **{field: datetime(3000, 1, 1, tzinfo=UTC)}), None)
+        assert await stage.store.schedules(None, 9) == []
 
     async def test_a_name_is_created_once(self, stage: Stage) -> None:
         first = await put(stage)

@@ -1,14 +1,22 @@
 """Submit: one answer each, one job per key, everything kept."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
+
+from penstock.model.errors import Invalid
 from penstock.model.job import FileLink, JobFilter, Lease, ObjectLink
 from penstock.model.lifecycle import Move, State
 from penstock.model.retry import Retry
 from penstock.model.submission import Known
 from penstock.testing.store_contract.stage import MINUTE, TICKET, OnStage, Stage
 
+OUT_OF_RANGE = [
+    datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))),
+    datetime(3000, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, tzinfo=UTC),
+]
 LINK = ObjectLink("objects/1", 9, "sha256:00", "text/plain")
 
 
@@ -129,6 +137,17 @@ class Submitting(OnStage):
         stage.clock.advance(TICKET)
         assert await stage.store.lapse() == 1
         assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [job.id]
+
+    @pytest.mark.parametrize("at", OUT_OF_RANGE)
+    @pytest.mark.parametrize("field", ["due_at", "expires_at", "tick_at"])
+    async def test_an_instant_out_of_range_is_refused_and_its_job_with_it(
+        self, stage: Stage, field: str, at: datetime
+    ) -> None:
+        kept = await stage.submit()
+        with pytest.raises(Invalid):
+            await stage.store.submit([stage.new(**{field: at})], TICKET)
+        assert await stage.all_jobs() == [kept]
+        assert await stage.counted() == await stage.counted_by_hand()
 
     async def test_nothing_submitted_is_nothing_answered(self, stage: Stage) -> None:
         assert await stage.store.submit([], TICKET) == []
