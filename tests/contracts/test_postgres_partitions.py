@@ -135,6 +135,17 @@ async def test_a_day_that_is_past_goes_whole_with_all_that_its_jobs_had(url: str
     assert told(url, left) == [(0, 1)]
 
 
+async def test_a_day_with_the_anchor_of_a_batch_is_kept_for_the_longest_retention(url: str, stage: Stage) -> None:
+    (anchor,) = await end(stage, 1, key="batch", anchor=True)
+    await end(stage, 20)
+    stage.clock.advance(8 * DAY)
+    assert (await stage.store.prune(KEEP, 99)).jobs == 20
+    assert await remaining(stage) == {anchor}
+    stage.clock.advance(23 * DAY)
+    assert (await stage.store.prune(KEEP, 99)).jobs == 1
+    assert DAY_1 not in there(url)
+
+
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED])
 async def test_a_day_with_one_young_job_is_not_dropped(url: str, stage: Stage, state: State) -> None:
     """It ended long after the others; or it failed, which is kept for longer."""

@@ -54,8 +54,9 @@ PLANS = {
     "log_end": {"job_logs_pkey"},
     "read_log": {"job_logs_pkey", "jobs_pkey", "ended_pkey"},
     "prune": {"finished", "ended_pkey", "keys_pkey", "tags_of", "job_logs_pkey"},
+    "prune_anchors": {"finished_anchors", "ended_pkey", "keys_pkey", "tags_of", "job_logs_pkey"},
     "partition_unfit": {"ended_pkey"},
-    "partition_past": {"finished", "ended_pkey"},
+    "partition_past": {"finished", "finished_anchors", "ended_pkey"},
     "clear_partition": {"ended_pkey", "keys_pkey", "tags_of", "job_logs_pkey"},
 }
 """The indexes that each statement must use, and no others; none of these may scan a table of jobs."""

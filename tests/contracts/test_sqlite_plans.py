@@ -50,6 +50,7 @@ PLANS = {
     "list_by_tag": {"SEARCH job_tags USING PRIMARY KEY", "SEARCH jobs USING INTEGER PRIMARY KEY"},
     "list_unhappy": {"SEARCH jobs USING unhappy"},
     "prune": {"SEARCH jobs USING finished", "SEARCH jobs USING INTEGER PRIMARY KEY"},
+    "prune_anchors": {"SEARCH jobs USING finished_anchors", "SEARCH jobs USING INTEGER PRIMARY KEY"},
     "prune_tags": {"SEARCH job_tags USING tags_of"},
     "prune_logs": {"SEARCH job_logs USING PRIMARY KEY"},
     "log_end": {"SEARCH jobs USING by_id", "SEARCH job_logs USING PRIMARY KEY"},

@@ -12,11 +12,12 @@ import pytest
 
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
+from penstock.config.settings import RetentionSettings
 from penstock.engine import Engine
 from penstock.engine.batch import BatchKey, Outcome
-from penstock.model.errors import KeyConflict, PenstockError, StoreUnavailable, UnknownType
+from penstock.model.errors import KeyConflict, NotFound, PenstockError, StoreUnavailable, UnknownType
 from penstock.model.ids import JobId, place_in_series, shard_of
-from penstock.model.job import NewJob
+from penstock.model.job import NewJob, Retention
 from penstock.model.submission import Submission
 from penstock.model.timing import Clock, SystemClock
 from penstock.model.wire import SubmitRequest
@@ -29,6 +30,7 @@ from tests.services.desk import body, claim, join, request, submit, success
 from tests.services.shards_case import Case
 
 KEY = BatchKey("k", b"asked")
+PRUNED_AT_ONCE = Retention(succeeded=timedelta(0))
 
 
 @pytest.fixture(params=["sqlite", "postgres 16", "postgres 18", "three shards"])
@@ -142,6 +144,18 @@ async def test_jobs_that_have_ended_meanwhile_are_not_added_again(engine: Engine
     again = await engine.jobs.submit_batch(jobs(3), KEY)
     assert ids(first) == ids(again)
     assert {made(one).state for one in again.values()} == {"succeeded"}
+
+
+async def test_repeated_after_some_were_pruned_it_runs_none_of_them_again(engine: Engine) -> None:
+    first = await engine.jobs.submit_batch(jobs(3), KEY)
+    await engine.work.settle([success(claimed) for claimed in await claim(engine)])
+    assert sum([(await part.prune(PRUNED_AT_ONCE, 99)).jobs for part in engine.store.parts()]) == 2
+    settings = Settings(retention=RetentionSettings(succeeded_seconds=0))
+    api = Engine(engine.store, MemoryBroker(), engine.objects, settings, engine.clock, random.Random(8))
+    again = await api.jobs.submit_batch(jobs(3), KEY)
+    assert (made(again[0]).id, made(again[0]).created) == (made(first[0]).id, False)
+    assert [type(again[index]) for index in (1, 2)] == [NotFound, NotFound]
+    assert await total(engine) == 1
 
 
 async def test_the_same_key_for_other_jobs_is_a_conflict_of_all_without_a_key_of_their_own(engine: Engine) -> None:

@@ -1,24 +1,35 @@
 """A batch under one key: repeating it adds nothing twice, whatever happened in between.
 
 Its jobs have consecutive ids in the shard where the key belongs. The first of them that is accepted, the anchor,
-carries the key and a fingerprint of the whole request, and is durable before any other is written. Whoever repeats the
-request meets the anchor, learns from its id what the others are called, and adds those that are missing.
+carries the key and a fingerprint of the whole request, and is durable before any other is written. A repeated request
+meets the anchor, learns the ids of the others from its id, and adds those that are missing.
+
+Only within `ADDED_WITHIN` of the anchor: a job that is missing later may have run, ended and been pruned. The anchor is
+kept for the longest retention, so that the key does not come free before all jobs of the batch are gone.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.engine.inserting import Inserting
 from penstock.engine.preparing import Prepared, Preparing
-from penstock.model.errors import KeyConflict, PenstockError
-from penstock.model.ids import Series, place_in_series
+from penstock.model.errors import KeyConflict, NotFound, PenstockError
+from penstock.model.ids import JobId, Series, place_in_series
 from penstock.model.job import NewJob
 from penstock.model.submission import Known, Submission
+from penstock.model.timing import seconds
 from penstock.model.wire import SubmitRequest
+
+if TYPE_CHECKING:
+    from penstock.engine import Engine
+
+ADDED_WITHIN = timedelta(minutes=10)
+"""How long after its anchor a repeated batch adds the jobs that an interruption left out."""
 
 TURN_JOBS = 100
 """So many are prepared before others get a turn."""
@@ -40,10 +51,16 @@ class Batches:
 
     def __init__(
         self,
+        engine: "Engine",
         preparing: Preparing,
         inserting: Inserting,
         submit_alone: Callable[[Sequence[SubmitRequest]], Awaitable[list[Outcome]]],
     ) -> None:
+        self._store = engine.store
+        retention = engine.settings.retention
+        # Half: what is added now must still not be pruned once it is written.
+        shortest = seconds(min(retention.succeeded_seconds, retention.failed_seconds)) / 2
+        self._added_within = min(ADDED_WITHIN, shortest)
         self._preparing = preparing
         self._inserting = inserting
         self._submit_alone = submit_alone
@@ -90,7 +107,7 @@ class Batches:
         return refused, None
 
     async def _insert_anchor(self, anchor: NewJob, key: BatchKey) -> Submission:
-        (answer,) = await self._inserting.insert_in_one([replace(anchor, key=key.key, fingerprint=key.fingerprint)])
+        (answer,) = await self._inserting.insert_in_one([_carrying(anchor, key)])
         return answer
 
     async def _submit_again(self, asked: Placed, met: Known) -> dict[int, Outcome]:
@@ -98,9 +115,16 @@ class Batches:
         if met.conflict:
             return dict.fromkeys(asked, _conflict(met))
         first = place_in_series(met.id)
-        places = [index for index in asked if index != first]
-        outcomes = await self._insert(await self._prepare(asked, places, Series(met.id)))
+        places, series = [index for index in asked if index != first], Series(met.id)
+        if await self._store.now() - met.job.created_at < self._added_within:
+            outcomes = await self._insert(await self._prepare(asked, places, series))
+        else:
+            outcomes = await self._find(series.ids(places), met)
         return {**dict(zip(places, outcomes, strict=True)), first: met}
+
+    async def _find(self, jobs: Sequence[JobId], anchor: Known) -> list[Outcome]:
+        found = await self._store.get(jobs)
+        return [_missing(job, anchor) if one is None else Known(one) for job, one in zip(jobs, found, strict=True)]
 
     async def _prepare_meanwhile(self, asked: Placed, places: Sequence[int], series: Series) -> list[Prepared]:
         """With turns for others: for the anchor on its way to the store, first of all."""
@@ -121,6 +145,18 @@ class Batches:
 def _named(index: int, request: SubmitRequest, key: BatchKey) -> SubmitRequest:
     """A job that repeats makes a schedule, which is found again by a key alone."""
     return request if request.idempotency_key else replace(request, idempotency_key=f"{key.key}/{index}")
+
+
+def _carrying(anchor: NewJob, key: BatchKey) -> NewJob:
+    return replace(anchor, key=key.key, fingerprint=key.fingerprint, anchor=True)
+
+
+def _missing(job: JobId, anchor: Known) -> NotFound:
+    return NotFound(
+        f"job {job} of this batch is not there: it ended and was removed after its retention, or it was never added. "
+        f"The batch was submitted at {anchor.job.created_at.isoformat()}, and jobs are added to it within "
+        f"{ADDED_WITHIN.total_seconds() / 60:.0f} minutes only; submit it under another key to have it run"
+    )
 
 
 def _conflict(met: Known) -> KeyConflict:

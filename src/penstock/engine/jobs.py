@@ -32,7 +32,7 @@ class Jobs:
         self._files = engine.files
         self._preparing = Preparing(engine, chance)
         self._inserting = Inserting(engine)
-        self._batches = Batches(self._preparing, self._inserting, self.submit)
+        self._batches = Batches(engine, self._preparing, self._inserting, self.submit)
 
     async def submit(self, requests: Sequence[SubmitRequest]) -> list[Outcome]:
         """Make each job durable, or refuse it by itself. One answer each, in order."""

@@ -125,6 +125,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
 
     `fingerprint` is a digest of what was asked: the same key with another fingerprint is a conflict.
     `ticketed` inserts a job that is due with its ticket deadline set; the caller then publishes the ticket.
+    `anchor` marks the job that carries the key of a batch: it is kept for the longest retention, however it ends.
     """
 
     id: JobId
@@ -147,6 +148,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     tick_at: datetime | None = None
     interval: timedelta | None = None
     ticketed: bool = False
+    anchor: bool = False
 
 
 class Ticket(Struct, frozen=True, array_like=True, gc=False):
@@ -285,6 +287,11 @@ class Retention(Struct, frozen=True):
 
     succeeded: timedelta = timedelta(days=7)
     failed: timedelta = timedelta(days=30)
+
+    @property
+    def longest(self) -> timedelta:
+        """How long anchors of batches stay."""
+        return max(self.succeeded, self.failed)
 
 
 class Pruned(Struct, frozen=True):

@@ -147,6 +147,7 @@ async def _is_past(tx: Transaction, partition: Partition, keep: Retention) -> bo
     scope = {
         "succeeded_until": tx.now - millis(keep.succeeded),
         "failed_until": tx.now - millis(keep.failed),
+        "anchors_until": tx.now - millis(keep.longest),
         "most": WHOLE_JOBS,
     }
     ((past,),) = await query(tx.connection, _PAST, partition.range | scope)

@@ -12,6 +12,7 @@ from penstock.store.postgres.transaction import Session, Transaction
 from penstock.store.rows import Row
 
 _PRUNE = load("prune")
+_PRUNE_ANCHORS = load("prune_anchors")
 _FOLD_COUNTS = load("fold_counts")
 
 TICKS_FOR_A_JOB = 50
@@ -24,6 +25,8 @@ async def prune(tx: Transaction, keep: Retention, limit: int) -> Pruned:
     for state, kept in _retentions(keep):
         scope = {"state": state, "until": tx.now - millis(kept), "limit": limit - len(rows)}
         rows += await query(tx.connection, _PRUNE, scope)
+    anchors = {"until": tx.now - millis(keep.longest), "limit": limit - len(rows)}
+    rows += await query(tx.connection, _PRUNE_ANCHORS, anchors)
     await prune_ticks(tx, tx.now - millis(keep.failed), limit * TICKS_FOR_A_JOB)
     return Pruned(len(rows), tuple(job for job, owns_objects in rows if owns_objects))
 

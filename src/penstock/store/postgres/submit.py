@@ -106,6 +106,7 @@ def _keys(jobs: Sequence[NewJob]) -> dict[str, Any]:
     return {
         "keys": arrays.texts([new.key for new in jobs]),
         "fingerprints": arrays.byteas([new.fingerprint for new in jobs]),
+        "anchors": arrays.booleans([new.anchor for new in jobs]),
     }
 
 

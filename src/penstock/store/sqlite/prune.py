@@ -1,7 +1,9 @@
 """Deletes ended jobs past their retention, with their tags and logs; and the records of old ticks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+
+import apsw
 
 from penstock.model.ids import from_bytes
 from penstock.model.job import Pruned, Retention
@@ -13,6 +15,7 @@ from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _PRUNE = load("prune")
+_PRUNE_ANCHORS = load("prune_anchors")
 _PRUNE_TAGS = load("prune_tags")
 _PRUNE_LOGS = load("prune_logs")
 _PRUNE_COUNTS = load("prune_counts")
@@ -26,7 +29,10 @@ def prune(tx: Transaction, keep: Retention, limit: int) -> Pruned:
     """At most `limit` jobs over all states, the longest ended first within each."""
     rows: list[Row] = []
     for state, kept in _retentions(keep):
-        rows += _pruned(tx, state, tx.now - millis(kept), limit - len(rows))
+        scope = {"state": state, "until": tx.now - millis(kept), "limit": limit - len(rows)}
+        rows += _pruned(tx, _PRUNE, scope)
+    anchors = {"until": tx.now - millis(keep.longest), "limit": limit - len(rows)}
+    rows += _pruned(tx, _PRUNE_ANCHORS, anchors)
     _prune_ticks(tx, tx.now - millis(keep.failed), limit * TICKS_FOR_A_JOB)
     return Pruned(len(rows), tuple(from_bytes(row[1]) for row in rows if row[4]))
 
@@ -37,11 +43,10 @@ def _retentions(keep: Retention) -> Iterator[tuple[State, timedelta]]:
         yield state, keep.failed
 
 
-def _pruned(tx: Transaction, state: State, until: int, limit: int) -> list[Row]:
-    scope = {"state": state, "until": until, "limit": limit}
-    rows = query(tx.connection, _PRUNE, scope)
+def _pruned(tx: Transaction, text: str, scope: Mapping[str, "apsw.Binding"]) -> list[Row]:
+    rows = query(tx.connection, text, scope)
     for row in rows:
-        tx.record_pruned(row[2], row[3], state)
+        tx.record_pruned(row[2], row[3], State(row[5]))
     if rows:
         _forget(tx, rows)
     return rows

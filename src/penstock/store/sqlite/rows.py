@@ -41,6 +41,7 @@ def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
         new.schedule,
         optional_millis(new.tick_at),
         None if new.interval is None else millis(new.interval),
+        int(new.anchor),
     )
 
 

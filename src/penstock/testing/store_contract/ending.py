@@ -113,6 +113,20 @@ class Ending(OnStage):
         assert (await stage.store.prune(KEEP, 99)).jobs == 3
         assert await stage.store.get([succeeded, failed, waiting]) == [None, None, await stage.job(waiting)]
 
+    async def test_the_anchor_of_a_batch_is_kept_for_the_longest_retention(self, stage: Stage) -> None:
+        anchor = await stage.ended(key="batch", anchor=True)
+        cancelled = (await stage.submit(key="another", anchor=True)).id
+        await stage.store.cancel([cancelled])
+        await stage.ended()
+        stage.clock.advance(KEEP.succeeded)
+        assert (await stage.store.prune(KEEP, 99)).jobs == 1
+        assert (await stage.submit(key="batch")).id == anchor
+        stage.clock.advance(KEEP.failed - KEEP.succeeded)
+        assert (await stage.store.prune(KEEP, 1)).jobs == 1
+        assert (await stage.store.prune(KEEP, 99)).jobs == 1
+        assert (await stage.counted(), await stage.counted_by_hand()) == (set(), set())
+        assert (await stage.submit(key="batch")).id != anchor
+
     async def test_pruning_keeps_to_its_limit_and_adjusts_the_counts(self, stage: Stage) -> None:
         for state in (State.SUCCEEDED, State.FAILED) * 4:
             await stage.ended(state)

@@ -16,12 +16,12 @@ kept AS (
     INSERT INTO penstock.ended (
         id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
         attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
-        schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
+        anchor, schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
     )
     SELECT
         id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
         attempt, fence, losses, priority, owns_objects, retry_of, 'expired', type, queue, worker,
-        'not started before expires_at', idempotency_key, schedule, retry, tags, progress, error, inputs, NULL,
+        'not started before expires_at', idempotency_key, anchor, schedule, retry, tags, progress, error, inputs, NULL,
         params_object, NULL, params, NULL
     FROM gone
     ON CONFLICT (id) DO NOTHING

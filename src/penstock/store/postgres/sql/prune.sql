@@ -1,7 +1,7 @@
 -- finished: the first to end goes first. With it go its key, tags and log.
 WITH old AS MATERIALIZED (
     SELECT id FROM penstock.ended
-    WHERE state = %(state)s AND completed_at <= %(until)s
+    WHERE state = %(state)s AND completed_at <= %(until)s AND NOT anchor
     ORDER BY completed_at
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED

@@ -44,12 +44,12 @@ kept AS (
     INSERT INTO penstock.ended (
         id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
         attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
-        schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
+        anchor, schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
     )
     SELECT
         id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
         attempt - 1, fence + 1, losses + 1, priority, owns_objects, retry_of, outcome, type, queue, worker,
-        outcome_reason, idempotency_key, schedule, retry, tags, progress,
+        outcome_reason, idempotency_key, anchor, schedule, retry, tags, progress,
         CASE outcome WHEN 'cancelled' THEN error ELSE json_build_object(
             'code', 'worker_lost',
             'message', 'worker ' || worker || ' stopped renewing its lease, as ' || losses || ' others did before it',

@@ -22,12 +22,12 @@ kept AS (
     INSERT INTO penstock.ended (
         id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
         attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
-        schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
+        anchor, schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
     )
     SELECT
         id, seq, coalesce(now + retry_in, due_at), created_at, started_at, now, expires_at, cancel_requested_at,
         timeout, tick_at, "interval", attempt, fence, losses + loss::integer, priority, owns_objects OR owning,
-        retry_of, outcome, type, queue, worker, outcome_reason, idempotency_key, schedule, retry, tags, progress,
+        retry_of, outcome, type, queue, worker, outcome_reason, idempotency_key, anchor, schedule, retry, tags, progress,
         coalesce(outcome_error, error), inputs, outputs, params_object, result_object, params, result
     FROM gone, clock
 ),

@@ -15,10 +15,11 @@ asked AS MATERIALIZED (
         (SELECT %(owning)s::boolean[]), (SELECT %(retried)s::uuid[]), (SELECT %(retries)s::text[]),
         (SELECT %(tags)s::text[]), (SELECT %(inputs)s::text[]), (SELECT %(objects)s::text[]),
         (SELECT %(params)s::bytea[]), (SELECT %(schedules)s::text[]), (SELECT %(ticks)s::bigint[]),
-        (SELECT %(intervals)s::bigint[]), (SELECT %(keys)s::text[]), (SELECT %(fingerprints)s::bytea[])
+        (SELECT %(intervals)s::bigint[]), (SELECT %(keys)s::text[]), (SELECT %(fingerprints)s::bytea[]),
+        (SELECT %(anchors)s::boolean[])
     ) WITH ORDINALITY AS asked (
         id, type, queue, priority, due_at, delay, expires_at, ticket_for, timeout, owns_objects, retry_of, retry, tags,
-        inputs, params_object, params, schedule, tick_at, "interval", key, fingerprint, n
+        inputs, params_object, params, schedule, tick_at, "interval", key, fingerprint, anchor, n
     )
 ),
 span AS MATERIALIZED (
@@ -38,12 +39,12 @@ taken AS (
 inserted AS (
     INSERT INTO penstock.jobs (
         id, type, queue, state, priority, due_at, created_at, expires_at, ticket_until, timeout, owns_objects, retry_of,
-        retry, tags, inputs, params_object, params, schedule, tick_at, "interval", idempotency_key
+        retry, tags, inputs, params_object, params, schedule, tick_at, "interval", idempotency_key, anchor
     )
     SELECT id, type, queue, CASE WHEN falls_due_at <= now THEN 'queued' ELSE 'scheduled' END, priority, falls_due_at,
         now, expires_at, CASE WHEN falls_due_at <= now THEN now + ticket_for END, timeout,
         coalesce(owns_objects, false), retry_of, retry, tags, inputs, params_object, params, schedule, tick_at,
-        "interval", key
+        "interval", key, coalesce(anchor, false)
     FROM asked
     WHERE (key IS NULL OR (key, id) IN (SELECT key, job FROM taken))
       AND ((SELECT none_ended FROM span) OR (

@@ -3,8 +3,8 @@
 DELETE FROM jobs NOT INDEXED
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY finished
-    WHERE state = :state AND completed_at <= :until
+    WHERE state = :state AND completed_at <= :until AND anchor = 0
     ORDER BY completed_at
     LIMIT :limit
 )
-RETURNING seq, id, queue, type, owns_objects
+RETURNING seq, id, queue, type, owns_objects, state

@@ -3,8 +3,8 @@
 INSERT INTO jobs (
     id, type, queue, state, priority, due_at, created_at, expires_at, ticket_until, timeout,
     owns_objects, idempotency_key, fingerprint, retry_of, retry, tags, inputs, params_object, params,
-    schedule, tick_at, interval
+    schedule, tick_at, interval, anchor
 )
-SELECT * FROM (VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?))
+SELECT * FROM (VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?))
 WHERE column1 IS NOT NULL
 ON CONFLICT DO NOTHING
