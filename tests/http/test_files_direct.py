@@ -38,6 +38,7 @@ from penstock.store import Shard
 from penstock.store.sqlite import SqliteStore
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.files import FileTrouble, fetch_inputs
+from penstock.worker.agent.outage import Backoff
 from penstock.worker.body import FileBody
 from penstock.worker.http import HttpReach
 from tests.http.desk import JOIN, UNKNOWN_JOB, Client, Json, claim, job, problem, settle, submit
@@ -322,7 +323,7 @@ async def test_bytes_that_were_announced_otherwise_fail_the_attempt(engine: Engi
             claimed = await story.claim()
             attempt = Attempt.of(claimed, 0.0, 0.0, str(tmp_path / claimed.job))
             with pytest.raises(FileTrouble) as trouble:
-                await fetch_inputs(story.reach, attempt)
+                await fetch_inputs(story.reach, attempt, Backoff(None, SystemClock(), random.Random(7)))
             assert trouble.value.error.code == ErrorCode.CORRUPT_INPUT
 
 

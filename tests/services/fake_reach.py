@@ -3,13 +3,15 @@
 import asyncio
 import hashlib
 import json
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from msgspec import Raw
 
 from penstock.model.errors import CorruptObject, ServerUnavailable
-from penstock.model.ids import JobId
+from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import Claim, FileLink, Lease, LogLine, Loss, ObjectLink, Progress, Renewal
 from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.timing import within
@@ -20,7 +22,10 @@ WITHIN = 15.0
 
 
 class FakeReach:
-    """Remembers everything it was told. `down` makes every call fail; the sets say what a renew answers."""
+    """Remembers everything it was told. `down` makes every call fail; the sets say what a renew answers.
+
+    What is in `mishaps` is called with what a call carries, by the call's name, and may raise.
+    """
 
     def __init__(self, lease: float = 15.0, heartbeat: float = 0.1) -> None:
         self.lease = lease
@@ -42,7 +47,10 @@ class FakeReach:
         self.types: Sequence[JobType] = ()
         self.schedules: Sequence[ScheduleRequest] = ()
         self.left = False
+        self.renewed: list[set[str]] = []
+        self.mishaps: dict[str, Callable[[Sequence[Any]], None]] = {}
         self._number = 0
+        self._chance = random.Random(11)
         self._news = asyncio.Event()
 
     # -- what a test does
@@ -55,13 +63,14 @@ class FakeReach:
         inputs: Sequence[FileLink] = (),
         timeout: float | None = None,
         attempt: int = 1,
+        shard: int = 0,
         **params: object,
     ) -> str:
         self._number += 1
         claim = Claim(
-            job=JobId(f"job-{self._number}"), type=type_name, queue=type_name, attempt=attempt, fence=attempt,
-            params=Raw(json.dumps(params).encode()), timeout_seconds=timeout, lease_seconds=self.lease,
-            inputs=tuple(inputs), alone=alone,
+            job=new_job_id(self._number, ShardId(shard), self._chance), type=type_name, queue=type_name,
+            attempt=attempt, fence=attempt, params=Raw(json.dumps(params).encode()), timeout_seconds=timeout,
+            lease_seconds=self.lease, inputs=tuple(inputs), alone=alone,
         )  # fmt: skip
         self.waiting.append(claim)
         self._tell()
@@ -94,9 +103,11 @@ class FakeReach:
     def _tell(self) -> None:
         self._news.set()
 
-    def _require_up(self) -> None:
+    def _require_up(self, call: str = "", carried: Sequence[Any] = ()) -> None:
         if self.down:
             raise ServerUnavailable("it is down")
+        if call in self.mishaps:
+            self.mishaps[call](carried)
 
     # -- Reach
 
@@ -122,8 +133,9 @@ class FakeReach:
         await self.until("there is work", lambda: self.waiting, 3600)
 
     async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
-        self._require_up()
+        self._require_up("renew", leases)
         self.workers.append(worker)
+        self.renewed.append({one.job for one in leases})
         for lease in leases:
             if lease.progress is not None:
                 self.progress.setdefault(lease.job, []).append(lease.progress)
@@ -134,23 +146,24 @@ class FakeReach:
         return Loss.LOST if job in self.lost else Loss.UNSURE if job in self.unsure else None
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
-        self._require_up()
+        self._require_up("settle", outcomes)
         self.outcomes |= {one.job: one for one in outcomes if one.job not in self.unsure}
         self._tell()
         return [Refusal(one.job, one.fence, Loss.UNSURE) for one in outcomes if one.job in self.unsure]
 
     async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
-        self._require_up()
+        self._require_up("release", leases)
         self.released |= {one.job: suspects for one in leases}
         self._tell()
         return []
 
-    async def log(self, entries: Sequence[LogEntry]) -> None:
-        self._require_up()
+    async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
+        self._require_up("log", entries)
         for entry in entries:
             assert entry.job not in self.outcomes, "a log that comes after the end"
             self.lines.setdefault(entry.job, []).extend(entry.lines)
         self._tell()
+        return []
 
     async def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
         self._require_up()

@@ -12,9 +12,10 @@ from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, shard_of
-from penstock.model.job import Claim, JobFilter, Loss
+from penstock.model.job import Claim, JobFilter, LogLine, Loss
 from penstock.model.lifecycle import State
 from penstock.model.submission import Inserted, Submission
+from penstock.model.wire import LogEntry
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import Orchestrator
 from tests.services.desk import claim, join, lease, request, success, worker
@@ -109,6 +110,21 @@ async def test_a_shard_that_is_ill_leaves_only_its_own_outcomes_unsure(
     await case.heals(store, 1)
     assert await engine.work.settle([success(claims[1])]) == []
     assert [(await engine.jobs.get(job)).state for job in jobs] == [State.SUCCEEDED] * 3
+
+
+@ILL
+async def test_a_shard_that_is_ill_leaves_only_its_own_log_lines_unsure(
+    case: Case, engine: Engine, store: Orchestrator, mood: Mood
+) -> None:
+    jobs = await submit_at(engine, store, 0, 1, 2)
+    claims = (await claimed_by_shard(engine)).values()
+    case.shard(1).mood = mood
+    lines = (LogLine(case.clock.now(), "stdout", "hello"),)
+    entries = [LogEntry(one.job, one.fence, lines) for one in claims]
+    logging = asyncio.ensure_future(engine.work.log(entries))
+    await case.until(logging.done)
+    assert [(one.job, one.loss) for one in logging.result()] == [(jobs[1], Loss.UNSURE)]
+    assert [len((await engine.jobs.log(jobs[number], 0, 9)).lines) for number in (0, 2)] == [1, 1]
 
 
 @ILL

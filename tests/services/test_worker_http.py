@@ -2,22 +2,69 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
 
-from penstock.model.errors import CorruptObject, LeaseLost, Refused, ServerUnavailable
+from penstock.model.errors import CorruptObject, LeaseLost, ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import FileLink, Lease, ObjectLink
 from penstock.model.workers import Subscription
 from penstock.worker.http import HttpReach
+from tests.services.desk import worker
 
 WANTED = Subscription(frozenset({"add"}))
 WAIT = timedelta(seconds=1)
 NOTHING = b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n" + b'{"claims":[]}'
 PROBLEM = b'{"type":"about:blank","title":"no","status":409,"code":"lease_lost","detail":"gone"}'
+
+
+PROBLEM_JSON = "application/problem+json; charset=utf-8"
+
+
+def answering(status: int, body: bytes, content_type: str, **headers: str) -> bytes:
+    named = {"content-type": content_type, "content-length": str(len(body)), **headers}
+    lines = [f"HTTP/1.1 {status} Words", *(f"{name.replace('_', '-')}: {value}" for name, value in named.items())]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+OTHERS_WORDS = [
+    answering(404, b"<html>nginx", "text/html"),
+    answering(429, b"", "text/plain", retry_after="30"),
+    answering(403, PROBLEM, "application/json"),
+    answering(302, b"", "text/html", location="http://127.0.0.1:9/login"),
+    answering(413, b"<html>too large", "text/html"),
+    answering(502, b"<html>bad gateway", "text/html"),
+    answering(404, b'{"type":"t","title":"t","status":404,"code":"of_a_gateway"}', PROBLEM_JSON),
+    answering(422, b'{"message":"no"}', PROBLEM_JSON),
+    answering(500, b'{"type":"t","title":"t","status":500,"code":"error"}', PROBLEM_JSON),
+]
+FILE = FileLink("a b.txt", ObjectLink("k", 5, hashlib.sha256(b"hello").hexdigest()))
+WORKER = worker("w")
+
+
+async def body_of(*chunks: bytes) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+async def read_whole(reach: HttpReach) -> object:
+    return [chunk async for chunk in reach.read_input(JobId("j"), FILE)]
+
+
+CALLS: dict[str, Callable[[HttpReach], Awaitable[object]]] = {
+    "join": lambda reach: reach.join(WORKER, []),
+    "claim": lambda reach: reach.claim("w", WANTED, 1, WAIT),
+    "renew": lambda reach: reach.renew(WORKER, []),
+    "settle": lambda reach: reach.settle([]),
+    "release": lambda reach: reach.release([]),
+    "log": lambda reach: reach.log([]),
+    "input": read_whole,
+    "output": lambda reach: reach.write_output(Lease(JobId("j"), 3), 0, body_of(b"hello"), "text/plain", "d"),
+    "leave": lambda reach: reach.leave("w"),
+}
 
 
 class Mouth:
@@ -90,26 +137,34 @@ async def test_a_claim_names_the_queues_to_serve_and_those_to_leave() -> None:
     assert mouth.requests[0].endswith(b'"queues":["a","b"],"except_queues":["c","d"]}')
 
 
-async def test_a_problem_becomes_the_error_it_stands_for() -> None:
-    head = b"HTTP/1.1 409 Conflict\r\ncontent-length: %d\r\n\r\n" % len(PROBLEM)
-    async with reaching(Mouth(head + PROBLEM)) as reach:
-        with pytest.raises(LeaseLost, match="gone"):
-            await reach.settle([])
-
-
 @pytest.mark.parametrize(
-    ("answer", "error"),
+    "answer",
     [
-        (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 2\r\n\r\nno", ServerUnavailable),
-        (b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nno", Refused),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnull", ServerUnavailable),
-        (b"rubbish\r\n\r\n", ServerUnavailable),
+        b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnull",
+        b'HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n"\xff"',
+        b"rubbish\r\n\r\n",
     ],
 )
-async def test_what_is_no_answer_of_ours_is_an_error_never_a_value(answer: bytes, error: type[Exception]) -> None:
+async def test_what_is_no_answer_of_ours_is_an_error_never_a_value(answer: bytes) -> None:
     async with reaching(Mouth(answer)) as reach:
-        with pytest.raises(error):
+        with pytest.raises(ServerUnavailable):
             await reach.claim("w", WANTED, 1, WAIT)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("answer", OTHERS_WORDS, ids=range(len(OTHERS_WORDS)))
+async def test_only_a_problem_with_a_known_code_is_the_servers_own_word(call: str, answer: bytes) -> None:
+    async with reaching(Mouth(answer)) as reach:
+        with pytest.raises(ServerUnavailable) as caught:
+            await CALLS[call](reach)
+    assert caught.value.details.get("retry_after") == (30 if b" 429 " in answer else None)
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_what_the_server_itself_refuses_is_refused_in_every_call(call: str) -> None:
+    async with reaching(Mouth(answering(409, PROBLEM, PROBLEM_JSON))) as reach:
+        with pytest.raises(LeaseLost, match="gone"):
+            await CALLS[call](reach)
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
@@ -130,23 +185,23 @@ async def test_a_cancelled_claim_hangs_up_so_that_the_server_gives_back_what_it_
 
 
 async def test_an_input_that_does_not_match_its_digest_is_corrupt() -> None:
-    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\njello"
-    file = FileLink("a b.txt", ObjectLink("k", 5, hashlib.sha256(b"hello").hexdigest()))
-    mouth = Mouth(answer)
+    mouth = Mouth(answering(200, b"jello", "text/plain"))
     async with reaching(mouth) as reach:
         with pytest.raises(CorruptObject):
-            [chunk async for chunk in reach.read_input(JobId("j"), file)]
+            await read_whole(reach)
     assert mouth.requests[0].startswith(b"GET /base/v1/jobs/j/inputs/a%20b.txt ")
+
+
+async def test_a_page_that_a_proxy_gives_for_an_input_is_not_a_corrupt_one() -> None:
+    async with reaching(Mouth(answering(200, b"<html>please log in", "text/html"))) as reach:
+        with pytest.raises(ServerUnavailable, match=r"bytes for 'a b\.txt'"):
+            await read_whole(reach)
 
 
 async def test_an_output_is_sent_with_its_digest_and_linked() -> None:
     link = b'{"key":"k","size":5,"digest":"d","content_type":"text/plain"}'
-    mouth = Mouth(b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n" % len(link) + link)
-
-    async def body() -> AsyncIterator[bytes]:
-        yield b"hello"
-
+    mouth = Mouth(answering(201, link, "application/json"))
     async with reaching(mouth) as reach:
-        answer = await reach.write_output(Lease(JobId("j"), 3), 0, body(), "text/plain", "d")
+        answer = await reach.write_output(Lease(JobId("j"), 3), 0, body_of(b"hello"), "text/plain", "d")
     assert answer == ObjectLink("k", 5, "d", "text/plain")
     assert b"digest-sha256: d" in mouth.requests[0].lower()

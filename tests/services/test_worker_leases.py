@@ -76,8 +76,9 @@ async def test_an_outcome_waits_for_the_engine_to_come_back(tmp_path: Path, capl
 
 async def test_an_outcome_that_its_shard_did_not_answer_for_is_told_again(tmp_path: Path) -> None:
     async with working(tmp_path) as at:
-        at.reach.unsure.add("job-1")
-        away, fine = at.reach.submit("add", a=1), at.reach.submit("add", a=2)
+        away = at.reach.submit("add", a=1)
+        at.reach.unsure.add(away)
+        fine = at.reach.submit("add", a=2)
         assert await at.reach.result(fine) == 3
         at.reach.unsure.clear()
         assert await at.reach.result(away) == 2

@@ -203,6 +203,22 @@ def bad_output(ctx: Context) -> None:
     ctx.outputs.path("folder").mkdir()
 
 
+@app.job
+def unnameable_output(ctx: Context) -> None:
+    folder = ctx.outputs.write("fine.txt", "fine").parent
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.txt")).write_text("latin")
+
+
+@app.job
+async def speak_and_wait(word: str) -> str:
+    print(word)
+    tell(f"spoke-{word}")
+    while not (FOLDER / "go").exists():
+        await asyncio.sleep(0.01)
+    print(f"{word} again")
+    return word
+
+
 SHELL = "/bin/sh"
 app.command(
     "shout",

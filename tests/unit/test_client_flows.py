@@ -24,6 +24,7 @@ from penstock.model.errors import (
     Refused,
     ServerUnavailable,
     StoreUnavailable,
+    TooLarge,
     Unavailable,
     UnknownType,
     WaitTimeout,
@@ -126,7 +127,8 @@ def answer(value: object, status: int = 200, **headers: str) -> httpx2.Response:
 
 
 def problem(status: int, code: str, detail: str = "because", **headers: str) -> httpx2.Response:
-    return answer(Problem(type="about:blank", title="t", status=status, code=code, detail=detail), status, **headers)
+    told = Problem(type="about:blank", title="t", status=status, code=code, detail=detail)
+    return answer(told, status, **{"content-type": "application/problem+json", **headers})
 
 
 def unreachable() -> httpx2.ConnectError:
@@ -142,6 +144,7 @@ TROUBLE = [
     pytest.param(lambda: httpx2.Response(502, text="<html>bad gateway"), id="502 of a proxy"),
     pytest.param(lambda: httpx2.Response(504), id="504 of a proxy"),
     pytest.param(lambda: httpx2.Response(429), id="429 of a proxy"),
+    pytest.param(lambda: httpx2.Response(500, text="<html>"), id="500 of a proxy"),
 ]
 
 
@@ -214,7 +217,11 @@ def test_a_retry_by_hand_is_never_repeated() -> None:
         (problem(404, "not_found"), NotFound),
         (problem(500, "error"), PenstockError),
         (problem(418, "a_code_of_the_future"), Refused),
-        (httpx2.Response(404, text="nginx"), NotFound),
+        (httpx2.Response(404, text="nginx"), PenstockError),
+        (httpx2.Response(404, text="{}", headers={"content-type": "application/problem+json"}), PenstockError),
+        (answer(Problem(type="t", title="t", status=404, code="not_found"), 404), PenstockError),
+        (httpx2.Response(302, headers={"location": "https://login.test"}), PenstockError),
+        (httpx2.Response(413, text="nginx"), TooLarge),
         (httpx2.Response(200, text="<html>"), PenstockError),
     ],
 )

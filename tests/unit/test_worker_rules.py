@@ -3,7 +3,7 @@
 import os
 import random
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from penstock.model.errors import ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, ErrorCode, JobError
+from penstock.model.timing import SystemClock
 from penstock.model.wire import Outcome
 from penstock.model.workers import NAME_PATTERN
 from penstock.worker.agent.attempt import Attempt, StopReason
@@ -30,12 +32,14 @@ from penstock.worker.agent.ending import (
 )
 from penstock.worker.agent.identity import new_worker_id
 from penstock.worker.agent.memory import machine_bytes
+from penstock.worker.agent.outage import Backoff
 from penstock.worker.agent.terms import Terms
 from penstock.worker.channel import HEADER, Splitter
 from penstock.worker.executor.lines import Lines
 from penstock.worker.frames import Finished, Start, ToAgent, ToExecutor
 from penstock.worker.marks import Marks, shared_file
 from penstock.worker.mortality import describe
+from penstock.worker.text import readable
 
 JOB = JobId("0190a6e2-0000-7000-8000-000000000000")
 CLAIM = Claim(job=JOB, type="add", queue="add", attempt=2, fence=3, timeout_seconds=60.0, lease_seconds=15.0)
@@ -189,3 +193,42 @@ def test_ends_of_processes_are_told_in_words() -> None:
         "exited with status 7",
         "was killed by SIGSEGV",
     ]
+
+
+class NotingClock(SystemClock):
+    """Sleeps not at all, and notes for how long it would have."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    async def sleep(self, span: timedelta) -> None:
+        self.slept.append(span.total_seconds())
+
+
+@pytest.mark.parametrize(("asked", "waited"), [(None, 0.1), (3, 3.0), (3600, 5.0)])
+async def test_a_worker_waits_as_long_as_it_is_asked_to_within_bounds(asked: int | None, waited: float) -> None:
+    clock = NotingClock()
+    error = ServerUnavailable("too many requests")
+    if asked is not None:
+        error.details["retry_after"] = asked
+    await Backoff(None, clock, random.Random(1)).wait(error)
+    assert clock.slept[0] <= waited
+    assert asked is None or clock.slept == [waited]
+
+
+class Awkward:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain ☃", "plain ☃"),
+        ("half \ud83d", "half \\ud83d"),
+        (ValueError("\udcff"), "\\udcff"),
+        (Awkward(), "<a Awkward whose text cannot be had: RuntimeError>"),
+    ],
+)
+def test_any_value_has_a_text_that_can_be_passed_on(value: object, text: str) -> None:
+    assert readable(value) == text

@@ -75,13 +75,12 @@ async def release_leases(call: Call) -> Reply:
     return json_reply(200, SettleResponse(tuple(refused)))
 
 
-@operation("POST /v1/workers/{worker}/log", {204: Answer("Kept.")}, body=LogRequest)
+@operation("POST /v1/workers/{worker}/log", {200: Answer("What was not kept.", SettleResponse)}, body=LogRequest)
 async def append_log(call: Call) -> Reply:
-    """Keep what jobs wrote; lines of a lost attempt are dropped."""
+    """Keep what jobs wrote; lines of a lost attempt are dropped, those of a shard that gave no answer are unsure."""
     request = await _body(call, LogRequest)
     await _check_leases(call, request.entries)
-    await call.engine.work.log(request.entries)
-    return NO_CONTENT
+    return json_reply(200, SettleResponse(tuple(await call.engine.work.log(request.entries))))
 
 
 @operation(

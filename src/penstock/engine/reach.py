@@ -38,8 +38,8 @@ class Reach(Protocol):
         """Give jobs back unharmed."""
         ...
 
-    async def log(self, entries: Sequence[LogEntry]) -> None:
-        """Keep what jobs wrote; lines of a lost attempt are dropped."""
+    async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
+        """Keep what jobs wrote; gives back those not kept: of a lost attempt, or on a shard that gave no answer."""
         ...
 
     def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.engine import Engine
 
 
-Shown = TypeVar("Shown", Lease, Outcome)
+Shown = TypeVar("Shown", Lease, Outcome, LogEntry)
 
 
 class Work:
@@ -174,10 +174,18 @@ class Work:
             if answer.loss is not None and answer.loss is not Loss.MINE_ALREADY
         ]
 
-    async def log(self, entries: Sequence[LogEntry]) -> None:
+    async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
+        return await self._each_shard(entries, self._append_logs)
+
+    async def _append_logs(self, entries: Sequence[LogEntry]) -> list[Refusal]:
         cap = self._engine.settings.limits.log_bytes
         appends = (self._store.append_log(Lease(entry.job, entry.fence), entry.lines, cap) for entry in entries)
-        await asyncio.gather(*appends)
+        kept = await asyncio.gather(*appends)
+        return [
+            Refusal(entry.job, entry.fence, Loss.LOST)
+            for entry, was_kept in zip(entries, kept, strict=True)
+            if not was_kept
+        ]
 
     async def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
         _, body = await self._files.open_input(job, file.name)

@@ -288,11 +288,15 @@ class SettleRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Refusal(Struct, frozen=True):
-    """An outcome or a release that was not accepted, and why."""
+    """An outcome, a release or log lines that were not accepted, and why."""
 
     job: JobId
     fence: int
     loss: Loss
+
+    @property
+    def unsure(self) -> bool:
+        return self.loss is Loss.UNSURE
 
 
 class SettleResponse(Struct, frozen=True):

@@ -14,7 +14,7 @@ from penstock.runtime.stopping import Stopping
 from penstock.scheduler import Ticker
 from penstock.scheduler.http import HttpTimekeeper
 from penstock.worker.calls import Broken, Calls
-from penstock.worker.http import problem_of
+from penstock.worker.http import error_of
 
 logger = logging.getLogger("penstock.scheduler")
 
@@ -33,8 +33,8 @@ class ServerLine:
             answer = await self._calls.call("POST", path, body, JSON, seconds)
         except Broken as error:
             raise ServerUnavailable(f"no answer from {self._url}: {error}") from None
-        if not 200 <= answer.status < 300:
-            raise problem_of(answer.status, answer.body)
+        if not answer.good:
+            raise error_of(answer, self._url)
         return answer.body
 
     async def close(self) -> None:

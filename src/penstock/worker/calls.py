@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from penstock.client.calls import Reply
 from penstock.model.keys import authorization
 from penstock.model.timing import Clock, SystemClock
 
@@ -20,11 +21,6 @@ CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 2.0
 """A connection unused for longer may be closed by the server at any moment: a fresh one is surer."""
 READ_BYTES = 1024 * 1024
-
-
-class Answer(Struct, frozen=True):
-    status: int
-    body: bytes
 
 
 class Broken(Exception):
@@ -56,7 +52,7 @@ class Calls:
         self._clock = clock or SystemClock()
         self._idle: list[Connection] = []
 
-    async def call(self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
+    async def call(self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float) -> Reply:
         """One call and its answer; Broken when there is none within `seconds`. Cancelled, it closes its connection."""
         request = self._head(method, path, headers, len(body)) + body
         connection: Connection | None = None
@@ -109,19 +105,19 @@ class Calls:
             connection.writer.close()
 
 
-async def _read_answer(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+async def _read_answer(reader: asyncio.StreamReader) -> tuple[Reply, bool]:
     """An answer, and whether the connection may be used again."""
     status, headers = await _read_head(reader)
     while status < 200:
         status, headers = await _read_head(reader)
     keep = headers.get("connection", "").lower() != "close"
     if status == 204:
-        return Answer(status, b""), keep
+        return Reply(status, b"", headers), keep
     if "chunked" in headers.get("transfer-encoding", "").lower():
-        return Answer(status, await _read_chunks(reader)), keep
+        return Reply(status, await _read_chunks(reader), headers), keep
     if "content-length" in headers:
-        return Answer(status, await reader.readexactly(int(headers["content-length"]))), keep
-    return Answer(status, await reader.read()), False
+        return Reply(status, await reader.readexactly(int(headers["content-length"])), headers), keep
+    return Reply(status, await reader.read(), headers), False
 
 
 async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:

@@ -11,9 +11,11 @@ import httpx2
 import msgspec
 from msgspec.structs import replace
 
+from penstock.client.answers import UNREADABLE, excerpt, note_retry_after, problem_in
+from penstock.client.calls import Reply
 from penstock.client.direct import Direct
 from penstock.client.transfers import TRANSFER_SECONDS, TransferBroken, Transfers
-from penstock.model.errors import BY_CODE, CorruptObject, PenstockError, Refused, ServerUnavailable
+from penstock.model.errors import BY_CODE, CorruptObject, PenstockError, Refused, ServerUnavailable, Unavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
 from penstock.model.keys import authorization
@@ -28,7 +30,6 @@ from penstock.model.wire import (
     LogEntry,
     LogRequest,
     Outcome,
-    Problem,
     Refusal,
     ReleaseRequest,
     RenewRequest,
@@ -78,6 +79,8 @@ class HttpReach:
 
     async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
         answer = await self._post(self._path("renew"), RenewRequest(worker, tuple(leases)), RenewResponse)
+        if len(answer.renewals) != len(leases):
+            raise ServerUnavailable(f"{self._url} answered for {len(answer.renewals)} of {len(leases)} leases")
         return list(answer.renewals)
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
@@ -88,15 +91,21 @@ class HttpReach:
         answer = await self._post(self._path("release"), ReleaseRequest(tuple(leases), suspects), SettleResponse)
         return list(answer.refused)
 
-    async def log(self, entries: Sequence[LogEntry]) -> None:
-        await self._send("POST", self._path("log"), self._encoder.encode(LogRequest(tuple(entries))), JSON)
+    async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
+        answer = await self._post(self._path("log"), LogRequest(tuple(entries)), SettleResponse)
+        return list(answer.refused)
 
     async def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
         path = f"/v1/jobs/{job}/inputs/{quote(file.name, safe='')}"
-        digest = hashlib.sha256()
+        digest, size = hashlib.sha256(), 0
         async for chunk in self._input(path, file.object.size):
             digest.update(chunk)
+            size += len(chunk)
             yield chunk
+        if size != file.object.size:
+            # Not the object, corrupt or not: something on the way gave a page of its own, or cut it short.
+            self._direct.of_no_use()
+            raise ServerUnavailable(f"{self._url} gave {size} bytes for {file.name!r}, which has {file.object.size}")
         if digest.hexdigest() != file.object.digest:
             raise CorruptObject(f"what was read of {file.name!r} does not match its digest")
 
@@ -133,7 +142,7 @@ class HttpReach:
         try:
             async with self._transfers().stream("GET", path) as answer:
                 if not answer.is_success:
-                    raise problem_of(answer.status_code, await answer.aread())
+                    raise error_of(Reply(answer.status_code, await answer.aread(), answer.headers), self._url)
                 async for chunk in answer.aiter_bytes():
                     yield chunk
         except httpx2.HTTPError as error:
@@ -153,8 +162,8 @@ class HttpReach:
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             raise self._unavailable(error) from None
         if not answer.is_success:
-            raise problem_of(answer.status_code, answer.content)
-        return msgspec.json.decode(answer.content, type=ObjectLink)
+            raise error_of(Reply(answer.status_code, answer.content, answer.headers), self._url)
+        return self._read(answer.content, ObjectLink)
 
     async def _write_past(self, path: str, body: FileBody, announced: UploadRequest) -> ObjectLink | None:
         """The output in the object store itself; None, with the body untouched, if the server knows no such way."""
@@ -192,10 +201,12 @@ class HttpReach:
         return f"/v1/workers/{self._worker}/{rest}"
 
     async def _post(self, path: str, request: msgspec.Struct, answer: type[T], seconds: float = ANSWER_SECONDS) -> T:
-        raw = await self._send("POST", path, self._encoder.encode(request), JSON, seconds)
+        return self._read(await self._send("POST", path, self._encoder.encode(request), JSON, seconds), answer)
+
+    def _read(self, raw: bytes, answer: type[T]) -> T:
         try:
             return msgspec.json.decode(raw, type=answer)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise ServerUnavailable(f"{self._url} gave an answer that cannot be read: {error}") from None
 
     async def _send(
@@ -205,20 +216,22 @@ class HttpReach:
             answer = await self._calls.call(method, path, body, headers, seconds)
         except Broken as error:
             raise self._unavailable(error) from None
-        if not 200 <= answer.status < 300:
-            raise problem_of(answer.status, answer.body)
+        if not answer.good:
+            raise error_of(answer, self._url)
         return answer.body
 
     def _unavailable(self, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(f"no answer from {self._url}: {str(error) or type(error).__name__}")
 
 
-def problem_of(status: int, body: bytes) -> PenstockError:
-    """The error that an answer stands for. A server error without a problem in it may pass; a refusal will not."""
-    try:
-        problem = msgspec.json.decode(body, type=Problem)
-    except msgspec.MsgspecError:
-        kind: type[PenstockError] = ServerUnavailable if status >= 500 else Refused
-        return kind(f"the server answered {status}")
-    fallback = ServerUnavailable if status >= 500 else Refused
-    return BY_CODE.get(problem.code, fallback)(problem.detail or problem.title)
+def error_of(reply: Reply, url: str) -> PenstockError:
+    """The error that an answer stands for: Refused only if the server itself says so, otherwise it may pass."""
+    problem = problem_in(reply)
+    kind = None if problem is None else BY_CODE.get(problem.code)
+    if problem is not None and kind is not None and issubclass(kind, (Refused, Unavailable)):
+        # Its Retry-After is meant for clients in a hurry; a worker's own pace is slow enough.
+        return kind(problem.detail or problem.title)
+    words = excerpt(reply) if problem is None else f": {problem.detail or problem.title}"
+    error = ServerUnavailable(f"{url} answered {reply.status}{words}", status=reply.status)
+    note_retry_after(error, reply)
+    return error

@@ -26,7 +26,7 @@ from penstock.worker.agent.files import remove
 from penstock.worker.agent.identity import new_worker_id, usable_cores
 from penstock.worker.agent.logs import Logs
 from penstock.worker.agent.memory import MIB, limit_bytes
-from penstock.worker.agent.outage import Backoff, Outage
+from penstock.worker.agent.outage import LONGEST_AFTER_SECONDS, LONGEST_SECONDS, Backoff, Outage
 from penstock.worker.agent.renewing import Renewing
 from penstock.worker.agent.settling import Settling
 from penstock.worker.agent.terms import Terms
@@ -95,6 +95,8 @@ class Agent:
                 await self._drain()
                 for loop in loops:
                     loop.cancel()
+                self._settling.close()
+                self._logs.close()
         finally:
             await self._end_executors()
         await self._say_goodbye()
@@ -200,14 +202,15 @@ class Agent:
             programs=loaded.programs,
         )
         reach, clock, terms = self._reach, self._clock, self._terms
-        self._logs = Logs(reach, clock, self._new_backoff())
-        self._settling = Settling(reach, clock, self._logs, terms, self._new_backoff())
+        self._logs = Logs(reach, clock, self._new_quiet_backoff)
+        self._settling = Settling(reach, clock, self._logs, terms, self._new_backoff(), self._new_quiet_backoff)
         self._attempts = Attempts(
             rules, terms, reach, clock, self._executors, self._settling, self._logs, self._new_backoff
         )
         self._renewing = Renewing(
-            reach, self._attempts, self._describe, loaded.types, terms, clock, self._outage, self._new_backoff()
-        )
+            reach, self._attempts, self._describe, loaded.types, terms, clock, self._outage,
+            self._new_backoff(LONGEST_SECONDS),
+        )  # fmt: skip
         self._claiming = Claiming(self.id, self._subscription(), reach, self._attempts, terms, clock)
         self._watching = Watching(self._attempts, self._executors, clock)
         self._executors.report_to(self._attempts)
@@ -238,5 +241,9 @@ class Agent:
             started_at=self._started_at,
         )
 
-    def _new_backoff(self) -> Backoff:
-        return Backoff(self._outage, self._clock, self._chance)
+    def _new_backoff(self, longest_after: float = LONGEST_AFTER_SECONDS) -> Backoff:
+        return Backoff(self._outage, self._clock, self._chance, longest_after)
+
+    def _new_quiet_backoff(self) -> Backoff:
+        """For what fails by itself, while the server is there for everything else."""
+        return Backoff(None, self._clock, self._chance)

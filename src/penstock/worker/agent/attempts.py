@@ -215,12 +215,12 @@ class Attempts:
             self.ended([(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, str(error))))])
 
     async def _fetch_and_give(self, attempt: Attempt) -> None:
-        attempt.inputs = await fetch_inputs(self._reach, attempt)
+        attempt.inputs = await fetch_inputs(self._reach, attempt, self._new_backoff())
         self._give(attempt)
 
     async def _run_command(self, attempt: Attempt) -> None:
         if attempt.claim.inputs:
-            await fetch_inputs(self._reach, attempt)
+            await fetch_inputs(self._reach, attempt, self._new_backoff())
         program = self._rules.programs[attempt.claim.type]
         run = CommandRun(program, attempt, self._clock, self._rules.log_bytes, self.wrote)
         attempt.bearer = run

@@ -112,3 +112,18 @@ def _errored(claim: Claim, code: ErrorCode, message: str) -> Outcome:
 
 def attempt_error(claim: Claim, code: ErrorCode, message: str) -> JobError:
     return JobError(code, message, attempt=claim.attempt, retryable=code not in NEVER_RETRIED)
+
+
+def simplify(claim: Claim, telling: Outcome | Release, why: str) -> Outcome | None:
+    """A plain error for an outcome that cannot be recorded as it is; None where there is nothing to leave out."""
+    if isinstance(telling, Release) or telling.cancelled:
+        return None
+    if telling.error is None:
+        return _errored(claim, ErrorCode.INVALID_RESULT, f"the result cannot be recorded: {why}")
+    plain = JobError(
+        telling.error.code,
+        f"the attempt errored, and what it said cannot be recorded: {why}",
+        attempt=claim.attempt,
+        retryable=telling.error.retryable,
+    )
+    return Outcome(job=claim.job, fence=claim.fence, error=plain)

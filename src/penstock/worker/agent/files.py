@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.engine.reach import Reach
-from penstock.model.errors import CorruptObject, Refused, Unavailable
+from penstock.model.errors import CorruptObject, PenstockError, Refused, Unavailable
 from penstock.model.job import Claim, ErrorCode, FileLink, JobError
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import attempt_error
@@ -17,6 +17,8 @@ from penstock.worker.agent.outage import Backoff
 from penstock.worker.body import FileBody
 
 DEFAULT_TYPE = "application/octet-stream"
+FETCH_TRIES = 8
+"""How often an input is asked for, some seconds in all, before its attempt errors."""
 
 
 class FileTrouble(Exception):
@@ -27,27 +29,40 @@ class FileTrouble(Exception):
         self.error = error
 
 
-async def fetch_inputs(reach: Reach, attempt: Attempt) -> dict[str, str]:
+async def fetch_inputs(reach: Reach, attempt: Attempt, backoff: Backoff) -> dict[str, str]:
     """Download every input into the scratch folder; their paths by name. FileTrouble when one cannot be had intact."""
     folder = Path(attempt.folder, "inputs")
     await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
     paths = {}
     for number, file in enumerate(attempt.claim.inputs):
         path = folder / (file.name if _plain(file.name) else f"input-{number}")
-        await _fetch(reach, attempt.claim, file, path)
+        await _fetch(reach, attempt.claim, file, path, backoff)
         paths[file.name] = str(path)
     return paths
 
 
-async def _fetch(reach: Reach, claim: Claim, file: FileLink, path: Path) -> None:
-    try:
-        with path.open("xb") as target:
-            async for chunk in reach.read_input(claim.job, file):
-                await asyncio.to_thread(target.write, chunk)
-    except CorruptObject as error:
-        raise FileTrouble(attempt_error(claim, ErrorCode.CORRUPT_INPUT, f"input {file.name!r}: {error}")) from None
-    except (Unavailable, Refused) as error:
-        raise FileTrouble(attempt_error(claim, ErrorCode.INPUT_UNAVAILABLE, f"input {file.name!r}: {error}")) from None
+async def _fetch(reach: Reach, claim: Claim, file: FileLink, path: Path, backoff: Backoff) -> None:
+    for left in reversed(range(FETCH_TRIES)):
+        try:
+            with path.open("xb") as target:
+                async for chunk in reach.read_input(claim.job, file):
+                    await asyncio.to_thread(target.write, chunk)
+        except CorruptObject as error:
+            raise _no_input(claim, ErrorCode.CORRUPT_INPUT, file, error) from None
+        except Unavailable as error:
+            if not left:
+                raise _no_input(claim, ErrorCode.INPUT_UNAVAILABLE, file, error) from None
+            await asyncio.to_thread(path.unlink)
+            await backoff.wait(error)
+        except Refused as error:
+            raise _no_input(claim, ErrorCode.INPUT_UNAVAILABLE, file, error) from None
+        else:
+            backoff.over()
+            return
+
+
+def _no_input(claim: Claim, code: ErrorCode, file: FileLink, error: PenstockError) -> FileTrouble:
+    return FileTrouble(attempt_error(claim, code, f"input {file.name!r}: {error}"))
 
 
 def _plain(name: str) -> bool:
@@ -60,6 +75,9 @@ async def store_outputs(
     """Upload every file of the outputs folder, by the order of names. FileTrouble for what cannot be an output."""
     links = []
     paths = await asyncio.to_thread(lambda: sorted(Path(attempt.folder, "outputs").iterdir()))
+    for path in paths:
+        if not _is_text(path.name):
+            raise _no_output(attempt.claim, path, "its name is not UTF-8")
     for number, path in enumerate(paths):
         content_type = content_types.get(path.name) or mimetypes.guess_type(path.name)[0] or DEFAULT_TYPE
         links.append(await _store(reach, attempt, number, path, content_type, backoff))
@@ -81,6 +99,15 @@ async def _store(
         else:
             backoff.over()
             return FileLink(path.name, link)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be told: file systems hold any bytes, Python shows those that are no text as surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _digest(claim: Claim, path: Path) -> str:

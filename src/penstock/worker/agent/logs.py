@@ -2,84 +2,159 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field
 
 from penstock.engine.reach import Reach
-from penstock.model.errors import Refused, Unavailable
+from penstock.model.errors import PenstockError, StoreUnavailable
+from penstock.model.ids import ShardId, shard_of
 from penstock.model.job import LogLine
 from penstock.model.timing import Clock, seconds
 from penstock.model.wire import LogEntry
 from penstock.worker.agent.attempt import Attempt
-from penstock.worker.agent.outage import Backoff
+from penstock.worker.agent.outage import Backoff, concerns_all
+from penstock.worker.text import readable
 
 LOGGER = logging.getLogger("penstock.worker")
 EVERY = seconds(0.5)
 CALL_LINES = 5_000
 
-Taken = tuple[Attempt, tuple[LogLine, ...]]
+Lines = dict[Attempt, tuple[LogLine, ...]]
+Retry = tuple[list[Attempt], PenstockError | None]
+
+
+class Lane(Struct, eq=False):
+    """The lines for one shard, each job's in order: written, due to be sent, and on their way.
+
+    `failing` while the shard has not taken what was sent last.
+    """
+
+    written: dict[Attempt, None] = field(default_factory=dict)
+    due: dict[Attempt, None] = field(default_factory=dict)
+    sent: Lines = field(default_factory=dict)
+    failing: bool = False
+    sending: asyncio.Task[None] | None = None
 
 
 class Logs:
-    """Sends lines in batches, each job's in order. Lines the engine cannot take yet are kept."""
+    """Sends lines in batches, for each shard by itself. Lines that cannot be taken yet are kept and sent again."""
 
-    def __init__(self, reach: Reach, clock: Clock, backoff: Backoff) -> None:
+    def __init__(self, reach: Reach, clock: Clock, new_backoff: Callable[[], Backoff]) -> None:
         self._reach = reach
         self._clock = clock
-        self._backoff = backoff
-        self._waiting: dict[Attempt, None] = {}
+        self._new_backoff = new_backoff
+        self._lanes: dict[ShardId, Lane] = {}
         self._news = asyncio.Event()
-        self._one_at_a_time = asyncio.Lock()
+        self._when_sent: Callable[[], None] = lambda: None
+
+    def when_sent(self, call: Callable[[], None]) -> None:
+        """Have this called whenever `pending` may have become false."""
+        self._when_sent = call
 
     def wrote(self, attempt: Attempt, lines: Iterable[LogLine]) -> None:
         attempt.lines = (*attempt.lines, *lines)
-        self._waiting[attempt] = None
+        self._lanes.setdefault(shard_of(attempt.claim.job), Lane()).written[attempt] = None
         self._news.set()
 
     async def step(self) -> None:
         """Send what was written, every half second at most."""
         await self._news.wait()
         self._news.clear()
-        try:
-            await self.flush(tuple(self._waiting))
-        except Unavailable as error:
-            self._news.set()
-            await self._backoff.wait(error)
-        else:
-            self._backoff.over()
-            await self._clock.sleep(EVERY)
+        for lane in self._lanes.values():
+            lane.due |= lane.written
+            lane.written.clear()
+            self._send(lane)
+        await self._clock.sleep(EVERY)
 
-    async def flush(self, attempts: Iterable[Attempt]) -> None:
-        """Send all that these attempts have written; afterwards it is kept. Unavailable: it still waits here.
+    def hurry(self, attempt: Attempt) -> None:
+        """Send what this attempt has written at once: it has ended."""
+        lane = self._lane(attempt)
+        if lane is not None and attempt in lane.written:
+            del lane.written[attempt]
+            lane.due[attempt] = None
+            self._send(lane)
 
-        Also waits for what another flush has taken and not yet sent: a settle must not overtake it.
-        """
-        async with self._one_at_a_time:
-            while taken := self._take(attempts):
-                await self._send(taken)
+    def pending(self, attempt: Attempt) -> bool:
+        """Whether an end of this attempt told now would be told before what it wrote, to a shard that takes both."""
+        lane = self._lane(attempt)
+        return lane is not None and not lane.failing and (attempt in lane.due or attempt in lane.sent)
 
     def forget(self, attempt: Attempt) -> None:
         """Drop what waits of an attempt that is no longer ours."""
-        self._waiting.pop(attempt, None)
+        lane = self._lane(attempt)
+        if lane is not None:
+            for held in (lane.written, lane.due, lane.sent):
+                held.pop(attempt, None)
 
-    def _take(self, attempts: Iterable[Attempt]) -> list[Taken]:
-        taken: list[Taken] = []
-        lines = 0
-        for attempt in attempts if self._waiting else ():
-            if attempt in self._waiting and lines < CALL_LINES:
-                del self._waiting[attempt]
-                taken.append((attempt, attempt.lines))
-                lines += len(attempt.lines)
-                attempt.lines = ()
-        return taken
+    def close(self) -> None:
+        """Give up what is left."""
+        for lane in self._lanes.values():
+            if lane.sending is not None:
+                lane.sending.cancel()
 
-    async def _send(self, taken: list[Taken]) -> None:
-        entries = [LogEntry(attempt.claim.job, attempt.claim.fence, lines) for attempt, lines in taken]
+    def _lane(self, attempt: Attempt) -> Lane | None:
+        # Most jobs write nothing.
+        return self._lanes.get(shard_of(attempt.claim.job)) if self._lanes else None
+
+    # -- sending
+
+    def _send(self, lane: Lane) -> None:
+        if lane.due and lane.sending is None:
+            lane.sending = asyncio.ensure_future(self._send_due(lane))
+
+    async def _send_due(self, lane: Lane) -> None:
+        backoff = self._new_backoff()
         try:
-            await self._reach.log(entries)
-        except Refused as error:
-            LOGGER.warning("log lines of %d jobs were refused: %s", len(entries), error)
-        except BaseException:
-            for attempt, lines in taken:
-                attempt.lines = (*lines, *attempt.lines)
-                self._waiting[attempt] = None
-            raise
+            while lane.due:
+                lane.sent = _take(lane.due)
+                again, error = await self._try(lane.sent)
+                for attempt in again:
+                    if attempt in lane.sent:
+                        attempt.lines = (*lane.sent[attempt], *attempt.lines)
+                        lane.due[attempt] = None
+                lane.sent, lane.failing = {}, error is not None
+                self._when_sent()
+                if error is not None:
+                    await backoff.wait(error)
+        finally:
+            lane.sending = None
+
+    async def _try(self, lines: Lines) -> Retry:
+        """Send the lines; the attempts whose lines are to be sent again, and why."""
+        try:
+            refused = await self._reach.log([LogEntry(one.claim.job, one.claim.fence, lines[one]) for one in lines])
+        except Exception as error:  # noqa: BLE001 - lines that cannot be sent must not keep others from it
+            if isinstance(error, PenstockError) and await concerns_all(error, lambda: self._reach.log([])):
+                return list(lines), error
+            return await self._try_apart(lines, error)
+        unsure = {one.job for one in refused if one.unsure}
+        again = [one for one in lines if one.claim.job in unsure]
+        return again, StoreUnavailable("the shard did not answer") if again else None
+
+    async def _try_apart(self, lines: Lines, error: Exception) -> Retry:
+        """Send each job's lines by themselves; what cannot be sent alone is dropped."""
+        if len(lines) == 1:
+            LOGGER.warning("%s: log lines are dropped: %s", *lines, readable(error))
+            return [], None
+        left = list(lines)
+        while left:
+            again, trouble = await self._try({left[0]: lines[left[0]]})
+            if again:
+                return left, trouble
+            del left[0]
+        return [], None
+
+
+def _take(due: dict[Attempt, None]) -> Lines:
+    """The lines for one call, out of what is due."""
+    taken: Lines = {}
+    count = 0
+    for attempt in tuple(due):
+        if count >= CALL_LINES:
+            break
+        del due[attempt]
+        if attempt.lines:
+            taken[attempt], attempt.lines = attempt.lines, ()
+            count += len(taken[attempt])
+    return taken

@@ -2,13 +2,16 @@
 
 import logging
 import random
+from collections.abc import Awaitable, Callable
 
-from penstock.model.errors import Unavailable
+from penstock.model.errors import PenstockError, ServerUnavailable, Unauthorized, Unavailable
 from penstock.model.timing import Clock, seconds
 
 LOGGER = logging.getLogger("penstock.worker")
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 2.0
+LONGEST_AFTER_SECONDS = 5.0
+"""The most that a Retry-After is heeded: a proxy does not know how long leases last."""
 
 
 class Outage:
@@ -22,7 +25,7 @@ class Outage:
     def on(self) -> bool:
         return self._since is not None
 
-    def began(self, error: Unavailable) -> None:
+    def began(self, error: PenstockError) -> None:
         if self._since is None:
             self._since = self._clock.monotonic()
             LOGGER.warning("the server cannot be reached (%s); trying again until it can", error)
@@ -34,22 +37,56 @@ class Outage:
 
 
 class Backoff:
-    """One loop's waits between tries: doubling, jittered, never longer than LONGEST_SECONDS."""
+    """One loop's waits between tries: doubling, jittered, no longer than LONGEST_SECONDS unless it was asked to wait.
 
-    def __init__(self, outage: Outage, clock: Clock, chance: random.Random) -> None:
+    `longest_after` is how many seconds it waits at most when a Retry-After asks it to. Without an `outage` it says
+    nothing: the trouble is not the server's.
+    """
+
+    def __init__(
+        self, outage: Outage | None, clock: Clock, chance: random.Random, longest_after: float = LONGEST_AFTER_SECONDS
+    ) -> None:
         self._outage = outage
         self._clock = clock
         self._chance = chance
+        self._longest_after = longest_after
         self._tries = 0
 
-    async def wait(self, error: Unavailable) -> None:
-        self._outage.began(error)
+    async def wait(self, error: PenstockError) -> None:
+        if self._outage is not None:
+            self._outage.began(error)
         longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2**self._tries)
         self._tries = min(self._tries + 1, 10)
-        await self._clock.sleep(seconds(self._chance.uniform(longest / 2, longest)))
+        own = self._chance.uniform(longest / 2, longest)
+        await self._clock.sleep(seconds(max(own, min(_asked(error), self._longest_after))))
 
     def over(self) -> None:
         """The try succeeded."""
         if self._tries:
             self._tries = 0
-            self._outage.ended()
+            if self._outage is not None:
+                self._outage.ended()
+
+
+async def concerns_all(error: Exception, ask_nothing: Callable[[], Awaitable[object]]) -> bool:
+    """Whether a call failed for a reason that lies outside of what it carried: then telling parts of it is of no use.
+
+    `ask_nothing` is the same call with nothing in it. A server that answers that one cannot take this one.
+    """
+    match error:
+        case ServerUnavailable():
+            try:
+                await ask_nothing()
+            except PenstockError:
+                return True
+            return False
+        case Unavailable() | Unauthorized():
+            return True
+        case _:
+            return False
+
+
+def _asked(error: PenstockError) -> float:
+    """The seconds that the answer asked to wait; 0 if it did not."""
+    after = error.details.get("retry_after", 0)
+    return float(after) if isinstance(after, int) else 0.0

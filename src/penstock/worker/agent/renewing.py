@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.engine.reach import Reach
-from penstock.model.errors import NotFound, Refused, Unavailable
+from penstock.model.errors import NotFound, Refused, Unauthorized, Unavailable
 from penstock.model.job import Loss, Renewal
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.workers import JobType, Worker
 from penstock.worker.agent.attempt import Attempt, StopReason
-from penstock.worker.agent.outage import Backoff, Outage
+from penstock.worker.agent.outage import Backoff, Outage, concerns_all
 from penstock.worker.agent.terms import Terms
+from penstock.worker.text import readable
 
 LOGGER = logging.getLogger("penstock.worker")
 APART_SECONDS = 0.25
@@ -95,12 +96,18 @@ class Renewing:
         leases = [attempt.take_progress() for attempt in attempts]
         try:
             renewals = await self._reach.renew(self._describe(), leases)
-        except Unavailable:
+        except Unavailable as error:
+            if not await concerns_all(error, lambda: self._reach.renew(self._describe(), [])):
+                await self._renew_plain(attempts, error)
+                return
             for attempt, lease in zip(attempts, leases, strict=True):
                 attempt.progress = attempt.progress or lease.progress
             raise
-        except Refused as error:
+        except (NotFound, Unauthorized) as error:
             await self._refused(error)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever one of them has to tell, the others need their leases
+            await self._renew_plain(attempts, error)
             return
         for attempt, renewal in zip(attempts, renewals, strict=True):
             self._apply(attempt, renewal, asked_at)
@@ -110,6 +117,18 @@ class Renewing:
         LOGGER.warning("renewing was refused: %s", error)
         if isinstance(error, NotFound):
             await self._reach.join(self._describe(), self._types)
+
+    async def _renew_plain(self, attempts: list[Attempt], error: Exception) -> None:
+        """Renew each lease by itself, without what it has to tell: one that is refused costs no other its lease."""
+        LOGGER.warning("%d leases were not renewed together: %s; each is by itself", len(attempts), readable(error))
+        for attempt in attempts:
+            asked_at = self._clock.monotonic()
+            try:
+                [renewal] = await self._reach.renew(self._describe(), [attempt.lease])
+            except Refused as refused:
+                LOGGER.warning("%s: its lease is not renewed: %s", attempt, refused)
+            else:
+                self._apply(attempt, renewal, asked_at)
 
     def _apply(self, attempt: Attempt, renewal: Renewal, asked_at: float) -> None:
         if renewal.loss is Loss.UNSURE:

@@ -2,154 +2,199 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from penstock.engine.reach import Reach
-from penstock.model.errors import Refused, Unavailable
-from penstock.model.job import ErrorCode, Lease, Loss
-from penstock.model.timing import Clock, seconds
+from penstock.model.errors import ServerUnavailable, Unauthorized, Unavailable
+from penstock.model.timing import Clock, seconds, within
 from penstock.model.wire import Outcome, Refusal
-from penstock.worker.agent.attempt import Attempt
-from penstock.worker.agent.ending import Discard, Release, Telling, attempt_error
+from penstock.worker.agent.attempt import NEVER, Attempt
+from penstock.worker.agent.bell import Bell
+from penstock.worker.agent.ending import Discard, Telling
 from penstock.worker.agent.logs import Logs
-from penstock.worker.agent.outage import Backoff
+from penstock.worker.agent.outage import Backoff, concerns_all
+from penstock.worker.agent.pending import Pending, calls_of, tell_engine, unsure_of
+from penstock.worker.agent.stragglers import Stragglers
 from penstock.worker.agent.terms import Terms
 
 LOGGER = logging.getLogger("penstock.worker")
 CALL_OUTCOMES = 1_000
 CALL_BYTES = 4 * 1024 * 1024
-AGAIN = seconds(0.5)
-
-Told = tuple[Attempt, Telling]
+TRIES = 2
+"""How often a call is made that the server answers but does not take, before its parts are told one by one."""
+AGAIN_SECONDS = 0.5
+LOG_SECONDS = 1.0
+"""How long an outcome waits for its log lines to be kept: none are, once the attempt has ended."""
+PAUSE = seconds(0.1)
+REFUSED = seconds(2.0)
 
 
 class Settling:
     """Tells the engine how attempts ended. What piles up while one call runs goes with the next.
 
-    Kept and tried again while the engine is unavailable, until the lease is gone: then somebody else has the job.
+    Kept and tried again while the engine is unavailable, until the lease is gone: then somebody else has the job. What
+    waits for its own shard or its own log holds up nothing else. If a call fails for a reason that lies in what it
+    says, each part of it is told by itself.
     """
 
-    def __init__(self, reach: Reach, clock: Clock, logs: Logs, terms: Terms, backoff: Backoff) -> None:
+    def __init__(
+        self,
+        reach: Reach,
+        clock: Clock,
+        logs: Logs,
+        terms: Terms,
+        backoff: Backoff,
+        new_own_backoff: Callable[[], Backoff],
+    ) -> None:
         self._reach = reach
         self._clock = clock
         self._logs = logs
         self._terms = terms
         self._backoff = backoff
-        self._waiting: list[Told] = []
-        self._telling: list[Told] = []
-        self._unsure: set[Lease] = set()
+        self._waiting: list[Pending] = []
+        self._telling: list[Pending] = []
+        self._stragglers = Stragglers(reach, clock, terms, new_own_backoff, self._straggler_ended)
         self._news = asyncio.Event()
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._done = Bell()
+        logs.when_sent(self._news.set)
 
-    def tell(self, told: Sequence[Told]) -> None:
+    def tell(self, told: Sequence[tuple[Attempt, Telling]]) -> None:
         """Tell these; what is to be discarded is not."""
+        log_until = self._clock.monotonic() + LOG_SECONDS
         for attempt, telling in told:
-            if type(telling) is Discard:
+            if isinstance(telling, Discard):
                 LOGGER.warning("%s: %s; its outcome is discarded", attempt, attempt.reason)
                 self._logs.forget(attempt)
             else:
-                self._waiting.append((attempt, telling))
+                self._waiting.append(Pending(attempt, telling, log_until=log_until))
+                self._logs.hurry(attempt)
         if self._waiting:
-            self._quiet.clear()
             self._news.set()
 
     def unsettled(self) -> Iterator[Attempt]:
         """Attempts that have ended and whose leases are still needed."""
-        for attempt, _ in (*self._waiting, *self._telling):
-            yield attempt
+        for one in (*self._waiting, *self._telling):
+            yield one.attempt
+        yield from self._stragglers.unsettled()
 
     async def quiet(self) -> None:
         """Return when everything has been told, or given up."""
-        await self._quiet.wait()
+        while any(True for _ in self.unsettled()):
+            await self._done.wait()
+
+    def close(self) -> None:
+        """Give up what is left."""
+        self._stragglers.close()
 
     async def step(self) -> None:
-        """Wait for news and tell it; after a failure wait a moment and keep what is still ours."""
-        await self._news.wait()
-        self._news.clear()
+        """Wait until something can be told and tell it; after a failure wait a moment and keep what is still ours."""
+        await self._something_ready()
         self._telling = self._take()
         try:
-            await self._tell()
-            self._telling = [one for one in self._telling if one[0].lease in self._unsure] if self._unsure else []
-            await self._rest()
+            for group in calls_of(self._telling):
+                await self._tell(group)
         except Unavailable as error:
             await self._backoff.wait(error)
+        except Unauthorized as error:
+            LOGGER.warning("telling outcomes was refused: %s", error)
+            await self._clock.sleep(REFUSED)
+        else:
+            self._backoff.over()
         finally:
             self._keep_untold()
 
-    async def _rest(self) -> None:
-        """Where a shard did not answer, what was told to it is told again after a while."""
-        if not self._unsure:
-            self._backoff.over()
-            return
-        self._unsure.clear()
-        await self._clock.sleep(AGAIN)
+    # -- what can be told now
 
-    def _keep_untold(self) -> None:
-        self._waiting[:0] = self._still_ours(self._telling)
-        self._telling = []
-        if self._waiting:
-            self._news.set()
-        else:
-            self._quiet.set()
+    async def _something_ready(self) -> None:
+        while (wait := self._next_ready_in()) > 0:
+            self._news.clear()
+            if wait == NEVER:
+                await self._news.wait()
+            else:
+                await within(seconds(wait), self._news.wait())
 
-    def _take(self) -> list[Told]:
-        """As much as fits in one call, oldest first."""
-        size = 0
-        for count, (_, telling) in enumerate(self._waiting):
-            size += len(telling.result) if type(telling) is Outcome else 0
-            if count == CALL_OUTCOMES or (count and size > CALL_BYTES):
-                taken, self._waiting = self._waiting[:count], self._waiting[count:]
-                return taken
-        taken, self._waiting = self._waiting, []
+    def _next_ready_in(self) -> float:
+        now = self._clock.monotonic()
+        return min((self._ready_at(one) - now for one in self._waiting), default=NEVER)
+
+    def _ready_at(self, one: Pending) -> float:
+        return max(one.ready_at, one.log_until) if self._logs.pending(one.attempt) else one.ready_at
+
+    def _take(self) -> list[Pending]:
+        """As much of what can be told as fits in one call, oldest first."""
+        now, size = self._clock.monotonic(), 0
+        taken: list[Pending] = []
+        left: list[Pending] = []
+        for one in self._waiting:
+            length = len(one.telling.result) if isinstance(one.telling, Outcome) else 0
+            full = len(taken) == CALL_OUTCOMES or (taken and size + length > CALL_BYTES)
+            if full or self._ready_at(one) > now:
+                left.append(one)
+            else:
+                size += length
+                taken.append(one)
+        self._waiting = left
         return taken
 
-    def _still_ours(self, told: list[Told]) -> list[Told]:
+    def _keep_untold(self) -> None:
+        self._waiting[:0] = self._still_ours([one for one in self._telling if not one.told])
+        self._telling = []
+        self._done.ring()
+
+    def _still_ours(self, untold: list[Pending]) -> list[Pending]:
         now = self._clock.monotonic()
-        ours = [one for one in told if now < self._terms.gone(one[0].lease_ends)]
-        for attempt, _ in told:
-            if now >= self._terms.gone(attempt.lease_ends):
-                self._logs.forget(attempt)
-                LOGGER.warning("%s: its lease ended before the outcome could be recorded; discarded", attempt)
-        return ours
+        for one in untold:
+            if now >= self._terms.gone(one.attempt.lease_ends):
+                self._logs.forget(one.attempt)
+                LOGGER.warning("%s: its lease ended before the outcome could be recorded; discarded", one.attempt)
+        return [one for one in untold if now < self._terms.gone(one.attempt.lease_ends)]
 
-    async def _tell(self) -> None:
-        outcomes = [telling for _, telling in self._telling if type(telling) is Outcome]
-        given_back = [one for one in self._telling if type(one[1]) is Release]
-        innocent = [attempt.lease for attempt, telling in given_back if telling == Release()]
-        suspects = [attempt.lease for attempt, telling in given_back if telling == Release(suspect=True)]
-        await self._logs.flush([attempt for attempt, _ in self._telling])
-        if outcomes:
-            await self._settle(outcomes)
-        if innocent:
-            self._report(await self._reach.release(innocent))
-        if suspects:
-            self._report(await self._reach.release(suspects, suspects=True))
+    # -- telling it
 
-    async def _settle(self, outcomes: Sequence[Outcome]) -> None:
-        try:
-            self._report(await self._reach.settle(outcomes))
-        except Refused as error:
-            await self._settle_apart(outcomes, error)
+    async def _tell(self, group: list[Pending]) -> None:
+        """Tell what goes in one call. Unavailable or Unauthorized: whatever is said now would not be taken."""
+        for left in reversed(range(TRIES)):
+            try:
+                refused = await tell_engine(self._reach, group)
+            except Exception as error:  # noqa: BLE001 - what nobody foresaw must not hold up everyone's outcomes
+                if await concerns_all(error, lambda: self._reach.settle([])):
+                    await self._wait_for_engine(group, error)
+                    return
+                if not left or not isinstance(error, ServerUnavailable):
+                    self._tell_apart(group, error)
+                    return
+            else:
+                self._report(group, refused)
+                return
 
-    async def _settle_apart(self, outcomes: Sequence[Outcome], error: Refused) -> None:
-        """One outcome the engine cannot take must not hold up the others."""
-        if len(outcomes) > 1:
-            for outcome in outcomes:
-                await self._settle([outcome])
-        elif outcomes[0].error is None and not outcomes[0].cancelled:
-            await self._settle([self._unacceptable(outcomes[0], error)])
-        else:
-            LOGGER.error("job %s: its outcome was refused: %s", outcomes[0].job, error)
+    async def _wait_for_engine(self, group: list[Pending], error: Exception) -> None:
+        """A shard that is away is asked again later; for a server that is, everything waits."""
+        if isinstance(error, (ServerUnavailable, Unauthorized)):
+            raise error
+        self._tell_again(group)
+        await self._clock.sleep(PAUSE)
 
-    def _unacceptable(self, outcome: Outcome, error: Refused) -> Outcome:
-        [claim] = [attempt.claim for attempt, _ in self._telling if attempt.claim.job == outcome.job][:1]
-        told = attempt_error(claim, ErrorCode.INVALID_RESULT, f"the result was refused: {error.message}")
-        return Outcome(job=outcome.job, fence=outcome.fence, error=told)
+    def _tell_apart(self, group: list[Pending], error: Exception) -> None:
+        LOGGER.warning("%d outcomes were not taken together: %s; each is told by itself", len(group), error)
+        for one in group:
+            one.told = True
+        self._stragglers.add(group)
 
-    def _report(self, refused: Sequence[Refusal]) -> None:
+    def _tell_again(self, group: Sequence[Pending]) -> None:
+        again_at = self._clock.monotonic() + AGAIN_SECONDS
+        for one in group:
+            one.ready_at = again_at
+
+    def _report(self, group: list[Pending], refused: Sequence[Refusal]) -> None:
+        unsure = unsure_of(group, refused)
+        for one in set(group).difference(unsure) if unsure else group:
+            one.told = True
+            self._logs.forget(one.attempt)
+        self._tell_again(unsure)
         for refusal in refused:
-            if refusal.loss is Loss.UNSURE:
-                self._unsure.add(Lease(refusal.job, refusal.fence))
-                continue
-            LOGGER.warning("job %s: its outcome was refused, the lease is %s", refusal.job, refusal.loss)
+            if not refusal.unsure:
+                LOGGER.warning("job %s: its outcome was refused, the lease is %s", refusal.job, refusal.loss)
+
+    def _straggler_ended(self, one: Pending) -> None:
+        self._logs.forget(one.attempt)
+        self._done.ring()

@@ -1,0 +1,116 @@
+"""In the agent: what the engine did not take together with others, told one by one."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from penstock.engine.reach import Reach
+from penstock.model.errors import Invalid, Malformed, PenstockError, StoreUnavailable, TooLarge
+from penstock.model.timing import Clock
+from penstock.worker.agent.attempt import Attempt
+from penstock.worker.agent.ending import simplify
+from penstock.worker.agent.outage import Backoff, concerns_all
+from penstock.worker.agent.pending import Pending, tell_engine, unsure_of
+from penstock.worker.agent.terms import Terms
+from penstock.worker.text import readable
+
+LOGGER = logging.getLogger("penstock.worker")
+AT_ONCE = 16
+UNACCEPTABLE = (Malformed, Invalid, TooLarge)
+"""What the server says of an outcome itself. Any other refusal may be about the moment."""
+
+
+class Stragglers:
+    """Each is told in a task of its own, until the engine has it, its lease is gone, or there is no way to tell it.
+
+    What cannot be told as it is, is told as a plain error. If even that cannot, it is given up: its lease is renewed no
+    more, so that the job is reclaimed and runs elsewhere.
+    """
+
+    def __init__(
+        self,
+        reach: Reach,
+        clock: Clock,
+        terms: Terms,
+        new_backoff: Callable[[], Backoff],
+        ended: Callable[[Pending], None],
+    ) -> None:
+        self._reach = reach
+        self._clock = clock
+        self._terms = terms
+        self._new_backoff = new_backoff
+        self._ended = ended
+        self._few = asyncio.Semaphore(AT_ONCE)
+        self._tasks: dict[Pending, asyncio.Task[None]] = {}
+
+    def add(self, group: Sequence[Pending]) -> None:
+        for one in group:
+            self._tasks[one] = asyncio.ensure_future(self._follow(one))
+
+    def unsettled(self) -> Iterator[Attempt]:
+        for one in self._tasks:
+            yield one.attempt
+
+    def close(self) -> None:
+        """Give up all that is left."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _follow(self, one: Pending) -> None:
+        try:
+            await self._tell(one)
+        except Exception:
+            LOGGER.exception("%s: its outcome cannot be told", one.attempt)
+        finally:
+            del self._tasks[one]
+            self._ended(one)
+
+    async def _tell(self, one: Pending) -> None:
+        backoff = self._new_backoff()
+        while self._clock.monotonic() < self._terms.gone(one.attempt.lease_ends):
+            error = await self._try(one)
+            if error is None:
+                return
+            if isinstance(error, PenstockError) and not await self._is_its_own(one, error):
+                await backoff.wait(error)
+            elif not self._simplify(one, error):
+                LOGGER.error("%s: its outcome cannot be recorded: %s; its lease runs out", one.attempt, error)
+                return
+        LOGGER.warning("%s: its lease ended before the outcome could be recorded; discarded", one.attempt)
+
+    async def _try(self, one: Pending) -> Exception | None:
+        """Tell it by itself; None when the engine has answered for it, else why it did not."""
+        try:
+            async with self._few:
+                refused = await tell_engine(self._reach, [one])
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this one alone
+            return error
+        if unsure_of([one], refused):
+            return StoreUnavailable("its shard did not answer")
+        for refusal in refused:
+            LOGGER.warning("%s: its outcome was refused, the lease is %s", one.attempt, refusal.loss)
+        return None
+
+    async def _is_its_own(self, one: Pending, error: PenstockError) -> bool:
+        """Whether it is the outcome that the server cannot take.
+
+        Where the server does not say so, that is certain only after it has failed for as long as a lease lasts, while
+        the same call with nothing in it went through.
+        """
+        if isinstance(error, UNACCEPTABLE):
+            return True
+        if await concerns_all(error, lambda: self._reach.settle([])):
+            return False
+        now = self._clock.monotonic()
+        if one.failing_since is None:
+            one.failing_since = now
+        return one.simplified or now - one.failing_since >= self._terms.lease
+
+    def _simplify(self, one: Pending, error: Exception) -> bool:
+        """Replace it by a plain error; False if it is one already, or has nothing to be left out."""
+        plain = None if one.simplified else simplify(one.attempt.claim, one.telling, readable(error))
+        if plain is None:
+            return False
+        LOGGER.error("%s: its outcome cannot be recorded: %s; it fails", one.attempt, readable(error))
+        one.telling, one.simplified = plain, True
+        return True

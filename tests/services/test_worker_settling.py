@@ -1,0 +1,229 @@
+"""What one outcome that cannot be recorded does to the others: nothing. And what becomes of itself."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.client.calls import Reply
+from penstock.model.errors import Forbidden, Invalid, Malformed, PenstockError, StoreUnavailable, TooLarge
+from penstock.model.ids import shard_of
+from penstock.model.job import ErrorCode, Lease
+from penstock.model.wire import Outcome, SettleRequest
+from penstock.worker.http import error_of
+from tests.services.fake_reach import FakeReach
+from tests.services.worker_case import working
+
+SOON = 5.0
+PROBLEM_JSON = {"content-type": "application/problem+json"}
+FAULT = Reply(500, b'{"type":"t","title":"t","status":500,"code":"error","detail":"a fault"}', PROBLEM_JSON)
+NOT_FOUND = Reply(404, b"<html>nginx", {"content-type": "text/html"})
+TOO_MANY = Reply(429, b"", {"retry-after": "1"})
+
+
+def refusing(jobs: set[str], error: Callable[[], Exception], *, plain_too: bool = False) -> Callable[..., None]:
+    """Raise this for a call that carries the outcome of one of the jobs, however small the call is."""
+
+    def look(outcomes: Sequence[Outcome]) -> None:
+        if any(one.job in jobs and (plain_too or one.error is None) for one in outcomes):
+            raise error()
+
+    return look
+
+
+def encoding(outcomes: Sequence[Outcome]) -> None:
+    msgspec.json.encode(SettleRequest(tuple(outcomes)))
+
+
+def answered(reply: Reply) -> Callable[[], Exception]:
+    return lambda: error_of(reply, "http://server.test")
+
+
+OWN_FAULTS: list[Callable[[], Exception]] = [
+    lambda: Malformed("not JSON"),
+    lambda: Invalid("a value is not acceptable"),
+    lambda: TooLarge("above a limit"),
+    lambda: UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed"),
+]
+
+
+@pytest.mark.parametrize("fault", OWN_FAULTS)
+async def test_an_outcome_that_cannot_be_told_fails_and_its_neighbours_are_settled(
+    tmp_path: Path, fault: Callable[[], Exception]
+) -> None:
+    async with working(tmp_path) as at:
+        bad = at.reach.submit("wait_async", name="bad")
+        await at.appears("waiting-bad")
+        neighbours = [at.reach.submit("wait_async", name=f"n{number}") for number in range(5)]
+        await at.appears("waiting-n4")
+        at.reach.mishaps["settle"] = refusing({bad}, fault)
+        at.go()
+        for number, job in enumerate(neighbours):
+            assert (await at.reach.outcome(job, SOON)).result == msgspec.Raw(b'"n%d"' % number)
+        error = (await at.reach.outcome(bad, SOON)).error
+        assert error is not None
+        assert error.code is ErrorCode.INVALID_RESULT
+        assert "the result cannot be recorded" in error.message
+
+
+async def test_an_error_that_cannot_be_told_is_told_plainly_and_may_be_tried_again(tmp_path: Path) -> None:
+    def no_tracebacks(outcomes: Sequence[Outcome]) -> None:
+        if any(one.error is not None and one.error.traceback for one in outcomes):
+            raise Invalid("error.traceback: cannot be kept")
+
+    async with working(tmp_path) as at:
+        at.reach.mishaps["settle"] = no_tracebacks
+        error = (await at.reach.outcome(at.reach.submit("fail", text="no luck"), SOON)).error
+        assert error is not None
+        assert (error.code, error.retryable, error.traceback) == (ErrorCode.RAISED, True, None)
+        assert "error.traceback: cannot be kept" in error.message
+
+
+@pytest.mark.parametrize("reply", [FAULT, NOT_FOUND])
+async def test_an_outcome_that_the_server_fails_with_holds_up_no_other_and_fails_after_a_lease(
+    tmp_path: Path, reply: Reply
+) -> None:
+    async with working(tmp_path, FakeReach(lease=2.0)) as at:
+        bad = at.reach.submit("add", a=1)
+        at.reach.mishaps["settle"] = refusing({bad}, answered(reply))
+        for number in range(5):
+            job = at.reach.submit("add", a=number)
+            assert (await at.reach.outcome(job, SOON)).error is None
+        error = (await at.reach.outcome(bad)).error
+        assert error is not None
+        assert error.code is ErrorCode.INVALID_RESULT
+        assert f"answered {reply.status}" in error.message
+
+
+@pytest.mark.parametrize("reply", [FAULT, NOT_FOUND, TOO_MANY])
+async def test_a_success_that_something_on_the_way_refuses_once_is_a_success(tmp_path: Path, reply: Reply) -> None:
+    async with working(tmp_path) as at:
+        left = [answered(reply)] * 3
+
+        def refuse_thrice(outcomes: Sequence[Outcome]) -> None:
+            if outcomes and left:
+                raise left.pop()()
+
+        at.reach.mishaps["settle"] = refuse_thrice
+        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        assert left == []
+
+
+@pytest.mark.parametrize("fault", [*OWN_FAULTS, answered(FAULT), lambda: Forbidden("not of your queues")])
+async def test_a_lease_is_renewed_no_more_when_not_even_a_plain_error_is_taken(
+    tmp_path: Path, fault: Callable[[], Exception]
+) -> None:
+    async with working(tmp_path, FakeReach(lease=1.5)) as at:
+        bad = at.reach.submit("wait_async", name="bad")
+        await at.appears("waiting-bad")
+        at.reach.mishaps["settle"] = refusing({bad}, fault, plain_too=True)
+        await at.reach.until("it is renewed while it runs", lambda: any(bad in one for one in at.reach.renewed))
+        at.go()
+        await at.reach.until("it is given up", lambda: at.reach.renewed[-1] == set())
+        before = len(at.reach.renewed)
+        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        await at.reach.until("two more heartbeats", lambda: len(at.reach.renewed) > before + 2)
+        assert not any(bad in leases for leases in at.reach.renewed[before:])
+        assert bad not in at.reach.outcomes
+
+
+async def test_a_release_that_is_refused_holds_up_no_outcome(tmp_path: Path) -> None:
+    async with working(tmp_path, FakeReach(lease=3.0), executors=1) as at:
+        suspect = at.reach.submit("exit_when_told")
+        neighbour = at.reach.submit("wait_async", name="n")
+        await at.appears("armed")
+        await at.appears("waiting-n")
+
+        def refuse(leases: Sequence[Lease]) -> None:
+            if any(one.job == suspect for one in leases):
+                raise Forbidden("not of your queues")
+
+        at.reach.mishaps["release"] = refuse
+        at.go("exit")
+        await at.reach.until("the neighbour is released", lambda: neighbour in at.reach.released, SOON)
+        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+
+
+async def test_a_lease_that_cannot_be_renewed_costs_no_other_its_own(tmp_path: Path) -> None:
+    async with working(tmp_path, FakeReach(lease=2.0)) as at:
+        bad = at.reach.submit("sleep", name="-bad")
+        fine = at.reach.submit("wait_async", name="n")
+        await at.appears("sleeping-bad")
+        await at.appears("waiting-n")
+
+        def refuse(leases: Sequence[Lease]) -> None:
+            if any(one.job == bad for one in leases):
+                raise Invalid("progress: not acceptable")
+
+        at.reach.mishaps["renew"] = refuse
+        await at.appears("cleaned-bad")
+        at.go()
+        assert await at.reach.result(fine) == "n"
+
+
+async def test_an_output_whose_name_is_no_text_fails_its_job_alone(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
+        at.reach.mishaps["settle"] = encoding
+        bad, fine = at.reach.submit("unnameable_output"), at.reach.submit("add", a=1)
+        error = (await at.reach.outcome(bad, SOON)).error
+        assert error is not None
+        assert error.code is ErrorCode.INVALID_OUTPUT
+        assert "its name is not UTF-8" in error.message
+        assert await at.reach.result(fine) == 2
+
+
+async def test_outcomes_wait_for_an_outage_to_end_however_long(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
+        job = at.reach.submit("add", a=1)
+        at.reach.mishaps["settle"] = raising(StoreUnavailable("disk full"))
+        await at.reach.until("it is renewed", lambda: len([one for one in at.reach.renewed if job in one]) > 10)
+        del at.reach.mishaps["settle"]
+        assert await at.reach.result(job) == 2
+
+
+def raising(error: PenstockError) -> Callable[[Sequence[Any]], None]:
+    def look(carried: Sequence[Any]) -> None:
+        raise error
+
+    return look
+
+
+# -- what jobs write
+
+
+def of_shard_1(carried: Sequence[Any]) -> bool:
+    return any(shard_of(one.job) == 1 for one in carried)
+
+
+async def test_log_lines_for_a_shard_that_is_away_hold_up_nothing_of_another(tmp_path: Path) -> None:
+    async with working(tmp_path, SlowShard(lease=3.0)) as at:
+        away = at.reach.submit("speak_and_wait", word="away", shard=1)
+        await at.appears("spoke-away")
+        await at.reach.until("its log is stuck", lambda: at.reach.stuck.is_set())  # type: ignore[attr-defined]
+        at.go()
+        fine = at.reach.submit("speak_and_wait", word="fine", shard=0)
+        assert (await at.reach.outcome(fine, SOON)).error is None
+        assert [text for _, text in at.reach.text(fine)] == ["fine", "fine again"]
+        assert away not in at.reach.outcomes
+
+
+class SlowShard(FakeReach):
+    """Shard 1 takes neither log lines nor outcomes; it is never heard of again."""
+
+    def __init__(self, lease: float) -> None:
+        super().__init__(lease)
+        self.stuck = asyncio.Event()
+
+    async def log(self, entries: Sequence[Any]) -> list[Any]:
+        if of_shard_1(entries):
+            self.stuck.set()
+            self._tell()
+            await asyncio.Event().wait()
+        return await super().log(entries)
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Any]:
+        self.unsure |= {one.job for one in outcomes if shard_of(one.job) == 1}
+        return await super().settle(outcomes)
