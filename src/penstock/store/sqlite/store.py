@@ -46,6 +46,7 @@ from penstock.store.sqlite.migrate import migrate
 from penstock.store.sqlite.prune import prune
 from penstock.store.sqlite.readers import Readers
 from penstock.store.sqlite.settle import settle
+from penstock.store.sqlite.shard_clock import ShardClock
 from penstock.store.sqlite.statements import load
 from penstock.store.sqlite.submit import submit
 from penstock.store.sqlite.transaction import Transaction
@@ -63,7 +64,7 @@ class SqliteStore:
 
     capabilities = Capabilities(atomic_batches=True, exact_counts=True)
 
-    def __init__(self, lock: LockFile, writer: Writer, readers: Readers, clock: Clock, shard: ShardId) -> None:
+    def __init__(self, lock: LockFile, writer: Writer, readers: Readers, clock: ShardClock, shard: ShardId) -> None:
         self.shard = shard
         self.writer = writer
         self._readers = readers
@@ -77,10 +78,10 @@ class SqliteStore:
         StoreUnavailable when another process owns it, when it belongs to another shard or to a newer Penstock, or when
         it cannot be written.
         """
-        return await asyncio.to_thread(cls._open, Path(path), shard, clock or SystemClock())
+        return await asyncio.to_thread(cls._open, Path(path), shard, ShardClock(clock or SystemClock()))
 
     @classmethod
-    def _open(cls, path: Path, shard: ShardId, clock: Clock) -> Self:
+    def _open(cls, path: Path, shard: ShardId, clock: ShardClock) -> Self:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with ExitStack() as undo:

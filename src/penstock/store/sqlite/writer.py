@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import apsw
 
 from penstock.model.errors import StoreUnavailable
-from penstock.model.timing import Clock, to_millis
+from penstock.model.timing import to_millis
 from penstock.store.sqlite.connection import OUTAGES, open_writer, refused, unavailable
+from penstock.store.sqlite.shard_clock import ShardClock, move_deadlines
 from penstock.store.sqlite.transaction import Transaction
 
 BATCH_CALLS = 512
@@ -56,7 +57,7 @@ class Call:
 class Writer:
     """Runs moves for everybody, each call entirely or not at all, many calls in one commit."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, clock: Clock) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, clock: ShardClock) -> None:
         self.commits = 0
         self._path = path
         self._connection: apsw.Connection | None = self._watched(connection)
@@ -131,10 +132,13 @@ class Writer:
             self._commit(calls, _one_by_one)
 
     def _commit(self, calls: list[Call], fill: Fill) -> None:
-        now = to_millis(self._clock.now())
+        step = self._clock.step()
+        now = to_millis(self._clock.now() + step)
         connection = self._connected()
         connection.execute("BEGIN IMMEDIATE")
         try:
+            if step:
+                move_deadlines(connection, step)
             fill(connection, now, calls)
             connection.execute("COMMIT")
         except BaseException:
@@ -143,6 +147,8 @@ class Writer:
                 connection.execute("ROLLBACK")
             raise
         self.commits += 1
+        if step:
+            self._clock.follow(step)
 
     def _connected(self) -> apsw.Connection:
         if self._connection is None:

@@ -1,0 +1,2 @@
+-- leases
+UPDATE jobs INDEXED BY leases SET lease_until = lease_until + :step WHERE state = 'running'

@@ -1,0 +1,1 @@
+UPDATE roles SET held_until = held_until + :step

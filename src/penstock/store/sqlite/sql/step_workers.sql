@@ -1,0 +1,1 @@
+UPDATE workers SET seen_at = seen_at + :step
