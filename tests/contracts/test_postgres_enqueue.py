@@ -17,7 +17,7 @@ from penstock import Penstock, Retry
 from penstock.engine.submit import new_job
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.ids import JobId, ShardId, created_at, parse_job_id, shard_of
-from penstock.model.job import Job, JobFilter, Lease
+from penstock.model.job import Job, JobFilter, Lease, Line
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.retry import RetryKind
@@ -84,7 +84,7 @@ class TestTransactions:
         job = app.submit_in(connection, thumbnail, "cat.png", width=64)
         assert await store.get([job.id]) == [None]
         connection.commit()
-        (ticket,) = await store.dispatch({"pictures": 9}, TICKET)
+        (ticket,) = await store.dispatch({Line("pictures", "thumbnail"): 9}, TICKET)
         (claim,) = await store.claim([ticket], "w1", timedelta(seconds=15))
         assert (claim.job, claim.type, json.loads(bytes(claim.params))) == (
             job.id,

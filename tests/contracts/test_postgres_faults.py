@@ -10,10 +10,11 @@ import pytest
 
 from penstock.model.errors import BrokerUnavailable, Invalid, InvalidSetting, StoreUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id
-from penstock.model.job import Claim, Lease, NewJob, Retention, Settlement, Ticket
+from penstock.model.job import Claim, Lease, Line, NewJob, Retention, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.store import FOLD_EVERY
+from penstock.store.seam import Share
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import LEASE, TICKET, Stage
 from servers import FaultProxy, Postgres
@@ -22,6 +23,7 @@ from tests.postgres import database, new_store, started
 from tests.postgres import server as shared_server
 
 SHARD = ShardId(0)
+MAIL = Line("mail", "mail")
 SHORT = timedelta(seconds=1)
 LONG = 60.0
 """Seconds after which a test says that something hangs."""
@@ -173,10 +175,10 @@ async def test_two_processes_claim_from_one_line(store: PostgresStore, other: Po
     before, chance = deadlocks(), random.Random(7)
     jobs = [answer.job.id for answer in await store.submit([new(chance, ticketed=False) for _ in range(400)], TICKET)]
     tickets = [Ticket(SHARD, job, "mail", "mail") for job in jobs[::-1]]
-    calls = [one.claim_next({"mail": 30}, ["mail"], "w", LEASE) for one in (store, other) * 4]
+    calls = [one.claim_next([Share("mail", ["mail"], 30)], "w", LEASE) for one in (store, other) * 4]
     calls.append(other.claim(tickets[100:300], "w", LEASE))
     taken, cancelled = await asyncio.gather(asyncio.gather(*calls), store.cancel(jobs[::7]))
-    rest = await store.claim_next({"mail": 400}, ["mail"], "w", LEASE)
+    rest = await store.claim_next([Share("mail", ["mail"], 400)], "w", LEASE)
     claims = [claim.job for batch in (*taken, rest) for claim in batch]
     ended = [one for one in cancelled if one.job and one.job.state is State.CANCELLED]
     assert len(claims) == len(set(claims)) == 400 - len(ended)
@@ -407,8 +409,8 @@ async def test_jobs_whose_posting_died_are_anybodys_at_once(store: PostgresStore
         raise BrokerUnavailable("gone")
 
     with pytest.raises(BrokerUnavailable):
-        await store.dispatch({"mail": 9}, TICKET, dies)
-    assert len(await other.dispatch({"mail": 9}, TICKET)) == 3
+        await store.dispatch({MAIL: 9}, TICKET, dies)
+    assert len(await other.dispatch({MAIL: 9}, TICKET)) == 3
 
 
 async def test_a_claim_that_is_faster_than_the_mark_waits_for_it(store: PostgresStore, other: PostgresStore) -> None:
@@ -421,7 +423,7 @@ async def test_a_claim_that_is_faster_than_the_mark_waits_for_it(store: Postgres
         await asyncio.wait(claiming, timeout=0.1)
         assert not claiming[0].done()
 
-    posted = await store.dispatch({"mail": 9}, TICKET, claimed_meanwhile)
+    posted = await store.dispatch({MAIL: 9}, TICKET, claimed_meanwhile)
     async with asyncio.timeout(LONG):
         assert {claim.job for claim in await claiming[0]} == {ticket.job for ticket in posted}
 

@@ -188,7 +188,7 @@ async def test_a_job_whose_day_is_gone_ends_in_the_default(url: str, stage: Stag
     stage.clock.advance(61 * DAY)
     await stage.store.prune(KEEP, 9)
     await stage.store.promote(9)
-    await stage.store.dispatch({"mail": 9}, TICKET)
+    await stage.dispatch({"mail": 9})
     await stage.settle(await stage.running_again(waits.id))
     assert home(url, waits.id) == DEFAULT
     (again,) = await stage.store.submit([stage.new(id=waits.id)], TICKET)

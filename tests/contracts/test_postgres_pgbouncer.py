@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from penstock.model.job import Line
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.migrate import connected, migrate, migrations
 from penstock.store.seam import Shard
@@ -52,7 +53,7 @@ async def test_many_stores_share_fewer_sessions_than_they_have_connections(bounc
             stage._chance.seed(number)  # noqa: SLF001
         jobs = await asyncio.gather(*(stage.submit() for stage in stages for _ in range(30)))
         assert len(await direct.get([job.id for job in jobs])) == 240
-        tickets = [ticket for store in stores for ticket in await store.dispatch({"mail": 30}, TICKET)]
+        tickets = [ticket for store in stores for ticket in await store.dispatch({Line("mail", "mail"): 30}, TICKET)]
         assert {ticket.job for ticket in tickets} == {job.id for job in jobs}
         for store in stores:
             await store.close()

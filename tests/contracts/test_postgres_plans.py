@@ -28,6 +28,7 @@ PLANS = {
     "lapse": {"away", "jobs_pkey"},
     "claim": {"jobs_pkey"},
     "claim_next": {"unticketed"},
+    "claim_merged": {"unticketed"},
     "renew": {"jobs_pkey"},
     "settle": {"jobs_pkey"},
     "settle_later": {"jobs_pkey"},
@@ -68,6 +69,7 @@ IN_ORDER = ("claim", "renew", "settle", "settle_later", "release", "release_mark
 SET = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan"
 
 SCAN = re.compile(r"Seq Scan on (?:jobs|ended|ended_\w+|keys|job_tags|job_logs)\b")
+IN_LINE = re.compile(r"using (?:unticketed|due|expiring) on")
 JOIN = re.compile(r"(?:Hash|Merge) (?:\w+ )*Join")
 INDEX = re.compile(r"(?:using|Index Scan on) (\w+)")
 NAMES = re.compile(rb"%\((\w+)\)s")
@@ -136,14 +138,29 @@ def test_rows_are_locked_in_the_order_they_are_given(connection: psycopg.Connect
     assert not any("Hash Join" in step or "Merge Join" in step for step in steps), steps
 
 
-@pytest.mark.parametrize("name", ["promote", "dispatch", "claim_next", "expire"])
+@pytest.mark.parametrize("name", ["promote", "dispatch", "claim_next", "claim_merged", "expire"])
 def test_what_is_next_is_found_without_sorting_what_is_not(connection: psycopg.Connection[Any], name: str) -> None:
+    """Between a walk along its index and the limit that ends it there is nothing that would read it to its end."""
     steps = plan(connection, name)
-    limit = next(number for number, step in enumerate(steps) if "Limit" in step)
-    assert not any("Sort" in step for step in steps[limit : limit + 3]), steps
+    walks = [number for number, step in enumerate(steps) if IN_LINE.search(step)]
+    assert walks
+    for walk in walks:
+        limit = max(number for number, step in enumerate(steps[:walk]) if "Limit" in step)
+        assert not any("Sort" in step for step in steps[limit:walk]), steps
 
 
-@pytest.mark.parametrize("name", ["dispatch", "claim_next", "outlook", "oldest_due", "list_lines"])
+def test_the_most_urgent_of_several_lines_is_claimed_and_nothing_else_locked(
+    connection: psycopg.Connection[Any],
+) -> None:
+    """Levels come sorted into a loop that stops once there is enough."""
+    steps = [step.strip(" ->") for step in plan(connection, "claim_merged")]
+    levels = next(number for number, step in enumerate(steps) if step.startswith("Sort Key: level.priority DESC"))
+    assert steps[levels - 3 : levels] == ["Limit", "Nested Loop", "Sort"], steps
+    assert steps.count("LockRows") == 1
+    assert steps.index("LockRows") > levels
+
+
+@pytest.mark.parametrize("name", ["dispatch", "claim_next", "claim_merged", "outlook", "oldest_due", "list_lines"])
 def test_of_the_line_only_its_ends_are_read(connection: psycopg.Connection[Any], name: str) -> None:
     """Not all of it at once, whatever is then sorted or joined."""
     steps = plan(connection, name)

@@ -17,7 +17,7 @@ from penstock.broker import Rung
 from penstock.broker.redis import RedisBroker
 from penstock.broker.redis.breaker import FAILURES, Breaker
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.timing import SystemClock, seconds
 from penstock.testing.broker_contract import (
     LONG,
@@ -245,7 +245,7 @@ async def test_a_restart_that_reads_its_memory_back_is_another_epoch(tmp_path: P
         server.stop()
         server.start()
         assert await eventually(broker.epoch) != before
-        assert await broker.depths() == {"mail": 3}
+        assert await broker.depths() == {Line("mail", "mail"): 3}
 
 
 async def test_a_killed_server_that_is_back_works_as_before(valkey: Valkey, opening: Open) -> None:

@@ -10,12 +10,13 @@ import pytest
 from penstock.config import BrokerSettings, Settings
 from penstock.engine import Engine
 from penstock.model.ids import ShardId
-from penstock.model.job import Job
+from penstock.model.job import Job, Line
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import ADD, LONG, claim_one, join, submit, success
 
 PROMPTLY = 20.0
+SUMS = Line("sums", "add")
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ async def test_a_job_that_waits_in_the_store_wakes_dispatchers_everywhere(
 ) -> None:
     await join(engine)
     wake = elsewhere.tickets.wake.event()
-    engine.tickets.waits("sums")
+    engine.tickets.waits(SUMS)
     await rung(clock)
     assert wake.is_set()
 
@@ -101,10 +102,10 @@ async def test_new_jobs_overtake_no_line_that_another_process_has_seen(
     engine: Engine, elsewhere: Engine, clock: SimulatedClock
 ) -> None:
     await join(engine)
-    assert (await elsewhere.tickets.room(["sums"]))["sums"] > 0
-    engine.tickets.learn(ShardId(0), frozenset({"sums"}))
+    assert (await elsewhere.tickets.room([SUMS]))[SUMS] > 0
+    engine.tickets.learn(ShardId(0), frozenset({SUMS}))
     await rung(clock)
-    assert await elsewhere.tickets.room(["sums"]) == {"sums": 0}
+    assert await elsewhere.tickets.room([SUMS]) == {SUMS: 0}
 
 
 async def test_a_changed_schedule_wakes_tickers_everywhere(
@@ -119,9 +120,9 @@ async def test_a_changed_schedule_wakes_tickers_everywhere(
 async def test_what_is_rung_often_goes_out_once(engine: Engine, elsewhere: Engine, clock: SimulatedClock) -> None:
     heard = engine.broker.listen(["backlog"])
     for _ in range(100):
-        engine.tickets.waits("sums")
+        engine.tickets.waits(SUMS)
     await rung(clock)
-    engine.tickets.waits("sums")
+    engine.tickets.waits(SUMS)
     await rung(clock)
     assert [(await anext(aiter(heard))).bell, (await anext(aiter(heard))).bell] == ["backlog", "backlog"]
     listening = asyncio.ensure_future(anext(aiter(heard)))

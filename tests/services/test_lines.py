@@ -11,13 +11,15 @@ from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
 from penstock.engine.lines import LOOK_EVERY, Lines
 from penstock.model.errors import PenstockError, StoreUnavailable
-from penstock.model.ids import ShardId
-from penstock.model.job import Claim
+from penstock.model.ids import JobId, ShardId
+from penstock.model.job import Claim, Line
 from penstock.model.lifecycle import State
+from penstock.store import Share
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import LONG, claim, join, request, submit, success
 
 HERE = ShardId(0)
+A, B = Line("a", "add"), Line("b", "add")
 
 
 @pytest.fixture
@@ -129,25 +131,36 @@ async def test_a_line_that_cannot_be_looked_at_keeps_nobody_from_the_next_ticket
     assert [one.job for one in await taking] == [job.id]
 
 
+def claimed(line: Line) -> Claim:
+    return Claim(
+        job=JobId("00000000-0000-7000-8000-000000000000"),
+        queue=line.queue,
+        type=line.type,
+        attempt=1,
+        fence=1,
+        lease_seconds=15,
+    )
+
+
 class TestLines:
     """When a line is worth a look."""
 
     def test_one_that_nobody_has_looked_at_is(self, clock: SimulatedClock) -> None:
         lines = Lines(clock)
-        assert lines.worth(HERE, ["a", "b"]) == ["a", "b"]
+        assert lines.worth(HERE, [A, B]) == [A, B]
 
     def test_one_that_came_to_its_end_rests(self, clock: SimulatedClock) -> None:
         lines = Lines(clock)
-        lines.looked(HERE, {"a": 5, "b": 5}, {"a": 5, "b": 4})
-        assert lines.worth(HERE, ["a", "b"]) == ["a"]
+        lines.looked(HERE, [Share("a", ["add"], 2), Share("b", ["add"], 2)], [claimed(A), claimed(A), claimed(B)])
+        assert lines.worth(HERE, [A, B]) == [A]
         clock.advance(LOOK_EVERY - timedelta(milliseconds=1))
-        assert lines.worth(HERE, ["b"]) == []
+        assert lines.worth(HERE, [B]) == []
         clock.advance(timedelta(milliseconds=1))
-        assert lines.worth(HERE, ["b"]) == ["b"]
+        assert lines.worth(HERE, [B]) == [B]
 
     def test_one_behind_many_tickets_is(self, clock: SimulatedClock) -> None:
         lines = Lines(clock)
-        lines.looked(HERE, {"a": 5}, {})
-        lines.busy([(HERE, "a")])
-        assert lines.worth(HERE, ["a"]) == ["a"]
-        assert lines.worth(ShardId(1), ["a"]) == ["a"]
+        lines.looked(HERE, [Share("a", ["add"], 2)], [])
+        lines.busy([(HERE, A)])
+        assert lines.worth(HERE, [A]) == [A]
+        assert lines.worth(ShardId(1), [A]) == [A]

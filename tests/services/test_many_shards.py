@@ -12,7 +12,7 @@ from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, shard_of
-from penstock.model.job import Claim, JobFilter, LogLine, Loss
+from penstock.model.job import Claim, JobFilter, Line, LogLine, Loss
 from penstock.model.lifecycle import State
 from penstock.model.submission import Inserted, Submission
 from penstock.model.wire import LogEntry
@@ -84,7 +84,7 @@ async def test_tickets_of_a_shard_that_is_ill_are_claimed_once_it_is_well(
     assert set(claiming.result()) == {0, 2}
     await case.until(lambda: 1 in store.missing())
     await case.heals(store, 1)
-    held: dict[str, int] = {}
+    held: dict[Line, int] = {}
 
     async def posted_again() -> None:
         while not held:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.model.errors import Conflict, NotFound, StoreUnavailable
 from penstock.model.ids import ShardId, shard_of
-from penstock.model.job import JobFilter, Lease, Loss, Settlement, Ticket
+from penstock.model.job import JobFilter, Lease, Line, Loss, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.schedule import Every, Schedule
@@ -82,8 +82,8 @@ class TestIll:
         assert {job.id for job in page.jobs} == {jobs[0].id, jobs[2].id}
         assert (page.missing, store.missing(), page.cursor) == ((1,), (1,), None)
         assert sum(count.jobs for count in await store.counts()) == 2
-        assert (await store.outlook()).backlog == {"mail"}
-        assert len(await store.dispatch({"mail": 9}, TICKET)) == 2
+        assert (await store.outlook()).backlog == {Line("mail", "mail")}
+        assert len(await store.dispatch({Line("mail", "mail"): 9}, TICKET)) == 2
 
     async def test_a_shard_that_fails_within_a_list_is_named_too(self, case: Case) -> None:
         store = await case.orchestrator()

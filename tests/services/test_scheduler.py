@@ -10,7 +10,7 @@ from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
 from penstock.engine.files import job_prefix
-from penstock.model.job import FileLink
+from penstock.model.job import FileLink, Line
 from penstock.model.lifecycle import State
 from penstock.model.workers import Subscription
 from penstock.scheduler import run_service
@@ -96,7 +96,7 @@ class TestWindow:
         posting = dispatcher(engine)
         await posting.step()
         await posting.step()
-        assert await engine.broker.depths() == {"sums": 3}
+        assert await engine.broker.depths() == {Line("sums", "add"): 3}
 
     async def test_the_backlog_keeps_priority_and_age(self, engine: Engine) -> None:
         await join(engine)

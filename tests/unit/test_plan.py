@@ -1,20 +1,22 @@
-"""How many tickets each queue may get."""
+"""How many tickets each line may get."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.model.job import Line
 from penstock.scheduler import plan
 
 QUEUES = st.sampled_from(["a", "b", "c"])
-COUNTS = st.dictionaries(QUEUES, st.integers(0, 50_000))
+LINES = st.builds(Line, QUEUES, st.sampled_from(["mail", "scan"]))
+COUNTS = st.dictionaries(LINES, st.integers(0, 50_000))
 
 
-@given(backlog=st.sets(QUEUES), paused=st.sets(QUEUES), depths=COUNTS, window=st.integers(1, 50_000))
+@given(backlog=st.sets(LINES), paused=st.sets(QUEUES), depths=COUNTS, window=st.integers(1, 50_000))
 def test_room_never_overfills_a_window_nor_serves_a_paused_queue(
-    backlog: set[str], paused: set[str], depths: dict[str, int], window: int
+    backlog: set[Line], paused: set[str], depths: dict[Line, int], window: int
 ) -> None:
     room = plan.room(backlog, frozenset(paused), depths, window)
-    assert set(room) <= backlog - paused
-    for queue, jobs in room.items():
+    assert set(room) <= {line for line in backlog if line.queue not in paused}
+    for line, jobs in room.items():
         assert 0 < jobs <= plan.PASS_JOBS
-        assert depths.get(queue, 0) + jobs <= window
+        assert depths.get(line, 0) + jobs <= window

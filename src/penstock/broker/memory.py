@@ -11,11 +11,10 @@ from msgspec import Struct
 from penstock.broker.bells import Bells
 from penstock.broker.seam import Rung
 from penstock.model.ids import JobId
-from penstock.model.job import PRIORITIES, Ticket
+from penstock.model.job import PRIORITIES, Line, Ticket
 from penstock.model.workers import Subscription
 
-Lane = tuple[str, str]
-Level = dict[Lane, deque[Ticket]]
+Level = dict[Line, deque[Ticket]]
 
 NO_WAIT = timedelta(0)
 
@@ -43,7 +42,7 @@ class MemoryBroker:
             return tickets
         return await self._wait(wanted, limit, wait)
 
-    async def depths(self) -> dict[str, int]:
+    async def depths(self) -> dict[Line, int]:
         return dict(self._lanes.depths)
 
     async def epoch(self) -> str:
@@ -135,7 +134,7 @@ class Lanes:
     """The tickets held: at each priority the lanes that are not empty, the one whose turn it is first."""
 
     def __init__(self) -> None:
-        self.depths: dict[str, int] = {}
+        self.depths: dict[Line, int] = {}
         self._levels: list[Level] = [{} for _ in range(PRIORITIES)]
         self._held: set[JobId] = set()
 
@@ -158,9 +157,10 @@ class Lanes:
     def take(self, wanted: Subscription, limit: int) -> list[Ticket]:
         """Remove up to `limit` wanted tickets, highest priority first."""
         tickets: list[Ticket] = []
-        for level in reversed(self._levels):
+        for priority in range(PRIORITIES - 1, -1, -1):
+            level = self._levels[priority]
             if level and len(tickets) < limit:
-                lanes = [lane for lane in level if wanted.wants(*lane)]
+                lanes = [lane for lane in level if wanted.wants(*lane, priority)]
                 tickets += self._share(level, lanes, limit - len(tickets))
         self._held.difference_update([ticket.job for ticket in tickets])
         return tickets
@@ -170,11 +170,11 @@ class Lanes:
         for ticket in tickets:
             if ticket.job not in self._held:
                 self._held.add(ticket.job)
-                self.depths[ticket.queue] = self.depths.get(ticket.queue, 0) + 1
-                level, lane = self._levels[ticket.priority], (ticket.queue, ticket.type)
+                level, lane = self._levels[ticket.priority], ticket.line
+                self.depths[lane] = self.depths.get(lane, 0) + 1
                 yield level.get(lane) or level.setdefault(lane, deque()), ticket
 
-    def _share(self, level: Level, lanes: list[Lane], room: int) -> list[Ticket]:
+    def _share(self, level: Level, lanes: list[Line], room: int) -> list[Ticket]:
         """Fill `room` from these lanes in equal parts, as far as they reach."""
         tickets: list[Ticket] = []
         while lanes and (left := room - len(tickets)) > 0:
@@ -184,16 +184,16 @@ class Lanes:
             lanes = [lane for lane in lanes if lane in level]
         return tickets
 
-    def _pop(self, level: Level, lane: Lane, part: int) -> list[Ticket]:
+    def _pop(self, level: Level, lane: Line, part: int) -> list[Ticket]:
         line = level.pop(lane)
         tickets = [line.popleft() for _ in range(min(part, len(line)))]
         if line:
             # Inserted anew, the lane is the last: the next turn is another's.
             level[lane] = line
-        self._lower(lane[0], len(tickets))
+        self._lower(lane, len(tickets))
         return tickets
 
-    def _lower(self, queue: str, count: int) -> None:
-        self.depths[queue] -= count
-        if not self.depths[queue]:
-            del self.depths[queue]
+    def _lower(self, lane: Line, count: int) -> None:
+        self.depths[lane] -= count
+        if not self.depths[lane]:
+            del self.depths[lane]

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.workers import Subscription
 
 
@@ -35,8 +35,8 @@ class Broker(Protocol):
         """
         ...
 
-    async def depths(self) -> dict[str, int]:
-        """Tickets held, by queue; queues without any may be left out."""
+    async def depths(self) -> dict[Line, int]:
+        """Tickets held, by queue and type; lines without any may be left out."""
         ...
 
     async def epoch(self) -> str:

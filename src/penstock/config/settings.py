@@ -111,7 +111,8 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         30.0
     )
     window_jobs: Annotated[
-        int, Meta(description="How many tickets of a queue the broker holds; more wait in the store.", ge=1)
+        int,
+        Meta(description="How many tickets of each type in a queue the broker holds; more wait in the store.", ge=1),
     ] = 2000
     slot_seconds: Annotated[
         float, Meta(description="How far ahead a scheduler reads what falls due.", ge=0.1, le=3600)

@@ -7,10 +7,13 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.broker import Rung
 from penstock.engine.by_shard import keep
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, from_packed, to_packed
+from penstock.model.job import Line
 from penstock.model.lifecycle import TERMINAL, Event, Move, State
 
 if TYPE_CHECKING:
@@ -50,7 +53,7 @@ class Bells:
         self._listening = False
         self._ended: list[JobId] = []
         self._work: set[str] = set()
-        self._line: set[str] = set()
+        self._lines: set[Line] = set()
         self._waiting: set[Bell] = set()
         self.cancels = asyncio.Event()
 
@@ -66,10 +69,10 @@ class Bells:
             self._work |= queues
             self.ring(Bell.WORK)
 
-    def ring_line(self, queues: frozenset[str]) -> None:
-        """Tell the others in which queues jobs stand in line behind the window."""
+    def ring_line(self, lines: frozenset[Line]) -> None:
+        """Tell the others which lines go on behind the window."""
         if self._listening:
-            self._line |= queues
+            self._lines |= lines
             self.ring(Bell.LINE)
 
     def heed(self, events: Sequence[Event]) -> None:
@@ -104,7 +107,7 @@ class Bells:
         elif bell is Bell.WORK:
             message, self._work = "\n".join(self._work).encode(), set()
         elif bell is Bell.LINE:
-            message, self._line = "\n".join(self._line).encode(), set()
+            message, self._lines = msgspec.json.encode(self._lines), set()
         return message
 
     def _hear(self, rung: Rung) -> None:
@@ -124,4 +127,4 @@ class Bells:
             case Bell.WORK:
                 self._engine.arrivals.heard(frozenset(rung.message.decode().split("\n")))
             case Bell.LINE:
-                self._engine.tickets.hear(rung.message.decode().split("\n"))
+                self._engine.tickets.hear(msgspec.json.decode(rung.message or b"[]", type=list[Line]))

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, trouble_of
 from penstock.engine.lines import Lines
 from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
-from penstock.model.job import Claim, ErrorCode, JobError, Lease, ObjectLink, Ticket
+from penstock.model.job import Claim, ErrorCode, JobError, Lease, Line, ObjectLink, Ticket
 from penstock.model.timing import seconds
 from penstock.model.wire import Outcome
 from penstock.model.workers import Subscription
-from penstock.store import Shard
+from penstock.store import Shard, Share
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
@@ -51,76 +51,90 @@ class Claiming:
                 return claims
 
     async def _once(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
-        """Tickets come first: their jobs were first in line. Without a broker there are only the lines."""
-        queues = await self._queues(wanted)
+        """Tickets come first: their jobs were first in line, unless a line has more urgent ones.
+
+        Without a broker there are only the lines.
+        """
+        lines = await self._declared(wanted)
         tickets = self._engine.tickets
         try:
-            if taken := await tickets.take(wanted, limit, NO_TIME):
-                return await self._by_tickets(taken, worker, limit, queues)
-            if claims := await self._from_lines(worker, wanted.types, limit, self._worth(queues)):
+            urgent = self._lines.priorities(self._store.parts(), lines)
+            if taken := await tickets.take(replace(wanted, least_priority=urgent), limit, NO_TIME):
+                return await self._by_tickets(taken, worker, limit, lines)
+            if claims := await self._from_lines(worker, limit, self._worth(lines)):
                 return claims
-            taken = await tickets.take(wanted, limit, wait) if wait > NO_TIME else []
-            return await self._by_tickets(taken, worker, limit, queues) if taken else []
+            taken = await tickets.take(wanted, limit, wait) if urgent or wait > NO_TIME else []
+            return await self._by_tickets(taken, worker, limit, lines) if taken else []
         except BrokerUnavailable:
-            everywhere = [(shard, queues) for shard in self._store.parts()] if queues else []
-            claims = await self._from_lines(worker, wanted.types, limit, everywhere)
+            claims = await self._without_broker(worker, wanted, limit)
             if not claims:
                 await self._engine.clock.sleep(min(wait, LOOK_AGAIN))
             return claims
 
-    async def _queues(self, wanted: Subscription) -> list[str]:
-        """The queues in which it can run every type: in others it might look at many jobs that it must leave."""
+    async def _declared(self, wanted: Subscription) -> frozenset[Line]:
+        """The lines in which it looks for itself; jobs that were sent to another queue come by tickets."""
         types = (await self._engine.catalog.read()).types.values()
-        others = {declared.queue for declared in types if declared.name not in wanted.types}
-        return list({declared.queue for declared in types if wanted.wants(declared.queue, declared.name)} - others)
+        return frozenset(
+            Line(declared.queue, declared.name) for declared in types if wanted.wants(declared.queue, declared.name)
+        )
 
     # -- by tickets
 
     async def _by_tickets(
-        self, tickets: Sequence[Ticket], worker: str, limit: int, queues: Sequence[str]
+        self, tickets: Sequence[Ticket], worker: str, limit: int, lines: frozenset[Line]
     ) -> list[Claim]:
         if len(tickets) >= limit:
-            self._lines.busy({(ticket.shard, ticket.queue) for ticket in tickets})
-        if dispatched := {ticket.queue for ticket in tickets}.difference(queues):
+            self._lines.busy({(ticket.shard, ticket.line) for ticket in tickets})
+        if dispatched := {ticket.line for ticket in tickets} - lines:
             await self._engine.tickets.taken(dispatched)
         parts = list(split(tickets, lambda ticket: ticket.shard).values())
         return await self._gathered([(self._store.claim(part, worker, self._lease), part) for part in parts])
 
     # -- from the lines
 
-    def _worth(self, queues: Sequence[str]) -> list[tuple[Shard, list[str]]]:
-        worth = [(shard, self._lines.worth(shard.shard, queues)) for shard in self._store.parts()]
+    def _worth(self, lines: Iterable[Line]) -> list[tuple[Shard, list[Line]]]:
+        worth = [(shard, self._lines.worth(shard.shard, lines)) for shard in self._store.parts()]
         return [(shard, long) for shard, long in worth if long]
 
-    async def _from_lines(
-        self, worker: str, types: frozenset[str], limit: int, lines: Sequence[tuple[Shard, list[str]]]
-    ) -> list[Claim]:
+    async def _from_lines(self, worker: str, limit: int, lines: Sequence[tuple[Shard, Sequence[Line]]]) -> list[Claim]:
         """A share from each shard."""
         if not lines:
             return []
         asked = zip(self._chance.sample(lines, len(lines)), _shares(limit, len(lines)), strict=True)
         return await self._gathered(
-            [(self._next_of(shard, worker, types, share, queues), ()) for (shard, queues), share in asked if share]
+            [(self._next_of(shard, worker, share, mine), ()) for (shard, mine), share in asked if share]
         )
 
-    async def _next_of(
-        self, shard: Shard, worker: str, types: frozenset[str], limit: int, queues: list[str]
-    ) -> list[Claim]:
+    async def _without_broker(self, worker: str, wanted: Subscription, limit: int) -> list[Claim]:
+        """From all lines that there are, also of jobs that were sent to another queue than their type's."""
+        shards = self._store.parts()
+        asked = zip(self._chance.sample(shards, len(shards)), _shares(limit, len(shards)), strict=True)
+        return await self._gathered(
+            [(self._any_of(shard, worker, wanted, share), ()) for shard, share in asked if share]
+        )
+
+    async def _any_of(self, shard: Shard, worker: str, wanted: Subscription, limit: int) -> list[Claim]:
+        backlog = (await shard.outlook()).backlog
+        return await self._next_of(shard, worker, limit, [line for line in backlog if wanted.wants(*line)])
+
+    async def _next_of(self, shard: Shard, worker: str, limit: int, lines: Sequence[Line]) -> list[Claim]:
         """Up to `limit`: as many from each queue as from the others, as far as their lines go."""
         claims: list[Claim] = []
-        left = self._chance.sample(queues, len(queues))
+        types = split(lines, lambda line: line.queue)
+        left = self._chance.sample(sorted(types), len(types))
         while left and len(claims) < limit:
             shares = zip(left, _shares(limit - len(claims), len(left)), strict=True)
-            asked = {queue: share for queue, share in shares if share}
+            asked = [Share(queue, [line.type for line in types[queue]], jobs) for queue, jobs in shares if jobs]
             try:
-                got = await shard.claim_next(asked, types, worker, self._lease)
+                got = await shard.claim_next(asked, worker, self._lease)
             except Unavailable:
                 # Nobody is owed a look: tickets and other shards go on, and this one rests as an empty line does.
-                self._lines.looked(shard.shard, asked, {})
+                self._lines.looked(shard.shard, asked, [])
                 return claims
+            self._lines.looked(shard.shard, asked, got)
             found = Counter(claim.queue for claim in got)
-            self._lines.looked(shard.shard, asked, found)
-            left = [queue for queue in left if queue not in asked or found[queue] == asked[queue]]
+            ended = {share.queue for share in asked if found[share.queue] < share.jobs}
+            left = [queue for queue in left if queue not in ended]
             claims += got
         return claims
 

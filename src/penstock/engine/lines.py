@@ -1,16 +1,19 @@
-"""Which lines are worth a look in the store itself: behind the broker's tickets the jobs of a queue stand there."""
+"""Which lines are worth a look in the store itself: behind the broker's tickets the jobs of a type stand there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
+from penstock.engine.by_shard import split
 from penstock.model.ids import ShardId
+from penstock.model.job import Claim, Line
 from penstock.model.timing import Clock
+from penstock.store import Shard, Share
 
 LOOK_EVERY = timedelta(seconds=1)
 """How often a line is looked at of which nothing is known."""
 
-Line = tuple[ShardId, str]
-"""The jobs of one queue on one shard."""
+Place = tuple[ShardId, Line]
+"""A line on one shard."""
 
 
 class Lines:
@@ -18,27 +21,43 @@ class Lines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._long: set[Line] = set()
-        self._looked_at: dict[Line, float] = {}
+        self._long: dict[Place, int] = {}
+        self._looked_at: dict[Place, float] = {}
 
-    def worth(self, shard: ShardId, queues: Iterable[str]) -> list[str]:
-        """Those whose line here is long, and those whose line nobody has looked at for a while."""
+    def worth(self, shard: ShardId, lines: Iterable[Line]) -> list[Line]:
+        """Those that are long here, and those that nobody has looked at for a while."""
         now = self._clock.monotonic()
-        return [queue for queue in queues if (shard, queue) in self._long or self._rested((shard, queue), now)]
+        return [line for line in lines if (shard, line) in self._long or self._rested((shard, line), now)]
 
-    def busy(self, lines: Iterable[Line]) -> None:
-        """There were as many tickets as a taker could take: more jobs may stand behind them."""
-        self._long.update(lines)
+    def priorities(self, shards: Iterable[Shard], lines: frozenset[Line]) -> dict[str, int]:
+        """By queue, the priority of the next jobs in these lines, of those that are known to be long."""
+        urgent: dict[str, int] = {}
+        here = {shard.shard for shard in shards}
+        for (shard, line), priority in self._long.items():
+            if priority > urgent.get(line.queue, 0) and shard in here and line in lines:
+                urgent[line.queue] = priority
+        return urgent
 
-    def looked(self, shard: ShardId, asked: Mapping[str, int], found: Mapping[str, int]) -> None:
-        """A line that gave as much as was asked of it goes on; any other is at its end."""
+    def busy(self, places: Iterable[Place]) -> None:
+        """There were as many tickets as a taker could take: more jobs may stand behind them, of unknown priority."""
+        for place in places:
+            self._long.setdefault(place, 0)
+
+    def looked(self, shard: ShardId, asked: Iterable[Share], claims: Sequence[Claim]) -> None:
+        """The lines of a queue that gave as much as was asked of it go on; otherwise all of them are at their end."""
         now = self._clock.monotonic()
-        for queue, jobs in asked.items():
-            self._looked_at[shard, queue] = now
-            if found.get(queue, 0) >= jobs:
-                self._long.add((shard, queue))
+        found = split(claims, lambda claim: claim.queue)
+        for share in asked:
+            given = found.get(share.queue, [])
+            if len(given) >= share.jobs:
+                self._long.update({(shard, Line(claim.queue, claim.type)): claim.priority for claim in given})
             else:
-                self._long.discard((shard, queue))
+                self._end([(shard, Line(share.queue, type_name)) for type_name in share.types], now)
 
-    def _rested(self, line: Line, now: float) -> bool:
-        return now - self._looked_at.get(line, float("-inf")) >= LOOK_EVERY.total_seconds()
+    def _end(self, places: Iterable[Place], now: float) -> None:
+        for place in places:
+            self._long.pop(place, None)
+            self._looked_at[place] = now
+
+    def _rested(self, place: Place, now: float) -> bool:
+        return now - self._looked_at.get(place, float("-inf")) >= LOOK_EVERY.total_seconds()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from penstock.engine.catalog import Catalog
 from penstock.engine.tickets import Tickets
 from penstock.model.ids import shard_of
-from penstock.model.job import Job, NewJob, Ticket
+from penstock.model.job import Job, Line, NewJob, Ticket
 
 
 class Posting:
@@ -21,14 +21,14 @@ class Posting:
     async def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         """The jobs to insert, those `ticketed` that are due and find room; `post` must follow the write."""
         paused = (await self._catalog.read()).paused
-        wanted = Counter([job.queue for job in jobs if job.delay is None and job.due_at is None])
+        wanted = Counter([_line(job) for job in jobs if job.delay is None and job.due_at is None])
         room = await self._tickets.room(wanted)
-        # All or nothing per queue: a part of a batch in the broker would overtake the rest of it.
-        fits = {queue for queue, due in wanted.items() if queue not in paused and due <= room[queue]}
+        # All or nothing per line: a part of a batch in the broker would overtake the rest of it.
+        fits = {line for line, due in wanted.items() if line.queue not in paused and due <= room[line]}
         if not fits:
             return list(jobs)
         return [
-            replace(job, ticketed=True) if job.queue in fits and job.delay is None and job.due_at is None else job
+            replace(job, ticketed=True) if job.delay is None and job.due_at is None and _line(job) in fits else job
             for job in jobs
         ]
 
@@ -36,8 +36,12 @@ class Posting:
         """Publish the tickets of those that were created, and tell the dispatcher of the others."""
         ticketed = {job.id for job in marked if job.ticketed}
         await self._tickets.publish([_ticket(job) for job in created if job.id in ticketed])
-        for queue in {job.queue for job in created if job.id not in ticketed}:
-            self._tickets.waits(queue)
+        for line in {_line(job) for job in created if job.id not in ticketed}:
+            self._tickets.waits(line)
+
+
+def _line(job: Job | NewJob) -> Line:
+    return Line(job.queue, job.type)
 
 
 def _ticket(job: Job | NewJob) -> Ticket:

@@ -1,8 +1,8 @@
 """Tickets: which jobs get one at once, and when the dispatcher should look.
 
-The broker holds a window of each queue, not its backlog. A job that is due goes there straight from its submit while
-the window has room and nobody waits ahead of it in the store. What stands in line behind the window workers take from
-the store; what they leave is the dispatcher's.
+The broker holds a window of each line (the jobs of one type in one queue), not its backlog. A job that is due goes
+there straight from its submit while the window has room and no other of its line waits in the store. What stands in
+line behind the window workers take from the store; what they leave is the dispatcher's.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from penstock.config import TimingSettings
 from penstock.engine.wake import Wake
 from penstock.model.errors import BrokerUnavailable, Unavailable
 from penstock.model.ids import ShardId
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import Clock, seconds
 from penstock.model.workers import Subscription
@@ -34,7 +34,7 @@ FIRST_FOR = timedelta(seconds=5)
 AGAIN_AFTER = timedelta(seconds=1)
 MOMENT = 0.05
 REMEMBERED = 2.0
-"""Seconds that a process without a dispatcher remembers that jobs of a queue wait in the store."""
+"""Seconds that a process without a dispatcher remembers that jobs of a line wait in the store."""
 
 
 class Tickets:
@@ -48,14 +48,14 @@ class Tickets:
         self._posting: set[asyncio.Future[None]] = set()
         self._outgoing: list[Ticket] = []
         self._sending: asyncio.Future[None] | None = None
-        self._backlogs: dict[ShardId, frozenset[str]] = {}
-        self._told: dict[str, float] = {}
-        self._depths_known: Counter[str] = Counter()
+        self._backlogs: dict[ShardId, frozenset[Line]] = {}
+        self._told: dict[Line, float] = {}
+        self._depths_known: Counter[Line] = Counter()
         self._depths_at = float("-inf")
         self._takers: set[asyncio.Task[list[Ticket]]] = set()
         self.wake = Wake()
         self.on_backlog: Callable[[], None] = lambda: None
-        self.on_line: Callable[[frozenset[str]], None] = lambda queues: None
+        self.on_line: Callable[[frozenset[Line]], None] = lambda lines: None
 
     @property
     def ticket_for(self) -> timedelta:
@@ -66,32 +66,32 @@ class Tickets:
         """Of tickets that are posted after their job was made: short, since whoever dies in between posts none."""
         return min(self.ticket_for, FIRST_FOR)
 
-    async def room(self, queues: Iterable[str]) -> dict[str, int]:
-        """For each queue, how many jobs may be ticketed at their submit; none where others wait ahead.
+    async def room(self, lines: Iterable[Line]) -> dict[Line, int]:
+        """For each line, how many jobs may be ticketed at their submit; none where others wait ahead.
 
         None at all while the broker is out of reach: the dispatcher sees to those jobs.
         """
         try:
             depths = await self._depths()
         except Unavailable:
-            return dict.fromkeys(queues, 0)
+            return dict.fromkeys(lines, 0)
         window = self._timing.window_jobs
-        return {queue: 0 if self._waits(queue) else max(0, window - depths.get(queue, 0)) for queue in queues}
+        return {line: 0 if self._waits(line) else max(0, window - depths.get(line, 0)) for line in lines}
 
-    async def _depths(self) -> Counter[str]:
+    async def _depths(self) -> Counter[Line]:
         """What the broker holds; of a shared one what it held a moment ago, so that not every submit has to ask."""
         now = self._clock.monotonic()
         if not self._shared or now - self._depths_at > MOMENT:
             self._depths_known, self._depths_at = Counter(await self._broker.depths()), now
         return self._depths_known
 
-    def _waits(self, queue: str) -> bool:
-        """Whether jobs of this queue wait in the store, as far as this process knows."""
-        return self._known(queue) or self._told.get(queue, 0.0) > self._clock.monotonic()
+    def _waits(self, line: Line) -> bool:
+        """Whether jobs of this line wait in the store, as far as this process knows."""
+        return self._known(line) or self._told.get(line, 0.0) > self._clock.monotonic()
 
-    def _known(self, queue: str) -> bool:
-        """Whether a dispatcher of this process left jobs of this queue waiting."""
-        return any(queue in backlog for backlog in self._backlogs.values())
+    def _known(self, line: Line) -> bool:
+        """Whether a dispatcher of this process left jobs of this line waiting."""
+        return any(line in backlog for backlog in self._backlogs.values())
 
     async def publish(self, tickets: Sequence[Ticket]) -> None:
         """Post tickets of jobs that are durably marked. Never fails: what is not posted lapses and is posted again.
@@ -128,7 +128,7 @@ class Tickets:
                 await self._broker.publish(tickets)
         except TimeoutError:
             raise BrokerUnavailable(f"no answer within {PUBLISH_WITHIN.total_seconds():g} s") from None
-        self._depths_known.update(ticket.queue for ticket in tickets)
+        self._depths_known.update(ticket.line for ticket in tickets)
 
     def publish_later(self, tickets: Sequence[Ticket]) -> None:
         """Post again what could not be claimed because its shard did not answer; whoever dies leaves it to lapse."""
@@ -141,22 +141,22 @@ class Tickets:
         self._posting.add(posting)
         posting.add_done_callback(self._posting.discard)
 
-    def learn(self, shard: ShardId, backlog: frozenset[str]) -> None:
+    def learn(self, shard: ShardId, backlog: frozenset[Line]) -> None:
         """What the dispatcher of a shard left waiting on its last pass; other processes are told."""
         self._backlogs[shard] = backlog
-        self._told = {queue: until for queue, until in self._told.items() if queue in backlog}
+        self._told = {line: until for line, until in self._told.items() if line in backlog}
         if backlog:
             self.on_line(backlog)
 
-    def hear(self, queues: Iterable[str]) -> None:
-        """Another process's dispatcher left jobs of these queues waiting: new ones must not overtake them."""
+    def hear(self, lines: Iterable[Line]) -> None:
+        """Another process's dispatcher left jobs of these lines waiting: new ones must not overtake them."""
         until = self._clock.monotonic() + REMEMBERED
-        self._told.update(dict.fromkeys(queues, until))
+        self._told.update(dict.fromkeys(lines, until))
 
-    def waits(self, queue: str) -> None:
-        """A job of this queue waits in the store for a ticket. Where others wait already, a dispatcher here knows."""
-        self._told[queue] = self._clock.monotonic() + REMEMBERED
-        if not self._known(queue):
+    def waits(self, line: Line) -> None:
+        """A job of this line waits in the store for a ticket. Where others wait already, a dispatcher here knows."""
+        self._told[line] = self._clock.monotonic() + REMEMBERED
+        if not self._known(line):
             self._wake_dispatchers()
 
     def _wake_dispatchers(self) -> None:
@@ -193,12 +193,12 @@ class Tickets:
         if self._sending is not None:
             await self._sending
 
-    async def taken(self, queues: Iterable[str]) -> None:
+    async def taken(self, lines: Iterable[Line]) -> None:
         """Wake the dispatchers where the window runs low, more wait behind it, and takers cannot help themselves."""
-        if low := [queue for queue in queues if self._waits(queue)]:
+        if low := [line for line in lines if self._waits(line)]:
             with suppress(Unavailable):
                 depths = await self._depths()
-                if any(depths.get(queue, 0) * 2 < self._timing.window_jobs for queue in low):
+                if any(depths.get(line, 0) * 2 < self._timing.window_jobs for line in low):
                     self._wake_dispatchers()
 
     def heed(self, events: Sequence[Event]) -> None:
@@ -207,7 +207,7 @@ class Tickets:
             if event.move in POSTED_BY_THEIR_MAKER:
                 continue
             if event.after is State.QUEUED:
-                self.waits(event.queue)
+                self.waits(Line(event.queue, event.type))
             elif event.after is State.SCHEDULED:
                 self._wake_dispatchers()
 

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Raw, Struct, field
 
@@ -151,6 +151,13 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     anchor: bool = False
 
 
+class Line(NamedTuple):
+    """The jobs of one type in one queue. Each has its own window of tickets: none stands in another's way."""
+
+    queue: str
+    type: str
+
+
 class Ticket(Struct, frozen=True, array_like=True, gc=False):
     """The broker's volatile hint: look at this job. May be lost, doubled or late."""
 
@@ -159,6 +166,10 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
     queue: str
     type: str
     priority: int = DEFAULT_PRIORITY
+
+    @property
+    def line(self) -> Line:
+        return Line(self.queue, self.type)
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -184,6 +195,7 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     inputs: tuple[FileLink, ...] = ()
     tags: tuple[str, ...] = ()
     alone: bool = False
+    priority: int = DEFAULT_PRIORITY
 
 
 class Loss(StrEnum):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from penstock.model.fleets import Fleet
-from penstock.model.job import DEFAULT_PRIORITY, Priority
+from penstock.model.job import DEFAULT_PRIORITY, PRIORITIES, Priority
 from penstock.model.names import NAME_PATTERN, Name
 from penstock.model.retry import Retry
 from penstock.model.timing import Instant, check_instants
@@ -85,13 +85,16 @@ class Worker(Struct, frozen=True, kw_only=True):
 class Subscription(Struct, frozen=True):
     """Which tickets a worker wants: of these types, in these queues (None: in any) but not in some others.
 
-    Never what it cannot run.
+    Never what it cannot run. `least_priority` leaves tickets of some queues for later, while more urgent jobs of these
+    queues wait elsewhere.
     """
 
     types: frozenset[str]
     queues: frozenset[str] | None = None
     except_queues: frozenset[str] = frozenset()
+    least_priority: dict[str, int] = {}
 
-    def wants(self, queue: str, type_name: str) -> bool:
+    def wants(self, queue: str, type_name: str, priority: int = PRIORITIES - 1) -> bool:
         served = self.queues is None or queue in self.queues
-        return served and type_name in self.types and queue not in self.except_queues
+        runs = served and type_name in self.types and queue not in self.except_queues
+        return runs and priority >= self.least_priority.get(queue, 0)

@@ -1,6 +1,6 @@
 """One shard behind its breaker: every call is refused at once while the shard is down, and takes a limited time."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Self, TypeVar
 
@@ -13,6 +13,7 @@ from penstock.model.job import (
     Job,
     JobFilter,
     Lease,
+    Line,
     LogLine,
     NewJob,
     Page,
@@ -30,7 +31,7 @@ from penstock.model.shards import Member, ShardState
 from penstock.model.submission import Submission
 from penstock.model.workers import Worker
 from penstock.orchestrator.health import RETRY_AFTER_SECONDS, Breaker
-from penstock.store.seam import Capabilities, Outlook, Post, Shard
+from penstock.store.seam import Capabilities, Outlook, Post, Shard, Share
 
 T = TypeVar("T")
 
@@ -116,7 +117,7 @@ class GuardedShard:
     async def promote(self, limit: int) -> list[Event]:
         return await self._ask(lambda shard: shard.promote(limit))
 
-    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
         return await self._ask(lambda shard: shard.dispatch(room, ticket_for, post))
 
     async def lapse(self, *, everything: bool = False) -> int:
@@ -128,10 +129,8 @@ class GuardedShard:
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         return await self._ask(lambda shard: shard.claim(tickets, worker, lease))
 
-    async def claim_next(
-        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
-    ) -> list[Claim]:
-        return await self._ask(lambda shard: shard.claim_next(room, types, worker, lease))
+    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
+        return await self._ask(lambda shard: shard.claim_next(asked, worker, lease))
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self._ask(lambda shard: shard.renew(worker, leases, lease))

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import TypeVar
@@ -16,6 +16,7 @@ from penstock.model.job import (
     Job,
     JobFilter,
     Lease,
+    Line,
     Loss,
     NewJob,
     Page,
@@ -33,7 +34,7 @@ from penstock.orchestrator.guarded import GuardedShard
 from penstock.orchestrator.health import RETRY_AFTER_SECONDS
 from penstock.orchestrator.roster import Roster
 from penstock.orchestrator.spread import answered, shared, split
-from penstock.store.seam import Outlook, Post
+from penstock.store.seam import Outlook, Post, Share
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -115,23 +116,24 @@ class JobRoutes:
         found = await self._limited(limit, lambda shard, share: shard.prune(keep, share), lambda pruned: pruned.jobs)
         return Pruned(sum(one.jobs for one in found), tuple(owner for one in found for owner in one.owners))
 
-    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
         batches = await shared(
             self._roster.well,
             room,
             lambda shard, share: shard.dispatch(share, ticket_for, post),
-            lambda tickets: Counter(ticket.queue for ticket in tickets),
+            lambda tickets: Counter(ticket.line for ticket in tickets),
             self._chance,
         )
         return [ticket for batch in batches for ticket in batch]
 
-    async def claim_next(
-        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
-    ) -> list[Claim]:
+    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
+        types = {share.queue: share.types for share in asked}
         batches = await shared(
             self._roster.well,
-            room,
-            lambda shard, share: shard.claim_next(share, types, worker, lease),
+            {share.queue: share.jobs for share in asked},
+            lambda shard, room: shard.claim_next(
+                [Share(queue, types[queue], jobs) for queue, jobs in room.items()], worker, lease
+            ),
             lambda claims: Counter(claim.queue for claim in claims),
             self._chance,
         )
@@ -155,7 +157,7 @@ class JobRoutes:
 
     async def outlook(self) -> Outlook:
         views = (await answered(self._roster.well, lambda shard: shard.outlook())).values()
-        backlog = frozenset[str]().union(*(view.backlog for view in views))
+        backlog = frozenset[Line]().union(*(view.backlog for view in views))
         return Outlook(backlog, min((at for view in views if (at := view.next_due_at) is not None), default=None))
 
     async def counts(self) -> list[Count]:

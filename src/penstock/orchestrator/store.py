@@ -1,7 +1,7 @@
 """Orchestrator: many shards as one store. What each method promises stands in the seam."""
 
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Self
@@ -15,6 +15,7 @@ from penstock.model.job import (
     Job,
     JobFilter,
     Lease,
+    Line,
     LogLine,
     NewJob,
     Page,
@@ -40,7 +41,7 @@ from penstock.orchestrator.mapping import Mapmaker
 from penstock.orchestrator.roster import Roster
 from penstock.orchestrator.schedules import shard_of_schedule
 from penstock.orchestrator.spread import answered
-from penstock.store.seam import Capabilities, Outlook, Post, Shard, role_key
+from penstock.store.seam import Capabilities, Outlook, Post, Shard, Share, role_key
 
 
 class Orchestrator:
@@ -96,7 +97,7 @@ class Orchestrator:
     async def promote(self, limit: int) -> list[Event]:
         return await self._jobs.events(limit, lambda shard, share: shard.promote(share))
 
-    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
         return await self._jobs.dispatch(room, ticket_for, post)
 
     async def lapse(self, *, everything: bool = False) -> int:
@@ -108,10 +109,8 @@ class Orchestrator:
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         return await self._jobs.claim(tickets, worker, lease)
 
-    async def claim_next(
-        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
-    ) -> list[Claim]:
-        return await self._jobs.claim_next(room, types, worker, lease)
+    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
+        return await self._jobs.claim_next(asked, worker, lease)
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self._jobs.renew(worker, leases, lease)

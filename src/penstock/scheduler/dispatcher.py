@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from penstock.engine import Engine
 from penstock.model.errors import BrokerUnavailable
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.notices import Notice
 from penstock.scheduler import plan
 from penstock.store import Shard
@@ -46,10 +46,10 @@ class Dispatcher:
         await self._notice_a_new_broker()
         outlook = await self._shard.outlook()
         room = await self._room(outlook.backlog)
-        posted = Counter(ticket.queue for ticket in await self._dispatch(room))
+        posted = Counter(ticket.line for ticket in await self._dispatch(room))
         self._out_of_reach = False
         # Where there was more room than jobs, nobody waits any more.
-        left = frozenset(queue for queue in outlook.backlog if posted[queue] >= room.get(queue, 0))
+        left = frozenset(line for line in outlook.backlog if posted[line] >= room.get(line, 0))
         self._engine.tickets.learn(self._shard.shard, left)
         if posted.total() >= plan.PASS_JOBS:
             return AT_ONCE
@@ -71,12 +71,12 @@ class Dispatcher:
         kept = [one.value for one in await self._shard.notices() if one.about == about]
         return (kept[0] or b"").decode() if kept else ""
 
-    async def _room(self, backlog: frozenset[str]) -> dict[str, int]:
+    async def _room(self, backlog: frozenset[Line]) -> dict[Line, int]:
         depths = await self._engine.broker.depths()
         paused = (await self._engine.catalog.read()).paused
         return plan.room(backlog, paused, depths, self._engine.settings.timing.window_jobs)
 
-    async def _dispatch(self, room: Mapping[str, int]) -> list[Ticket]:
+    async def _dispatch(self, room: Mapping[Line, int]) -> list[Ticket]:
         tickets = self._engine.tickets
         return await self._shard.dispatch(room, tickets.ticket_for, tickets.post) if room else []
 

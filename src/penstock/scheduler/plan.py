@@ -1,12 +1,14 @@
-"""How many tickets each queue may get. Pure."""
+"""How many tickets each line may get. Pure."""
 
 from collections.abc import Iterable, Mapping
 
+from penstock.model.job import Line
+
 PASS_JOBS = 2000
-"""Most tickets of one queue in one pass, so that one long backlog does not hold up the others."""
+"""Most tickets of one line in one pass, so that one long backlog does not hold up the others."""
 
 
-def room(backlog: Iterable[str], paused: frozenset[str], depths: Mapping[str, int], window: int) -> dict[str, int]:
-    """For each queue with jobs that wait for a ticket, how many may get one now; queues without room are left out."""
-    free = {queue: min(PASS_JOBS, window - depths.get(queue, 0)) for queue in backlog if queue not in paused}
-    return {queue: jobs for queue, jobs in free.items() if jobs > 0}
+def room(backlog: Iterable[Line], paused: frozenset[str], depths: Mapping[Line, int], window: int) -> dict[Line, int]:
+    """For each line with jobs that wait for a ticket, how many may get one now; lines without room are left out."""
+    free = {line: min(PASS_JOBS, window - depths.get(line, 0)) for line in backlog if line.queue not in paused}
+    return {line: jobs for line, jobs in free.items() if jobs > 0}

@@ -1,5 +1,27 @@
 """The store seams: shards, the durable truth. Backends are folders beside this file."""
 
-from penstock.store.seam import Capabilities, JobStore, Outlook, Post, Registry, Shard, Store, role_key, schedule_key
+from penstock.store.seam import (
+    Capabilities,
+    JobStore,
+    Outlook,
+    Post,
+    Registry,
+    Shard,
+    Share,
+    Store,
+    role_key,
+    schedule_key,
+)
 
-__all__ = ["Capabilities", "JobStore", "Outlook", "Post", "Registry", "Shard", "Store", "role_key", "schedule_key"]
+__all__ = [
+    "Capabilities",
+    "JobStore",
+    "Outlook",
+    "Post",
+    "Registry",
+    "Shard",
+    "Share",
+    "Store",
+    "role_key",
+    "schedule_key",
+]

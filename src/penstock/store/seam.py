@@ -12,7 +12,7 @@ Whatever holds across jobs is a declared capability.
 *A refused move says why.* Zero rows changed is read again and answered as mine already, lost or gone.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from penstock.model.job import (
     Job,
     JobFilter,
     Lease,
+    Line,
     LogLine,
     NewJob,
     Page,
@@ -59,10 +60,18 @@ class Capabilities(Struct, frozen=True):
 
 
 class Outlook(Struct, frozen=True):
-    """What a dispatcher has to know of a shard: queues with jobs that wait for a ticket, and when more fall due."""
+    """What a dispatcher has to know of a shard: lines with jobs that wait for a ticket, and when more fall due."""
 
-    backlog: frozenset[str]
+    backlog: frozenset[Line]
     next_due_at: datetime | None
+
+
+class Share(Struct, frozen=True):
+    """What a worker asks of a queue: up to `jobs` jobs of these types."""
+
+    queue: str
+    types: Sequence[str]
+    jobs: int
 
 
 class JobStore(Protocol):
@@ -96,8 +105,8 @@ class JobStore(Protocol):
         """Move up to `limit` scheduled jobs that are due to queued, earliest first; they have no ticket yet."""
         ...
 
-    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
-        """Mark queued jobs without a ticket as ticketed, at most `room[queue]` of each, and `post` them.
+    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+        """Mark queued jobs without a ticket as ticketed, at most `room[line]` of each line, and `post` them.
 
         Highest priority first, then oldest first; expired jobs are passed over. A store that others share posts before
         its marks are durable: whoever dies in between leaves jobs that anyone may post again at once. What `post`
@@ -125,13 +134,12 @@ class JobStore(Protocol):
         """
         ...
 
-    async def claim_next(
-        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
-    ) -> list[Claim]:
-        """Of the first `room[queue]` queued jobs that have no ticket, claim those of these types.
+    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
+        """Claim queued jobs that have no ticket: what `dispatch` and then `claim` would do, in one move.
 
-        Highest priority first, then oldest first: what `dispatch` and then `claim` would do, in one move. Expired jobs
-        are passed over, and so are those that another move holds at this moment.
+        From each queue, which is named once, the highest priority first, whatever the type. Of equal priority oldest
+        first within a type, and first the type whose next job is the oldest. Jobs of other types cost nothing, however
+        many there are. Expired jobs are passed over, and so are those that another move holds at this moment.
         """
         ...
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.broker.seam import Broker, Rung
 from penstock.model.ids import JobId, ShardId, new_job_id
-from penstock.model.job import DEFAULT_PRIORITY, Ticket
+from penstock.model.job import DEFAULT_PRIORITY, Line, Ticket
 from penstock.model.workers import Subscription
 
 NO_WAIT = timedelta(0)
@@ -146,7 +146,7 @@ class BrokerContract(ABC):
         one = ticket()
         await broker.publish([one, one])
         await broker.publish([one])
-        assert await broker.depths() == {"mail": 1}
+        assert await broker.depths() == {Line("mail", "mail"): 1}
         assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
         assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
 
@@ -191,7 +191,17 @@ class BrokerContract(ABC):
         take = await self.waiting(broker, paused)
         await broker.publish([ticket("mail", "slow"), fast])
         assert await promptly(take) == [fast]
-        assert await broker.depths() == {"slow": 2}
+        assert await broker.depths() == {Line("slow", "mail"): 2}
+
+    async def test_tickets_below_the_least_priority_of_their_queue_stay(self, broker: Broker) -> None:
+        low, plain, other = ticket("mail", "a", priority=4), ticket("mail", "a"), ticket("mail", "b", priority=0)
+        await broker.publish([low, plain, other])
+        urgent = Subscription(frozenset({"mail"}), least_priority={"a": 5})
+        assert await broker.take(urgent, 10, NO_WAIT) == [plain, other]
+        take = await self.waiting(broker, urgent)
+        await broker.publish([ticket("mail", "a", priority=0), plain])
+        assert await promptly(take) == [plain]
+        assert [one.priority for one in await broker.take(wanting("mail"), 10, NO_WAIT)] == [4, 0]
 
     async def test_one_who_wants_nothing_gets_nothing(self, broker: Broker) -> None:
         await broker.publish(tickets(3))
@@ -309,18 +319,20 @@ class BrokerContract(ABC):
 
     # -- depths, epoch
 
-    async def test_depths_tell_what_is_held_by_queue(self, broker: Broker) -> None:
-        await broker.publish([ticket("mail", "a"), ticket("report", "a", priority=9), ticket("mail", "b")])
-        assert await broker.depths() == {"a": 2, "b": 1}
+    async def test_depths_tell_what_is_held_by_queue_and_type(self, broker: Broker) -> None:
+        mail, report, other = Line("a", "mail"), Line("a", "report"), Line("b", "mail")
+        await broker.publish([ticket("mail", "a"), ticket("mail", "a", priority=9)])
+        await broker.publish([ticket("report", "a"), ticket("mail", "b")])
+        assert await broker.depths() == {mail: 2, report: 1, other: 1}
         await broker.take(wanting("mail", queues=["a"]), 10, NO_WAIT)
         depths = await broker.depths()
-        assert (depths.get("a", 0), depths.get("b", 0)) == (1, 1)
+        assert (depths.get(mail, 0), depths.get(report, 0), depths.get(other, 0)) == (0, 1, 1)
 
     async def test_what_was_handed_to_a_waiting_taker_is_not_held(self, broker: Broker) -> None:
         take = await self.waiting(broker, wanting("mail"))
         await broker.publish(tickets(2))
         await promptly(take)
-        assert (await broker.depths()).get("mail", 0) == 0
+        assert (await broker.depths()).get(Line("mail", "mail"), 0) == 0
 
     async def test_the_epoch_stays_while_nothing_is_lost(self, broker: Broker) -> None:
         before = await broker.epoch()

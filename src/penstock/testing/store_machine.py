@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from penstock.model.ids import JobId, new_job_id, shard_of
-from penstock.model.job import Claim, Count, Job, JobFilter, Lease, NewJob, Settlement, Ticket
+from penstock.model.job import Claim, Count, Job, JobFilter, Lease, Line, NewJob, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.timing import to_millis
-from penstock.store.seam import Store
+from penstock.store.seam import Share, Store
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_model import KEEP, LEASE, TICKET, Model, ModelJob, by_shard
 
@@ -24,6 +24,8 @@ NewStore = Callable[[SimulatedClock], AbstractAsyncContextManager[Store]]
 
 EVERYTHING = 10_000
 QUEUES = ["a", "b"]
+TYPES = ["mail", "scan"]
+LINES = [Line(queue, type_name) for queue in QUEUES for type_name in TYPES]
 
 spans = st.integers(0, 40).map(lambda seconds: timedelta(seconds=seconds))
 sometimes = st.sampled_from([None, None, None, 0, 10, 30]).map(
@@ -34,7 +36,7 @@ picks = st.lists(st.integers(0, 99), min_size=1, max_size=4)
 requests = st.fixed_dictionaries(
     {
         "queue": st.sampled_from(QUEUES),
-        "type": st.sampled_from(["mail", "scan"]),
+        "type": st.sampled_from(TYPES),
         "priority": st.integers(3, 6),
         "delay": sometimes,
         "key": st.sampled_from([None, None, "k1", "k2"]),
@@ -42,6 +44,13 @@ requests = st.fixed_dictionaries(
         "ticketed": st.booleans(),
         "expires_in": sometimes,
     }
+)
+
+shares = st.builds(
+    Share,
+    queue=st.sampled_from(QUEUES),
+    types=st.lists(st.sampled_from(TYPES), unique=True),
+    jobs=st.integers(0, 4),
 )
 
 
@@ -83,8 +92,8 @@ class StoreMachine(RuleBasedStateMachine):
     def advance(self, span: timedelta) -> None:
         self._clock.advance(span)
 
-    @rule(room=st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 4)))
-    def dispatch(self, room: dict[str, int]) -> None:
+    @rule(room=st.dictionaries(st.sampled_from(LINES), st.integers(0, 4)))
+    def dispatch(self, room: dict[Line, int]) -> None:
         if self._store.capabilities.one_line:
             expected = self._model.dispatch(room)
             assert [ticket.job for ticket in self._run(self._store.dispatch(room, TICKET))] == expected
@@ -99,13 +108,11 @@ class StoreMachine(RuleBasedStateMachine):
         tickets = [Ticket(shard_of(job), job, "a", "mail") for job in jobs]
         self._claimed(self._run(self._store.claim(tickets, worker, LEASE)), expected)
 
-    @rule(room=st.dictionaries(st.sampled_from(QUEUES), st.integers(0, 4)), worker=st.sampled_from(["w1", "w2"]))
-    def claim_next(self, room: dict[str, int], worker: str) -> None:
-        chosen = self._model.next(room)
-        claims = self._run(self._store.claim_next(room, ("mail", "scan"), worker, LEASE))
-        if not self._store.capabilities.one_line:
-            chosen = [one.job for one in claims]
-            self._model.check_choice(room, chosen)
+    @rule(asked=st.lists(shares, unique_by=lambda share: share.queue), worker=st.sampled_from(["w1", "w2"]))
+    def claim_next(self, asked: list[Share], worker: str) -> None:
+        claims = self._run(self._store.claim_next(asked, worker, LEASE))
+        chosen = [one.job for one in claims]
+        self._model.check_next(asked, chosen, one_line=self._store.capabilities.one_line)
         self._claimed(claims, self._model.claim(chosen, worker))
 
     @rule(
@@ -164,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
     def the_outlook_agrees(self) -> None:
         now, jobs = self._clock.now(), self._model.jobs.values()
         outlook = self._run(self._store.outlook())
-        assert outlook.backlog == {job.queue for job in jobs if job.waits(now) and job.ticket_until is None}
+        assert outlook.backlog == {job.line for job in jobs if job.waits(now) and job.ticket_until is None}
         due = [job.due_at for job in jobs if job.state is State.SCHEDULED]
         assert outlook.next_due_at == min(due, default=None)
 

@@ -8,8 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.model.ids import JobId, ShardId, shard_of
-from penstock.model.job import Lease, Loss, NewJob, Retention
+from penstock.model.job import Lease, Line, Loss, NewJob, Retention
 from penstock.model.lifecycle import POISON_LOSSES, WAITING, State
+from penstock.store.seam import Share
 from penstock.testing.clock import SimulatedClock
 
 LEASE = timedelta(seconds=15)
@@ -21,7 +22,7 @@ class ModelJob(Struct, frozen=True):
     """What the moves decide about a job."""
 
     id: JobId
-    queue: str
+    line: Line
     priority: int
     state: State
     due_at: datetime
@@ -75,7 +76,9 @@ class Model:
         now = self.clock.now()
         due_at = now + (new.delay or timedelta())
         state = State.QUEUED if due_at <= now else State.SCHEDULED
-        job = ModelJob(new.id, new.queue, new.priority, state, due_at, new.expires_at, new.key, new.fingerprint)
+        job = ModelJob(
+            new.id, Line(new.queue, new.type), new.priority, state, due_at, new.expires_at, new.key, new.fingerprint
+        )
         self.jobs[new.id] = job
         if new.ticketed and state is State.QUEUED:
             self.change(new.id, ticket_until=now + TICKET)
@@ -87,38 +90,49 @@ class Model:
             self.change(job, state=State.QUEUED)
         return due
 
-    def dispatch(self, room: dict[str, int]) -> list[JobId]:
-        chosen = self.next(room)
+    def dispatch(self, room: dict[Line, int]) -> list[JobId]:
+        """The first of each line, as far as there is room."""
+        chosen = [job for line, free in room.items() for job in self.ready({line})[:free]]
         self.ticket(chosen)
         return chosen
 
-    def next(self, room: dict[str, int]) -> list[JobId]:
-        """The first of each queue, as far as there is room."""
-        return [job for queue, free in room.items() for job in self.ready(queue)[:free]]
-
-    def ready(self, queue: str) -> list[JobId]:
+    def ready(self, lines: set[Line]) -> list[JobId]:
         """The jobs that wait for a ticket, in the order in which they get it."""
         now = self.clock.now()
-        ready = [j for j in self.jobs.values() if j.queue == queue and j.waits(now) and j.ticket_until is None]
+        ready = [j for j in self.jobs.values() if j.line in lines and j.waits(now) and j.ticket_until is None]
         return [job.id for job in sorted(ready, key=lambda job: -job.priority)]
 
     def ticket(self, jobs: Sequence[JobId]) -> None:
         for job in jobs:
             self.change(job, ticket_until=self.clock.now() + TICKET)
 
-    def follow_dispatch(self, room: dict[str, int], chosen: Sequence[JobId]) -> None:
-        """Take over the choice of a store of many lines, if it is legal."""
-        self.check_choice(room, chosen)
+    def follow_dispatch(self, room: dict[Line, int], chosen: Sequence[JobId]) -> None:
+        """Take over the choice of a store of many shards, if it is legal."""
+        for line, free in room.items():
+            self.check_choice({line}, free, chosen)
+        assert {self.jobs[job].line for job in chosen} <= set(room)
         self.ticket(chosen)
 
-    def check_choice(self, room: dict[str, int], chosen: Sequence[JobId]) -> None:
-        """Whether a store of many lines may choose these: the rooms are used, each shard's first go."""
-        for queue, free in room.items():
-            ready, mine = self.ready(queue), [job for job in chosen if self.jobs[job].queue == queue]
-            assert len(mine) == min(free, len(ready))
-            lines = by_shard(ready)
-            assert all(line == lines.get(shard, [])[: len(line)] for shard, line in by_shard(mine).items())
-        assert {self.jobs[job].queue for job in chosen} <= set(room)
+    def check_choice(self, lines: set[Line], free: int, chosen: Sequence[JobId]) -> list[JobId]:
+        """Whether these may be chosen from some lines: the room is used, and of each line and shard the first go."""
+        ready, mine = self.ready(lines), [job for job in chosen if self.jobs[job].line in lines]
+        assert len(mine) == min(max(0, free), len(ready))
+        for line in lines:
+            waiting = by_shard(job for job in ready if self.jobs[job].line == line)
+            taken = by_shard(job for job in mine if self.jobs[job].line == line)
+            assert all(first == waiting.get(shard, [])[: len(first)] for shard, first in taken.items())
+        return mine
+
+    def check_next(self, asked: Sequence[Share], chosen: Sequence[JobId], *, one_line: bool) -> None:
+        """Whether these may be claimed next: the most urgent of each queue first, whatever their type."""
+        for share in asked:
+            lines = {Line(share.queue, type_name) for type_name in share.types}
+            urgent = [self.jobs[job].priority for job in self.ready(lines)]
+            mine = self.check_choice(lines, share.jobs, chosen)
+            if one_line:
+                assert [self.jobs[job].priority for job in mine] == urgent[: len(mine)]
+        wanted = {Line(share.queue, type_name) for share in asked for type_name in share.types}
+        assert {self.jobs[job].line for job in chosen} <= wanted
 
     def lapse(self, *, everything: bool) -> int:
         now = self.clock.now()

@@ -17,7 +17,7 @@ from penstock.broker.redis.server import Server, ServerRefused
 from penstock.broker.redis.takers import Takers
 from penstock.broker.seam import Rung
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.timing import Clock
 from penstock.model.workers import Subscription
 
@@ -72,9 +72,9 @@ class RedisBroker:
     async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
         return [] if self._closed else await self._takers.take(wanted, limit, wait)
 
-    async def depths(self) -> dict[str, int]:
+    async def depths(self) -> dict[Line, int]:
         words: list[bytes] = await self._server.ask("HGETALL", f"{self._base}:depths")
-        return {queue.decode(): int(depth) for queue, depth in zip(words[::2], words[1::2], strict=True)}
+        return {wire.line_of(name.decode()): int(depth) for name, depth in zip(words[::2], words[1::2], strict=True)}
 
     async def epoch(self) -> str:
         epoch: bytes = await self._server.run(scripts.EPOCH, self._base, secrets.token_hex(8))

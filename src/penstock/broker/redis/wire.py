@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.model.ids import ID_BYTES, JobId, from_packed, shard_of, to_packed
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.workers import Subscription
 
 
@@ -17,10 +17,11 @@ class Request(Struct, frozen=True, omit_defaults=True):
     limit: int
     queues: frozenset[str] | None = None
     except_queues: frozenset[str] = frozenset()
+    least_priority: dict[str, int] = {}
 
 
 def request(wanted: Subscription, limit: int) -> bytes:
-    return msgspec.json.encode(Request(wanted.types, limit, wanted.queues, wanted.except_queues))
+    return msgspec.json.encode(Request(wanted.types, limit, wanted.queues, wanted.except_queues, wanted.least_priority))
 
 
 def lanes(tickets: Iterable[Ticket]) -> list[str | int | bytes]:
@@ -49,6 +50,11 @@ def _pieces(text: bytes) -> Iterator[tuple[str, bytes]]:
 
 def _of_lane(lane: str, ids: bytes) -> Sequence[Ticket]:
     priority, _, name = lane.partition(":")
+    line, level = line_of(name), int(priority)
+    return [Ticket(shard_of(job), job, *line, level) for job in from_packed(ids)]
+
+
+def line_of(name: str) -> Line:
+    """From `queue/type`."""
     queue, _, type_name = name.partition("/")
-    level = int(priority)
-    return [Ticket(shard_of(job), job, queue, type_name, level) for job in from_packed(ids)]
+    return Line(queue, type_name)

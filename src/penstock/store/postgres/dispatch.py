@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
 from penstock.model.ids import ShardId
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.postgres import arrays
@@ -26,14 +26,15 @@ async def promote(session: Session, limit: int) -> list[Event]:
     return [event_of(row[0], row, Move.DISPATCH, State.SCHEDULED) for row in rows]
 
 
-async def dispatch(session: Session, shard: ShardId, room: Mapping[str, int], ticket_for: timedelta) -> list[Ticket]:
-    """Within each queue: highest priority first, then oldest first."""
-    free = {queue: jobs for queue, jobs in room.items() if jobs > 0}
+async def dispatch(session: Session, shard: ShardId, room: Mapping[Line, int], ticket_for: timedelta) -> list[Ticket]:
+    """Within each line: highest priority first, then oldest first."""
+    free = {line: jobs for line, jobs in room.items() if jobs > 0}
     if not free:
         return []
     scope = {
         "now": session.given,
-        "queues": arrays.texts(list(free)),
+        "queues": arrays.texts([line.queue for line in free]),
+        "types": arrays.texts([line.type for line in free]),
         "rooms": arrays.bigints(list(free.values())),
         "ticket_for": millis(ticket_for),
     }

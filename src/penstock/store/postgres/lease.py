@@ -1,8 +1,9 @@
 """The moves of a lease: claimed, renewed, released by its owner, reclaimed from one that was lost."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from itertools import accumulate
 
 from msgspec import Raw
 
@@ -16,9 +17,11 @@ from penstock.store.postgres.rows import event_of
 from penstock.store.postgres.statements import load, query
 from penstock.store.postgres.transaction import Session
 from penstock.store.rows import Row, files_of, object_of, tags_of, text_of
+from penstock.store.seam import Share
 
 _CLAIM = load("claim")
 _CLAIM_NEXT = load("claim_next")
+_CLAIM_MERGED = load("claim_merged")
 _RENEW = load("renew")
 _RELEASE = load("release")
 _RELEASE_MARKED = load("release_marked")
@@ -54,27 +57,35 @@ async def _claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | Non
     return answers
 
 
-async def claim_next(
-    session: Session, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
-) -> list[Claim]:
+async def claim_next(session: Session, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
     """Within each queue: highest priority first, then oldest first."""
-    free = {queue: jobs for queue, jobs in room.items() if jobs > 0}
-    if not free:
+    shares = [share for share in asked if share.jobs > 0 and share.types]
+    if not shares:
         return []
     span = millis(lease)
-    scope = {
+    scope: dict[str, object] = {
         "now": session.given,
-        "queues": arrays.texts(list(free)),
-        "rooms": arrays.bigints(list(free.values())),
-        "types": arrays.texts(list(types)),
+        "queues": arrays.texts([share.queue for share in shares]),
+        "jobs": arrays.bigints([share.jobs for share in shares]),
+        "types": arrays.texts([type_name for share in shares for type_name in share.types]),
         "worker": worker,
         "lease": span,
     }
-    return [_claim_of(row[0], row, span) for row in await query(session.connection, _CLAIM_NEXT, scope)]
+    # Where there is nothing to merge, not to merge takes a sixth off the statement.
+    merged = any(len(share.types) > 1 for share in shares)
+    statement, scope = (_CLAIM_MERGED, scope | _places(shares)) if merged else (_CLAIM_NEXT, scope)
+    rows = await query(session.connection, statement, scope)
+    return [_claim_of(row[0], row, span) for row in rows]
+
+
+def _places(shares: Sequence[Share]) -> dict[str, object]:
+    """Where the types of each share begin and end among all of them, counted from 1."""
+    ends = list(accumulate(len(share.types) for share in shares))
+    return {"starts": arrays.bigints([1, *(end + 1 for end in ends[:-1])]), "ends": arrays.bigints(ends)}
 
 
 def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
-    _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone = row
+    _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority = row
     return Claim(
         job=job,
         type=type_name,
@@ -88,6 +99,7 @@ def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
         inputs=() if inputs is None else files_of(inputs),
         tags=() if tags is None else tags_of(tags),
         alone=alone,
+        priority=priority,
     )
 
 

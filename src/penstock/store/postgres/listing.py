@@ -1,7 +1,7 @@
 """Pages of jobs, newest first. The counts name every line that there is, so that no page looks for others.
 
-A line is all jobs of one queue and one type that wait for their time, or that ended in one way; or all of a queue that
-wait for a ticket; or all that are out with one or at a worker. An index holds each line in order, so that a page of any
+A line is all jobs of one queue and one type that wait for their time or for a ticket, or that ended in one way; or all
+that are out with a ticket or at a worker. An index holds each line in order, so that a page of any
 filter is merged from the newest of a few lines.
 """
 
@@ -49,11 +49,13 @@ async def _newest(
 
 def _lines(matching: Sequence[Count]) -> dict[str, object]:
     later = [count for count in matching if count.state is State.SCHEDULED]
+    waiting = [count for count in matching if count.state is State.QUEUED]
     ended = [count for count in matching if count.state in TERMINAL]
     return {
         "later_queues": texts([count.queue for count in later]),
         "later_types": texts([count.type for count in later]),
-        "waiting_queues": texts(sorted({count.queue for count in matching if count.state is State.QUEUED})),
+        "waiting_queues": texts([count.queue for count in waiting]),
+        "waiting_types": texts([count.type for count in waiting]),
         "away": texts(sorted({count.state for count in matching if count.state in AWAY})),
         "ended_queues": texts([count.queue for count in ended]),
         "ended_types": texts([count.type for count in ended]),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from penstock.model.ids import JobId
-from penstock.model.job import Count, Job
+from penstock.model.job import Count, Job, Line
 from penstock.model.lifecycle import State
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.postgres import arrays
@@ -43,7 +43,7 @@ async def counts(connection: Connection) -> list[Count]:
 
 async def outlook(connection: Connection, given: int | None) -> Outlook:
     ((due_at, backlog),) = await query(connection, _OUTLOOK, {"now": given})
-    return Outlook(frozenset(backlog), instant(due_at))
+    return Outlook(frozenset(Line(*line) for line in backlog), instant(due_at))
 
 
 async def oldest_due(connection: Connection) -> dict[str, datetime]:

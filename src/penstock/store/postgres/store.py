@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Self, TypeVar
@@ -16,6 +16,7 @@ from penstock.model.job import (
     Job,
     JobFilter,
     Lease,
+    Line,
     LogLine,
     NewJob,
     Page,
@@ -47,7 +48,7 @@ from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.submit import submit
 from penstock.store.postgres.timepiece import Timepiece
 from penstock.store.postgres.transaction import Session, Transaction
-from penstock.store.seam import Capabilities, Outlook, Post
+from penstock.store.seam import Capabilities, Outlook, Post, Share
 
 FIRST_SHARD = ShardId(0)
 DEADLINE = timedelta(seconds=5)
@@ -150,7 +151,7 @@ class PostgresStore:
     async def promote(self, limit: int) -> list[Event]:
         return await self._move(partial(promote, limit=limit))
 
-    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
         marked = partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for)
         return await self._move(marked if post is None else partial(posted, marked=marked, post=post))
 
@@ -166,10 +167,8 @@ class PostgresStore:
         claims = await self._claims.each([(ticket, worker, span) for ticket in tickets])
         return [one for one in claims if one is not None]
 
-    async def claim_next(
-        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
-    ) -> list[Claim]:
-        return await self._move(partial(claim_next, room=room, types=types, worker=worker, lease=lease))
+    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
+        return await self._move(partial(claim_next, asked=asked, worker=worker, lease=lease))
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self._renewals.each([(held, lease) for held in leases])

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from penstock.model.ids import ShardId, from_bytes
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.rows import Row
@@ -27,21 +27,21 @@ def promote(tx: Transaction, limit: int) -> list[Event]:
     return events
 
 
-def dispatch(tx: Transaction, shard: ShardId, room: Mapping[str, int], ticket_for: timedelta) -> list[Ticket]:
-    """Within each queue: highest priority first, then oldest first."""
+def dispatch(tx: Transaction, shard: ShardId, room: Mapping[Line, int], ticket_for: timedelta) -> list[Ticket]:
+    """Within each line: highest priority first, then oldest first."""
     until = tx.now + millis(ticket_for)
     return [
-        Ticket(shard, from_bytes(raw_id), queue, type_name, priority)
-        for queue, free in room.items()
-        for raw_id, type_name, priority, _ in _dispatched(tx, queue, free, until)
+        Ticket(shard, from_bytes(raw_id), *line, priority)
+        for line, free in room.items()
+        for raw_id, priority, _ in _dispatched(tx, line, free, until)
     ]
 
 
-def _dispatched(tx: Transaction, queue: str, room: int, until: int) -> list[Row]:
+def _dispatched(tx: Transaction, line: Line, room: int, until: int) -> list[Row]:
     if room <= 0:
         return []
-    scope = {"queue": queue, "room": room, "ticket_until": until, "now": tx.now}
-    return sorted(query(tx.connection, _DISPATCH, scope), key=lambda row: (-row[2], row[3]))
+    scope = {"queue": line.queue, "type": line.type, "room": room, "ticket_until": until, "now": tx.now}
+    return sorted(query(tx.connection, _DISPATCH, scope), key=lambda row: (-row[1], row[2]))
 
 
 def lapse(tx: Transaction, *, everything: bool) -> int:

@@ -1,11 +1,12 @@
 """The moves of a lease: claimed, renewed, released by its owner, reclaimed from one that was lost."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from heapq import heapify, heappop, heappush
 
 import apsw
-from msgspec import Raw, json
+from msgspec import Raw
 
 from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Ticket
@@ -13,11 +14,13 @@ from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.batching import in_rounds
 from penstock.store.rows import Row, files_of, object_of, tags_of, text_of
+from penstock.store.seam import Share
 from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _CLAIM = Bulk("claim")
 _CLAIM_NEXT = load("claim_next")
+_NEXT_IN_LINE = load("next_in_line")
 _RENEW = Bulk("renew")
 _RELEASE = Bulk("release")
 _RECLAIM = load("reclaim")
@@ -26,6 +29,8 @@ _FENCES = load("fences")
 Wanted = tuple[Ticket, str, timedelta]
 Held = tuple[Lease, timedelta]
 GivenBack = tuple[Lease, bool]
+Head = tuple[int, int, str]
+"""The first job of a line, the most urgent line first: its priority negated, its seq, and the type."""
 
 
 def claim(tx: Transaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
@@ -44,32 +49,45 @@ def _claim(tx: Transaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
     return answers
 
 
-def claim_next(
-    tx: Transaction, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
-) -> list[Claim]:
+def claim_next(tx: Transaction, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
     """Within each queue: highest priority first, then oldest first."""
-    chosen = json.encode(list(types)).decode()
+    held = {"worker": worker, "lease_until": tx.now + millis(lease), "now": tx.now}
     claims = [
-        _claim_of(from_bytes(raw_id), (raw_id, *row), lease)
-        for queue, free in room.items()
-        for raw_id, *row, _, _ in _next(tx, queue, free, chosen, worker, lease)
+        _claim_of(from_bytes(row[0]), row[:-1], lease)
+        for share in asked
+        for row in sorted(_next(tx, share, held), key=lambda row: (-row[-2], row[-1]))
     ]
     tx.record(_claimed(one, tx.at) for one in claims)
     return claims
 
 
-def _next(tx: Transaction, queue: str, room: int, types: str, worker: str, lease: timedelta) -> list[Row]:
-    if room <= 0:
-        return []
-    scope = {
-        "queue": queue,
-        "room": room,
-        "types": types,
-        "worker": worker,
-        "lease_until": tx.now + millis(lease),
-        "now": tx.now,
-    }
-    return sorted(query(tx.connection, _CLAIM_NEXT, scope), key=lambda row: (-row[-2], row[-1]))
+def _next(tx: Transaction, share: Share, held: Mapping[str, object]) -> list[Row]:
+    """Merged from the lines of a queue: each gives what is as urgent as the first job of any other."""
+    heads = _heads(tx, share)
+    rows: list[Row] = []
+    while heads and (room := share.jobs - len(rows)) > 0:
+        _, _, type_name = heappop(heads)
+        least = -heads[0][0] if heads else 0
+        scope = {**held, "queue": share.queue, "type": type_name, "least": least, "room": room}
+        given = query(tx.connection, _CLAIM_NEXT, scope)
+        rows += given
+        if heads and len(given) < room and (head := _head(tx, share.queue, type_name)) is not None:
+            heappush(heads, head)
+    return rows
+
+
+def _heads(tx: Transaction, share: Share) -> list[Head]:
+    """The first job of each line, as a heap. A single line need not be asked."""
+    if len(share.types) <= 1:
+        return [(0, 0, type_name) for type_name in share.types]
+    heads = [head for type_name in share.types if (head := _head(tx, share.queue, type_name)) is not None]
+    heapify(heads)
+    return heads
+
+
+def _head(tx: Transaction, queue: str, type_name: str) -> Head | None:
+    rows = query(tx.connection, _NEXT_IN_LINE, {"queue": queue, "type": type_name, "now": tx.now})
+    return next(((-priority, seq, type_name) for priority, seq in rows), None)
 
 
 def _claimed(one: Claim, at: datetime) -> Event:
@@ -77,7 +95,7 @@ def _claimed(one: Claim, at: datetime) -> Event:
 
 
 def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
-    _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone = row
+    _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority = row
     return Claim(
         job=job,
         type=type_name,
@@ -91,6 +109,7 @@ def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
         inputs=files_of(inputs),
         tags=tags_of(tags),
         alone=bool(alone),
+        priority=priority,
     )
 
 

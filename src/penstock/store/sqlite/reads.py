@@ -7,7 +7,7 @@ from datetime import datetime
 import apsw
 
 from penstock.model.ids import JobId, to_bytes
-from penstock.model.job import Count, Job
+from penstock.model.job import Count, Job, Line
 from penstock.model.lifecycle import State
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.rows import instant
@@ -59,7 +59,7 @@ def counts(connection: apsw.Connection) -> list[Count]:
 
 
 def outlook(connection: apsw.Connection, now: int) -> Outlook:
-    backlog = frozenset(queue for (queue,) in query(connection, _BACKLOG, {"now": now}))
+    backlog = frozenset(Line(*row) for row in query(connection, _BACKLOG, {"now": now}))
     return Outlook(backlog, instant(connection.execute(_NEXT_DUE).get))
 
 

@@ -1,7 +1,7 @@
 """SqliteStore: the whole shard, in one file that one process owns. What each method promises stands in the seam."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,6 +19,7 @@ from penstock.model.job import (
     Job,
     JobFilter,
     Lease,
+    Line,
     LogLine,
     NewJob,
     Page,
@@ -35,7 +36,7 @@ from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Submission
 from penstock.model.timing import Clock, SystemClock, to_millis
 from penstock.model.workers import Worker
-from penstock.store.seam import Capabilities, Outlook, Post
+from penstock.store.seam import Capabilities, Outlook, Post, Share
 from penstock.store.sqlite import listing, logs, reads, registry, schedules, ticks
 from penstock.store.sqlite.cancel import cancel, expire
 from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
@@ -115,7 +116,7 @@ class SqliteStore:
     async def promote(self, limit: int) -> list[Event]:
         return await self.writer.run(partial(promote, limit=limit))
 
-    async def dispatch(self, room: Mapping[str, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
         # Posted afterwards: one process owns the file, and its broker is gone with it.
         tickets = await self.writer.run(partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for))
         if post is not None and tickets:
@@ -132,10 +133,8 @@ class SqliteStore:
         claims = await self.writer.each(claim, [(ticket, worker, lease) for ticket in tickets])
         return [one for one in claims if one is not None]
 
-    async def claim_next(
-        self, room: Mapping[str, int], types: Collection[str], worker: str, lease: timedelta
-    ) -> list[Claim]:
-        return await self.writer.run(partial(claim_next, room=room, types=types, worker=worker, lease=lease))
+    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
+        return await self.writer.run(partial(claim_next, asked=asked, worker=worker, lease=lease))
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self.writer.each(renew, [(held, lease) for held in leases])

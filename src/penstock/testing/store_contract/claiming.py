@@ -1,13 +1,11 @@
 """Claim next: workers take what waits straight from the line, without a ticket for each job."""
 
 import asyncio
-from datetime import timedelta
 
-from penstock.model.job import FileLink, Lease, ObjectLink
+from penstock.model.job import FileLink, Lease, Line, ObjectLink
 from penstock.model.lifecycle import State
 from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, OnStage, Stage
 
-ALL = ("mail", "scan")
 LINK = ObjectLink("objects/1", 9, "sha256:00", "text/plain")
 
 
@@ -18,7 +16,7 @@ class Claiming(OnStage):
         )
         await stage.submit(queue="slow", params=None, params_object=LINK, priority=1)
         stage.clock.advance(SECOND)
-        claims = await stage.store.claim_next({"slow": 9}, ALL, "w7", LEASE)
+        claims = await stage.claim_next({"slow": 9}, worker="w7")
         found = {claim.job: claim for claim in claims}
         claim = found.pop(job.id)
         assert (claim.type, claim.queue, bytes(claim.params)) == ("mail", "slow", b'{"a":1}')
@@ -32,19 +30,19 @@ class Claiming(OnStage):
 
     async def test_the_line_goes_by_priority_and_then_by_age(self, stage: Stage) -> None:
         low, first, second, high = [(await stage.submit(priority=priority)).id for priority in (1, 5, 5, 9)]
-        claims = await stage.store.claim_next({"mail": 3}, ALL, "w1", LEASE)
+        claims = await stage.claim_next({"mail": 3})
         assert len(claims) == 3
-        claims += await stage.store.claim_next({"mail": 3}, ALL, "w1", LEASE)
+        claims += await stage.claim_next({"mail": 3})
         assert stage.lines(claim.job for claim in claims) == stage.lines([high, first, second, low])
 
     async def test_claims_keep_to_the_room_of_each_queue(self, stage: Stage) -> None:
         for _ in range(3):
             for queue in ("a", "b", "c"):
                 await stage.submit(queue=queue)
-        claims = await stage.store.claim_next({"a": 2, "b": 5, "c": 0, "none": 4}, ALL, "w1", LEASE)
+        claims = await stage.claim_next({"a": 2, "b": 5, "c": 0, "none": 4})
         assert sorted(claim.queue for claim in claims) == ["a", "a", "b", "b", "b"]
-        assert await stage.store.claim_next({"b": 5, "c": -1}, ALL, "w1", LEASE) == []
-        assert await stage.store.claim_next({}, ALL, "w1", LEASE) == []
+        assert await stage.claim_next({"b": 5, "c": -1}) == []
+        assert await stage.claim_next({}) == []
 
     async def test_only_jobs_in_the_line_are_next(self, stage: Stage) -> None:
         await stage.submit(ticketed=True)
@@ -55,76 +53,96 @@ class Claiming(OnStage):
         await stage.ended()
         waiting = await stage.submit()
         stage.clock.advance(SECOND)
-        assert [claim.job for claim in await stage.store.claim_next({"mail": 9}, ALL, "w1", LEASE)] == [waiting.id]
+        assert [claim.job for claim in await stage.claim_next({"mail": 9})] == [waiting.id]
 
     async def test_other_types_stay_in_the_line(self, stage: Stage) -> None:
         scan, *mails = [(await stage.submit(type=name, queue="a")).id for name in ("scan", "mail", "mail")]
-        claims = await stage.store.claim_next({"a": 9}, ["mail"], "w1", LEASE)
+        claims = await stage.claim_next({"a": 9}, "mail")
         assert {claim.job for claim in claims} == set(mails)
         assert (await stage.job(scan)).state is State.QUEUED
-        assert [claim.job for claim in await stage.store.claim_next({"a": 9}, ALL, "w1", LEASE)] == [scan]
+        assert [claim.job for claim in await stage.claim_next({"a": 9})] == [scan]
 
-    async def test_no_more_than_the_room_is_looked_at(self, stage: Stage) -> None:
-        """However many jobs of other types stand first in a line."""
-        for _ in range(3):
-            await stage.submit(type="scan", queue="a")
+    async def test_no_type_stands_in_the_way_of_another(self, stage: Stage) -> None:
+        """However many jobs of it are more urgent, older, and in the same queue."""
+        await stage.store.submit([stage.new(type="scan", queue="a", priority=9) for _ in range(30)], TICKET)
         mail = await stage.submit(type="mail", queue="a")
+        assert [claim.job for claim in await stage.claim_next({"a": 1}, "mail")] == [mail.id]
+        assert (await stage.store.outlook()).backlog == {Line("a", "scan")}
+
+    async def test_priority_counts_across_the_types_of_a_queue(self, stage: Stage) -> None:
+        asked = [("mail", 5), ("scan", 1), ("scan", 9), ("mail", 7), ("scan", 5), ("mail", 1), ("scan", 8)]
+        await stage.store.submit([stage.new(type=name, queue="a", priority=level) for name, level in asked], TICKET)
+        taken: list[int] = []
+        for room in (2, 3, 9):
+            claims = await stage.claim_next({"a": room})
+            assert len(claims) == min(room, len(asked) - len(taken))
+            taken += [claim.priority for claim in claims]
         if stage.store.capabilities.one_line:
-            assert await stage.store.claim_next({"a": 3}, ["mail"], "w1", LEASE) == []
-        assert [claim.job for claim in await stage.store.claim_next({"a": 12}, ["mail"], "w1", LEASE)] == [mail.id]
+            assert taken == [9, 8, 7, 5, 5, 1, 1]
+
+    async def test_of_equal_priority_the_type_that_has_waited_longest_goes_first(self, stage: Stage) -> None:
+        names = ("scan", "mail", "mail", "scan")
+        jobs = [(await stage.submit(type=name, queue="a")).id for name in names]
+        taken = [claim.job for _ in names for claim in await stage.claim_next({"a": 1})]
+        if stage.store.capabilities.one_line:
+            assert taken == jobs
+        assert sorted(taken) == sorted(jobs)
+
+    async def test_many_types_share_a_queue(self, stage: Stage) -> None:
+        names = [f"t{number}" for number in range(200)]
+        await stage.store.submit([stage.new(type=name, queue="a") for name in names], TICKET)
+        claims = await stage.claim_next({"a": 150, "b": 9}, *reversed(names))
+        claims += await stage.claim_next({"a": 150}, *names)
+        assert sorted(claim.type for claim in claims) == sorted(names)
 
     async def test_concurrent_workers_share_the_line(self, stage: Stage) -> None:
         await stage.store.submit([stage.new() for _ in range(40)], TICKET)
-        batches = await asyncio.gather(*(stage.store.claim_next({"mail": 8}, ALL, f"w{n}", LEASE) for n in range(8)))
+        batches = await asyncio.gather(*(stage.claim_next({"mail": 8}, worker=f"w{n}") for n in range(8)))
         jobs = [claim.job for batch in batches for claim in batch]
-        jobs += [claim.job for claim in await stage.store.claim_next({"mail": 40}, ALL, "w9", LEASE)]
+        jobs += [claim.job for claim in await stage.claim_next({"mail": 40}, worker="w9")]
         assert len(jobs) == len(set(jobs)) == 40
 
     async def test_what_is_next_goes_to_a_ticket_or_to_a_claim(self, stage: Stage) -> None:
         await stage.store.submit([stage.new() for _ in range(30)], TICKET)
-        claims, tickets = await asyncio.gather(
-            stage.store.claim_next({"mail": 20}, ALL, "w1", LEASE), stage.store.dispatch({"mail": 20}, TICKET)
-        )
+        claims, tickets = await asyncio.gather(stage.claim_next({"mail": 20}), stage.dispatch({"mail": 20}))
         assert not {claim.job for claim in claims} & {ticket.job for ticket in tickets}
-        rest = await stage.store.dispatch({"mail": 40}, TICKET)
+        rest = await stage.dispatch({"mail": 40})
         assert len(claims) + len(tickets) + len(rest) == 30
 
     async def test_the_counts_follow(self, stage: Stage) -> None:
         await stage.store.submit([stage.new(type=name, queue="a") for name in ("mail", "mail", "scan")], TICKET)
-        await stage.store.claim_next({"a": 2}, ALL, "w1", LEASE)
+        await stage.claim_next({"a": 2})
         assert await stage.counted() == await stage.counted_by_hand()
         assert await stage.store.holders() == {"w1": 2}
-        assert (await stage.store.outlook()).backlog == {"a"}
-        await stage.store.claim_next({"a": 2}, ALL, "w1", LEASE)
+        assert len((await stage.store.outlook()).backlog) == 1
+        await stage.claim_next({"a": 2})
         assert await stage.counted() == await stage.counted_by_hand()
         assert (await stage.store.outlook()).backlog == frozenset()
 
     async def test_such_a_claim_settles_and_releases_as_any(self, stage: Stage) -> None:
         await stage.store.submit([stage.new(), stage.new()], TICKET)
-        ended, released = [
-            Lease(claim.job, claim.fence) for claim in await stage.store.claim_next({"mail": 2}, ALL, "w1", LEASE)
-        ]
+        ended, released = [Lease(claim.job, claim.fence) for claim in await stage.claim_next({"mail": 2})]
         assert (await stage.settle(ended)).loss is None
         await stage.store.release([released])
-        (again,) = await stage.store.claim_next({"mail": 2}, ALL, "w2", LEASE)
+        (again,) = await stage.claim_next({"mail": 2}, worker="w2")
         assert (again.job, again.fence, again.attempt) == (released.job, 2, 1)
         assert (await stage.job(ended.job)).state is State.SUCCEEDED
         assert await stage.counted() == await stage.counted_by_hand()
 
     async def test_such_a_lease_is_renewed_and_reclaimed_as_any(self, stage: Stage) -> None:
         job = await stage.submit()
-        (claim,) = await stage.store.claim_next({"mail": 1}, ALL, "w1", LEASE)
+        (claim,) = await stage.claim_next({"mail": 1})
         stage.clock.advance(LEASE - SECOND)
         (renewal,) = await stage.store.renew("w1", [Lease(claim.job, claim.fence)], LEASE)
         assert renewal.loss is None
         assert await stage.store.lapse(everything=True) == 0
         stage.clock.advance(LEASE)
         assert [event.job for event in await stage.store.reclaim(9)] == [job.id]
-        (again,) = await stage.store.claim_next({"mail": 1}, ALL, "w1", LEASE + timedelta(seconds=1))
+        (again,) = await stage.claim_next({"mail": 1}, lease=LEASE + SECOND)
         assert (again.fence, again.attempt, again.lease_seconds) == (3, 1, LEASE.total_seconds() + 1)
 
     async def test_a_lapsed_ticket_puts_its_job_back_in_the_line(self, stage: Stage) -> None:
         job = await stage.submit(ticketed=True)
-        assert await stage.store.claim_next({"mail": 1}, ALL, "w1", LEASE) == []
+        assert await stage.claim_next({"mail": 1}) == []
         await stage.store.lapse(everything=True)
-        assert [claim.job for claim in await stage.store.claim_next({"mail": 1}, ALL, "w1", LEASE)] == [job.id]
+        assert [claim.job for claim in await stage.claim_next({"mail": 1})] == [job.id]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from penstock.model.ids import shard_of
-from penstock.model.job import Ticket
+from penstock.model.job import Line, Ticket
 from penstock.model.lifecycle import Move, State
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
 
@@ -33,20 +33,20 @@ class Dispatching(OnStage):
     async def test_a_promoted_job_waits_for_a_ticket(self, stage: Stage) -> None:
         job = await stage.submit(delay=SECOND, ticketed=True)
         stage.clock.advance(SECOND)
-        assert await stage.store.dispatch({"mail": 9}, TICKET) == []
+        assert await stage.dispatch({"mail": 9}) == []
         await stage.store.promote(9)
-        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [job.id]
+        assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [job.id]
 
     async def test_dispatch_goes_by_priority_and_then_by_age(self, stage: Stage) -> None:
         low, first, second, high = [(await stage.submit(priority=priority)).id for priority in (1, 5, 5, 9)]
-        tickets = await stage.store.dispatch({"mail": 3}, TICKET)
+        tickets = await stage.dispatch({"mail": 3})
         assert len(tickets) == 3
-        tickets += await stage.store.dispatch({"mail": 3}, TICKET)
+        tickets += await stage.dispatch({"mail": 3})
         assert stage.lines(ticket.job for ticket in tickets) == stage.lines([high, first, second, low])
 
     async def test_a_ticket_names_its_job(self, stage: Stage) -> None:
         job = await stage.submit(type="mail", queue="slow", priority=7)
-        assert await stage.store.dispatch({"slow": 1}, TICKET) == [Ticket(shard_of(job.id), job.id, "slow", "mail", 7)]
+        assert await stage.dispatch({"slow": 1}) == [Ticket(shard_of(job.id), job.id, "slow", "mail", 7)]
 
     async def test_what_is_marked_is_posted(self, stage: Stage) -> None:
         jobs = {(await stage.submit()).id for _ in range(3)}
@@ -55,21 +55,27 @@ class Dispatching(OnStage):
         async def post(tickets: Sequence[Ticket]) -> None:
             posted.extend(tickets)
 
-        marked = await stage.store.dispatch({"mail": 9}, TICKET, post)
+        marked = await stage.dispatch({"mail": 9}, post)
         assert {ticket.job for ticket in posted} == {ticket.job for ticket in marked} == jobs
-        assert await stage.store.dispatch({"mail": 9}, TICKET, post) == []
+        assert await stage.dispatch({"mail": 9}, post) == []
         assert len(posted) == 3
+
+    async def test_each_type_has_its_own_room(self, stage: Stage) -> None:
+        names = ("scan", "scan", "scan", "mail", "mail")
+        await stage.store.submit([stage.new(type=name, queue="a", priority=9) for name in names], TICKET)
+        tickets = await stage.store.dispatch({Line("a", "scan"): 2, Line("a", "mail"): 9}, TICKET)
+        assert sorted(ticket.type for ticket in tickets) == ["mail", "mail", "scan", "scan"]
 
     async def test_each_queue_has_its_own_room(self, stage: Stage) -> None:
         for _ in range(3):
             for queue in ("a", "b", "c"):
                 await stage.submit(queue=queue)
-        tickets = await stage.store.dispatch({"a": 2, "b": 5, "c": 0, "none": 4}, TICKET)
+        tickets = await stage.dispatch({"a": 2, "b": 5, "c": 0, "none": 4})
         assert sorted(ticket.queue for ticket in tickets) == ["a", "a", "b", "b", "b"]
 
     async def test_concurrent_dispatchers_share_the_jobs(self, stage: Stage) -> None:
         await stage.store.submit([stage.new() for _ in range(30)], TICKET)
-        batches = await asyncio.gather(*(stage.store.dispatch({"mail": 8}, TICKET) for _ in range(6)))
+        batches = await asyncio.gather(*(stage.dispatch({"mail": 8}) for _ in range(6)))
         jobs = [ticket.job for batch in batches for ticket in batch]
         assert len(jobs) == len(set(jobs)) == 30
 
@@ -77,44 +83,46 @@ class Dispatching(OnStage):
         await stage.submit(expires_at=stage.clock.now() + SECOND, priority=9)
         alive = await stage.submit()
         stage.clock.advance(SECOND)
-        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 1}, TICKET)] == [alive.id]
+        assert [ticket.job for ticket in await stage.dispatch({"mail": 1})] == [alive.id]
 
     async def test_only_tickets_past_their_deadline_lapse(self, stage: Stage) -> None:
         await stage.submit()
-        await stage.store.dispatch({"mail": 1}, TICKET)
+        await stage.dispatch({"mail": 1})
         stage.clock.advance(SECOND)
         await stage.submit()
-        await stage.store.dispatch({"mail": 1}, TICKET)
+        await stage.dispatch({"mail": 1})
         stage.clock.advance(TICKET - SECOND * 2)
         assert await stage.store.lapse() == 0
         stage.clock.advance(SECOND)
         assert await stage.store.lapse() == 1
-        assert len(await stage.store.dispatch({"mail": 9}, TICKET)) == 1
+        assert len(await stage.dispatch({"mail": 9})) == 1
 
     async def test_a_broker_that_lost_its_memory_lapses_everything(self, stage: Stage) -> None:
         running = await stage.running()
         await stage.store.submit([stage.new(queue=queue, ticketed=True) for queue in "aab"], TICKET)
         assert await stage.store.lapse(everything=True) == 3
-        assert len(await stage.store.dispatch({"a": 9, "b": 9, "mail": 9}, TICKET)) == 3
+        assert len(await stage.dispatch({"a": 9, "b": 9, "mail": 9})) == 3
         assert (await stage.job(running.job)).state is State.RUNNING
 
     async def test_a_lapsed_job_keeps_its_place_in_the_line(self, stage: Stage) -> None:
         first = await stage.submit(ticketed=True)
         second = await stage.submit()
         await stage.store.lapse(everything=True)
-        tickets = await stage.store.dispatch({"mail": 9}, TICKET)
+        tickets = await stage.dispatch({"mail": 9})
         assert stage.lines(ticket.job for ticket in tickets) == stage.lines([first.id, second.id])
 
-    async def test_the_outlook_names_queues_that_wait_for_a_ticket(self, stage: Stage) -> None:
+    async def test_the_outlook_names_lines_that_wait_for_a_ticket(self, stage: Stage) -> None:
         empty = await stage.store.outlook()
         assert (empty.backlog, empty.next_due_at) == (frozenset(), None)
         await stage.submit(queue="a")
+        await stage.submit(queue="a", type="scan", ticketed=True)
         await stage.submit(queue="b", ticketed=True)
+        await stage.submit(queue="b", type="scan")
         await stage.submit(queue="c", expires_at=stage.clock.now() - SECOND)
         await stage.running(queue="d")
-        assert (await stage.store.outlook()).backlog == {"a"}
-        await stage.store.dispatch({"a": 1}, TICKET)
-        assert (await stage.store.outlook()).backlog == frozenset()
+        assert (await stage.store.outlook()).backlog == {Line("a", "mail"), Line("b", "scan")}
+        await stage.dispatch({"a": 1})
+        assert (await stage.store.outlook()).backlog == {Line("b", "scan")}
 
     async def test_the_outlook_tells_when_the_next_job_falls_due(self, stage: Stage) -> None:
         now = stage.clock.now()

@@ -28,7 +28,7 @@ class Ending(OnStage):
         await stage.store.cancel([job.id])
         assert await stage.claim(job.id) == []
         await stage.store.lapse(everything=True)
-        assert await stage.store.dispatch({"mail": 9}, TICKET) == []
+        assert await stage.dispatch({"mail": 9}) == []
 
     async def test_a_race_of_claim_and_cancel_has_one_winner(self, stage: Stage) -> None:
         jobs = [answer.job.id for answer in await stage.store.submit([stage.new() for _ in range(20)], TICKET)]

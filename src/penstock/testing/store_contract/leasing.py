@@ -73,7 +73,7 @@ class Leasing(OnStage):
 
     async def test_a_claimed_job_is_not_dispatched(self, stage: Stage) -> None:
         await stage.running()
-        assert await stage.store.dispatch({"mail": 9}, TICKET) == []
+        assert await stage.dispatch({"mail": 9}) == []
 
     async def test_a_renewed_lease_is_not_reclaimed(self, stage: Stage) -> None:
         lease = await stage.running()
@@ -124,7 +124,7 @@ class Leasing(OnStage):
         job = await stage.job(lease.job)
         assert (job.state, job.attempt, job.fence, job.losses) == (State.QUEUED, 0, 1, 0)
         assert (job.worker, job.started_at, job.progress) == (None, None, None)
-        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [lease.job]
+        assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [lease.job]
 
     async def test_an_old_fence_releases_nothing(self, stage: Stage) -> None:
         old = await stage.running()
@@ -164,7 +164,7 @@ class Leasing(OnStage):
         job = await stage.job(lease.job)
         assert (job.state, job.attempt, job.losses, job.fence) == (State.QUEUED, 0, 1, lease.fence + 1)
         assert job.worker is None
-        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [lease.job]
+        assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [lease.job]
 
     async def test_reclaim_leaves_leases_that_hold_and_keeps_to_its_limit(self, stage: Stage) -> None:
         early = [await stage.running() for _ in range(3)]

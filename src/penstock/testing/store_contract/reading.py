@@ -9,7 +9,7 @@ import pytest
 from penstock.model.errors import Invalid
 from penstock.model.job import Job, JobFilter, Lease, LogLine, Retention
 from penstock.model.lifecycle import State
-from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, OnStage, Stage
+from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
 
 
 class Reading(OnStage):
@@ -59,7 +59,7 @@ class Reading(OnStage):
             delay = MINUTE if number % 6 == 0 else None
             type_name = ("mail", "scan")[number % 2]
             await stage.submit(queue="q", type=type_name, priority=number % 7, ticketed=number % 5 == 0, delay=delay)
-        await stage.store.claim_next({"q": 9}, ("mail", "scan"), "w1", LEASE)
+        await stage.claim_next({"q": 9})
         everything = await stage.all_jobs(page=3)
         assert len(everything) == 40
         for state in (None, State.SCHEDULED, State.QUEUED, State.RUNNING):

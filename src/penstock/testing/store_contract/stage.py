@@ -3,17 +3,17 @@
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from penstock.model.ids import JobId, ShardId, new_job_id, shard_of
-from penstock.model.job import Claim, Count, Job, JobFilter, Lease, NewJob, Settled, Settlement, Ticket
+from penstock.model.job import Claim, Count, Job, JobFilter, Lease, Line, NewJob, Settled, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.timing import to_millis
-from penstock.store.seam import Store
+from penstock.store.seam import Post, Share, Store
 from penstock.testing.clock import SimulatedClock
 
 LEASE = timedelta(seconds=15)
@@ -59,6 +59,17 @@ class Stage:
     async def claim(self, *jobs: JobId, worker: str = "w1") -> list[Claim]:
         tickets = [Ticket(shard_of(job), job, "mail", "mail") for job in jobs]
         return await self.store.claim(tickets, worker, LEASE)
+
+    async def dispatch(self, room: Mapping[str, int], post: Post | None = None) -> list[Ticket]:
+        """Tickets for jobs of type `mail` in these queues."""
+        return await self.store.dispatch({Line(queue, "mail"): jobs for queue, jobs in room.items()}, TICKET, post)
+
+    async def claim_next(
+        self, room: Mapping[str, int], *types: str, worker: str = "w1", lease: timedelta = LEASE
+    ) -> list[Claim]:
+        """Of these types; without any, of both that tests use."""
+        asked = [Share(queue, types or ("mail", "scan"), jobs) for queue, jobs in room.items()]
+        return await self.store.claim_next(asked, worker, lease)
 
     async def running(self, **fields: Any) -> Lease:
         """A new job, claimed."""

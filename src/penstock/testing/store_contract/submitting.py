@@ -133,10 +133,10 @@ class Submitting(OnStage):
 
     async def test_a_ticketed_job_gets_no_second_ticket_before_its_deadline(self, stage: Stage) -> None:
         job = await stage.submit(ticketed=True)
-        assert await stage.store.dispatch({"mail": 9}, TICKET) == []
+        assert await stage.dispatch({"mail": 9}) == []
         stage.clock.advance(TICKET)
         assert await stage.store.lapse() == 1
-        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [job.id]
+        assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [job.id]
 
     @pytest.mark.parametrize("at", OUT_OF_RANGE)
     @pytest.mark.parametrize("field", ["due_at", "expires_at", "tick_at"])

@@ -40,7 +40,7 @@ class Ticking(OnStage):
         plain, ticketed = job_of(stage, read, now - SECOND), job_of(stage, read, ticketed=True)
         later = job_of(stage, read, now - SECOND * 2, ticketed=True, due_at=now + SECOND)
         await apply(stage, move_of(read, [plain, ticketed, later]))
-        assert [ticket.job for ticket in await stage.store.dispatch({"mail": 9}, TICKET)] == [plain.id]
+        assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [plain.id]
         assert (await stage.job(later.id)).state is State.SCHEDULED
 
     async def test_a_tick_may_become_a_skip(self, stage: Stage) -> None:

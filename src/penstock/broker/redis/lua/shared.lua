@@ -14,17 +14,22 @@ end
 
 local function ignore() end
 
+local function line_name(queue, type)
+  return queue .. '/' .. type
+end
+
 local function lane_key(priority, queue, type)
-  return base .. ':lane:' .. priority .. ':' .. queue .. '/' .. type
+  return base .. ':lane:' .. priority .. ':' .. line_name(queue, type)
 end
 
 local function index_key(type)
   return base .. ':lanes:' .. type
 end
 
-local function raise_depth(queue, count)
-  if count ~= 0 and redis.call('HINCRBY', base .. ':depths', queue, count) == 0 then
-    redis.call('HDEL', base .. ':depths', queue)
+local function raise_depth(queue, type, count)
+  local line = line_name(queue, type)
+  if count ~= 0 and redis.call('HINCRBY', base .. ':depths', line, count) == 0 then
+    redis.call('HDEL', base .. ':depths', line)
   end
 end
 
@@ -49,11 +54,13 @@ local function request_of(text)
   local request = cjson.decode(text)
   request.queues = request.queues and set_of(request.queues)
   request.except_queues = set_of(request.except_queues or {})
+  request.least_priority = request.least_priority or {}
   return request
 end
 
-local function wants(request, queue)
+local function wants(request, queue, priority)
   return (not request.queues or request.queues[queue]) and not request.except_queues[queue]
+    and priority >= (request.least_priority[queue] or 0)
 end
 
 -- The lanes with wanted tickets: highest priority first, then the one whose turn it is.
@@ -63,7 +70,7 @@ local function wanted_lanes(request)
     local members = redis.call('ZRANGE', index_key(type), 0, -1, 'WITHSCORES')
     for at = 1, #members, 2 do
       local priority, queue = members[at]:match('^(%d+):(.*)$')
-      if wants(request, queue) then
+      if wants(request, queue, tonumber(priority)) then
         lanes[#lanes + 1] = {
           type = type, queue = queue, priority = tonumber(priority), turn = tonumber(members[at + 1]),
           member = members[at], key = lane_key(priority, queue, type),
@@ -84,7 +91,7 @@ local function pop(lane, part, taken)
   local ids = redis.call('LPOP', lane.key, part)
   taken[#taken + 1] = lane.member .. '/' .. lane.type .. '\n' .. #ids .. '\n' .. table.concat(ids)
   call_in_chunks('SREM', base .. ':held', ids, ignore)
-  raise_depth(lane.queue, -#ids)
+  raise_depth(lane.queue, lane.type, -#ids)
   if #ids == part and redis.call('EXISTS', lane.key) == 1 then
     redis.call('ZADD', index_key(lane.type), redis.call('INCR', base .. ':turn'), lane.member)
     return #ids, true
@@ -202,7 +209,7 @@ local function admit(push, priority, queue, type, ids)
   end
   call_in_chunks('SADD', base .. ':held', ids, ignore)
   call_in_chunks(push, key, ids, ignore)
-  raise_depth(queue, #ids)
+  raise_depth(queue, type, #ids)
 end
 
 -- The lanes in ARGV from `first` on, four words each: priority, queue, type, ids of 16 bytes.

@@ -21,7 +21,7 @@ claimed AS (
     WHERE jobs.id = ANY (ARRAY[wanted.id])
       AND state = 'queued'
       AND (expires_at IS NULL OR expires_at > clock.now)
-    RETURNING n, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone
+    RETURNING n, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority
 ),
 counted AS (
     INSERT INTO penstock.count_changes (queue, type, before, after, jobs)

@@ -1,21 +1,22 @@
--- unticketed, for each queue in its order: highest priority first, then oldest. A row that is locked stays where it is, so
+-- unticketed, for each line in its order: highest priority first, then oldest. A row that is locked stays where it is, so
 -- that its ctid finds it.
 -- What another move holds is passed over, so that nobody waits here: it is about to be claimed, dispatched or ended.
 -- State and ticket are compared again: only what is still in the line is claimed.
 -- Expired jobs are passed over; their reaper is about to end them.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 next AS MATERIALIZED (
-    SELECT first.row, room.n
-    FROM unnest((SELECT %(queues)s::text[]), (SELECT %(rooms)s::bigint[])) WITH ORDINALITY AS room (queue, free, n),
+    SELECT first.row, share.n
+    FROM unnest(
+        (SELECT %(queues)s::text[]), (SELECT %(types)s::text[]), (SELECT %(jobs)s::bigint[])
+    ) WITH ORDINALITY AS share (queue, type, jobs, n),
     LATERAL (
-        SELECT ctid AS row, type FROM penstock.jobs
-        WHERE jobs.queue = room.queue AND place = 1
+        SELECT ctid AS row FROM penstock.jobs
+        WHERE jobs.queue = share.queue AND jobs.type = share.type AND place = 1
           AND (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
         ORDER BY priority DESC, seq
-        LIMIT room.free
+        LIMIT share.jobs
         FOR UPDATE SKIP LOCKED
     ) AS first
-    WHERE first.type = ANY (%(types)s::text[])
 ),
 claimed AS (
     UPDATE penstock.jobs
@@ -27,12 +28,12 @@ claimed AS (
         started_at = clock.now
     FROM next, clock
     WHERE jobs.ctid = next.row AND state = 'queued' AND ticket_until IS NULL
-    RETURNING jobs.id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, n, priority, seq
+    RETURNING jobs.id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority, n, seq
 ),
 counted AS (
     INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
     SELECT queue, type, 'queued', 'running', count(*) FROM claimed GROUP BY queue, type
 )
-SELECT id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone
+SELECT id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority
 FROM claimed
 ORDER BY n, priority DESC, seq

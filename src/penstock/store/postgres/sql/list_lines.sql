@@ -1,6 +1,5 @@
 -- later_lines, unticketed by its priorities, away, and ended_lines: each line from its newest, a page of each, and of those
--- the newest. Only in a queue of several types does the line for tickets hold what is not asked for. The partitions of what
--- has ended are merged by their indexes.
+-- the newest. The partitions of what has ended are merged by their indexes.
 WITH picked AS MATERIALIZED (
     SELECT later.id, later.seq
     FROM unnest(%(later_queues)s::text[], %(later_types)s::text[]) AS line (queue, type)
@@ -12,12 +11,12 @@ WITH picked AS MATERIALIZED (
     ) AS later
     UNION ALL
     SELECT waiting.id, waiting.seq
-    FROM unnest(%(waiting_queues)s::text[]) AS line (queue)
+    FROM unnest(%(waiting_queues)s::text[], %(waiting_types)s::text[]) AS line (queue, type)
     CROSS JOIN generate_series(0, 9) AS urgency (priority)
     CROSS JOIN LATERAL (
         SELECT id, seq FROM penstock.jobs
-        WHERE place = 1 AND jobs.queue = line.queue AND jobs.priority = urgency.priority::smallint
-          AND jobs.seq < %(before)s AND (%(type)s::text IS NULL OR jobs.type = %(type)s)
+        WHERE place = 1 AND jobs.queue = line.queue AND jobs.type = line.type
+          AND jobs.priority = urgency.priority::smallint AND jobs.seq < %(before)s
         ORDER BY jobs.seq DESC
         LIMIT %(limit)s
     ) AS waiting

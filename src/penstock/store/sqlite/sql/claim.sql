@@ -12,4 +12,4 @@ FROM wanted
 WHERE jobs.id = wanted.id
   AND state = 'queued'
   AND (expires_at IS NULL OR expires_at > wanted.claimed_at)
-RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone
+RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority

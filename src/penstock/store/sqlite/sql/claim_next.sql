@@ -10,11 +10,10 @@ SET state = 'running',
     started_at = :now
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY unticketed
-    WHERE queue = :queue AND state = 'queued' AND ticket_until IS NULL
+    WHERE queue = :queue AND type = :type AND priority >= :least AND state = 'queued' AND ticket_until IS NULL
       AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY priority DESC, seq
     LIMIT :room
 )
 AND state = 'queued' AND ticket_until IS NULL
-AND type IN (SELECT value FROM json_each(:types))
 RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority, seq

@@ -5,10 +5,10 @@ UPDATE jobs NOT INDEXED
 SET ticket_until = :ticket_until
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY unticketed
-    WHERE queue = :queue AND state = 'queued' AND ticket_until IS NULL
+    WHERE queue = :queue AND type = :type AND state = 'queued' AND ticket_until IS NULL
       AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY priority DESC, seq
     LIMIT :room
 )
 AND state = 'queued' AND ticket_until IS NULL
-RETURNING id, type, priority, seq
+RETURNING id, priority, seq

@@ -1,0 +1,58 @@
+-- As claim_next, for queues in which several types are asked for.
+-- unticketed, for each queue: from the most urgent level of its lines down, and of equal levels the line first whose next job is
+-- the oldest. Levels are walked until there is enough, so that nothing is locked that is not claimed.
+-- A row that is locked stays where it is, so that its ctid finds it.
+-- What another move holds is passed over, so that nobody waits here: it is about to be claimed, dispatched or ended.
+-- State and ticket are compared again: only what is still in the line is claimed.
+-- Expired jobs are passed over; their reaper is about to end them.
+WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+next AS MATERIALIZED (
+    SELECT first.row, share.n
+    FROM unnest(
+        (SELECT %(queues)s::text[]), (SELECT %(jobs)s::bigint[]), (SELECT %(starts)s::bigint[]), (SELECT %(ends)s::bigint[])
+    ) WITH ORDINALITY AS share (queue, jobs, type_start, type_end, n),
+    LATERAL (
+        SELECT job.row
+        FROM (
+            SELECT line.type, level.priority::smallint
+            FROM unnest((%(types)s::text[])[share.type_start:share.type_end]) AS line (type),
+            LATERAL (
+                SELECT priority, seq FROM penstock.jobs
+                WHERE jobs.queue = share.queue AND jobs.type = line.type AND place = 1
+                  AND (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
+                ORDER BY priority DESC, seq
+                LIMIT 1
+            ) AS head,
+            generate_series(head.priority::integer, 0, -1) AS level (priority)
+            ORDER BY level.priority DESC, head.seq
+        ) AS level,
+        LATERAL (
+            SELECT ctid AS row FROM penstock.jobs
+            WHERE jobs.queue = share.queue AND jobs.type = level.type AND place = 1 AND jobs.priority = level.priority
+              AND (expires_at IS NULL OR expires_at > (SELECT now FROM clock))
+            ORDER BY seq
+            LIMIT share.jobs
+            FOR UPDATE SKIP LOCKED
+        ) AS job
+        LIMIT share.jobs
+    ) AS first
+),
+claimed AS (
+    UPDATE penstock.jobs
+    SET state = 'running',
+        attempt = attempt + 1,
+        fence = fence + 1,
+        worker = %(worker)s,
+        lease_until = clock.now + %(lease)s,
+        started_at = clock.now
+    FROM next, clock
+    WHERE jobs.ctid = next.row AND state = 'queued' AND ticket_until IS NULL
+    RETURNING jobs.id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority, n, seq
+),
+counted AS (
+    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
+    SELECT queue, type, 'queued', 'running', count(*) FROM claimed GROUP BY queue, type
+)
+SELECT id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority
+FROM claimed
+ORDER BY n, priority DESC, seq
