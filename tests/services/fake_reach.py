@@ -41,10 +41,13 @@ class FakeReach:
         self.cancelling: set[str] = set()
         self.lost: set[str] = set()
         self.unsure: set[str] = set()
+        self.misfits: set[str] = set()
+        self.wanted: list[Subscription] = []
         self.inputs: dict[str, bytes] = {}
         self.outputs: dict[tuple[str, int], tuple[bytes, str]] = {}
         self.workers: list[Worker] = []
         self.types: Sequence[JobType] = ()
+        self.age = timedelta(0)
         self.schedules: Sequence[ScheduleRequest] = ()
         self.left = False
         self.renewed: list[set[str]] = []
@@ -111,9 +114,9 @@ class FakeReach:
 
     # -- Reach
 
-    async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
+    async def join(self, worker: Worker, types: Sequence[JobType], age: timedelta) -> JoinResponse:
         self._require_up()
-        self.types = types
+        self.types, self.age = types, age
         return JoinResponse(self.lease, self.heartbeat)
 
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
@@ -123,6 +126,8 @@ class FakeReach:
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
         self._require_up()
         self.limits.append(limit)
+        self.wanted.append(wanted)
+        self._tell()
         await within(wait, self._some_waiting())
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         self.claimed += taken
@@ -149,7 +154,8 @@ class FakeReach:
         self._require_up("settle", outcomes)
         self.outcomes |= {one.job: one for one in outcomes if one.job not in self.unsure}
         self._tell()
-        return [Refusal(one.job, one.fence, Loss.UNSURE) for one in outcomes if one.job in self.unsure]
+        unsure = [Refusal(one.job, one.fence, Loss.UNSURE) for one in outcomes if one.job in self.unsure]
+        return unsure + [Refusal(one.job, one.fence, Loss.GIVEN_BACK) for one in outcomes if one.job in self.misfits]
 
     async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
         self._require_up("release", leases)

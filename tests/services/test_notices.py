@@ -56,6 +56,7 @@ async def test_a_type_that_was_just_withdrawn_elsewhere_is_declared(
     await join(engine)
     await engine.catalog.read()
     await other.catalog.tell(NoticeKind.TYPE, {"add": None})
+    clock.advance(FRESH / 2)
     await join(engine)
     clock.advance(FRESH * 2)
     assert (await submit(other)).type == "add"

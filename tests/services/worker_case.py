@@ -17,7 +17,7 @@ from tests.services.fake_reach import WITHIN, FakeReach
 APP = "tests.services.worker_app:app"
 
 
-def settings(*, executors: int = 2, log_bytes: int = 256 * 1024, **worker: float) -> Settings:
+def settings(*, executors: int = 2, log_bytes: int = 256 * 1024, **worker: float | str) -> Settings:
     values = {"executors": executors, "capacity": 16, "grace_seconds": 0.5, **worker}
     return Settings(worker=WorkerSettings(**values), limits=LimitSettings(log_bytes=log_bytes))  # type: ignore[arg-type]
 
@@ -54,7 +54,7 @@ async def working(
     *,
     clock: Clock | None = None,
     heartbeat: float = 0.1,
-    **options: float,
+    **options: float | str,
 ) -> AsyncIterator[Working]:
     """A worker whose handlers tell and are told in `folder`; drained in a hurry at the end."""
     reach = reach or FakeReach(heartbeat=heartbeat)

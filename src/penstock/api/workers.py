@@ -109,7 +109,8 @@ async def join(call: Call) -> Reply:
     """Present a worker and declare the types it can run. May be repeated."""
     request = await call.json(JoinRequest)
     worker, types = own_worker(call, request.worker), own_types(call, request.types)
-    return json_reply(200, await call.engine.work.join(worker, types))
+    within = None if call.key is None else call.key.queues
+    return json_reply(200, await call.engine.work.join(worker, types, seconds(request.age_seconds), within))
 
 
 @operation("GET /v1/workers", {200: Answer("Every worker, by id.", WorkerList)})

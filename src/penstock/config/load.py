@@ -198,6 +198,11 @@ def _relations(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fault
     if settings.fleet.min > settings.fleet.max:
         origin = origins.get("fleet.min") or origins.get("fleet.max", "")
         yield Fault(origin, "fleet.min", f"{settings.fleet.min} is above fleet.max ({settings.fleet.max})")
+    try:
+        _ = settings.worker.deployed
+    except ValueError as error:
+        wrong = f"{error}; accepted: an instant such as 2026-01-31T12:00:00Z"
+        yield Fault(origins.get("worker.deployed_at", ""), "worker.deployed_at", wrong)
     url = urlsplit(settings.worker.url)
     if url.scheme not in {"http", "https"} or not url.netloc:
         wrong = f"{settings.worker.url!r} is not a server; accepted: a URL such as http://127.0.0.1:7373"

@@ -2,6 +2,7 @@
 
 import ipaddress
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -163,6 +164,13 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     direct: Annotated[
         bool, Meta(description="Reach store, broker and objects directly instead of through a server's HTTP.")
     ] = False
+    deployed_at: Annotated[
+        str,
+        Meta(
+            description="When a worker's code was deployed, such as `2026-01-31T12:00:00Z`: of two declarations of a "
+            "job type the later deployed counts. Empty: when the worker started."
+        ),
+    ] = ""
     template: Annotated[
         bool, Meta(description="Fork workers and executors from a process that has the app imported, where it is safe.")
     ] = True
@@ -192,6 +200,16 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             ge=0,
         ),
     ] = 0
+
+    @property
+    def deployed(self) -> datetime | None:
+        """When its code was deployed, if that is said; ValueError if it is no instant."""
+        if not self.deployed_at:
+            return None
+        at = datetime.fromisoformat(self.deployed_at)
+        if at.tzinfo is None:
+            raise ValueError(f"{self.deployed_at!r} has no offset")
+        return at
 
 
 class FleetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,14 +1,16 @@
 """What the registry says, remembered for a moment: declared types, paused queues, workers that are alive."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.errors import StoreUnavailable, Unavailable, UnknownType
+from penstock.model.declarations import DeclaredType, declare
+from penstock.model.errors import Forbidden, StoreUnavailable, Unavailable, UnknownType
 from penstock.model.notices import Name, Notice, NoticeKind, newest, notice_change
 from penstock.model.schema import checker
 from penstock.model.timing import Clock
@@ -23,17 +25,32 @@ TRIES = 20
 
 RETRY_AFTER = 1
 
-_type = msgspec.json.Decoder(JobType)
+_type = lru_cache(maxsize=4096)(msgspec.json.Decoder(DeclaredType).decode)
 
 
 class Reading(Struct, frozen=True):
     """The registry at one instant."""
 
     notices: Mapping[Name, Notice]
-    types: Mapping[str, JobType]
+    types: Mapping[str, DeclaredType]
     paused: frozenset[str]
     workers: tuple[Worker, ...]
     at: float
+    shard_now: datetime
+
+    def declared(self, declared: JobType, deployed_at: datetime, within: Collection[str] | None) -> DeclaredType | None:
+        """What counts once a type is declared by code of that age; None if that changes nothing."""
+        known, notice = self.types.get(declared.name), self.notices.get((NoticeKind.TYPE, declared.name))
+        if known is None and notice is not None and deployed_at <= notice.told_at:
+            # It was withdrawn after this code was deployed.
+            return None
+        if known is not None and within is not None and known.queue not in within:
+            raise Forbidden(
+                f"job type {declared.name!r} is of queue {known.queue}, which this API key is not for; "
+                "declare it with a key that is, or give the type another name"
+            )
+        told = declare(declared, deployed_at, known)
+        return None if told is known else told
 
     def type(self, name: str, *, allow_unknown: bool) -> JobType:
         """The type of that name; one that nobody has declared yet gets the plainest defaults, if it is allowed."""
@@ -71,6 +88,10 @@ class Catalog:
         # Shielded: one caller that goes away must not take the answer from the others.
         return await asyncio.shield(self._reading_now)
 
+    async def read_store(self) -> Reading:
+        """What the store says at this moment; Unavailable if it cannot."""
+        return await self._fetch()
+
     async def _read(self) -> Reading:
         """What all who ask meanwhile are given."""
         begun = asyncio.current_task()
@@ -89,14 +110,20 @@ class Catalog:
                 raise
             return replace(self._reading, at=self._clock.monotonic())
 
-    async def declare(self, types: Sequence[JobType]) -> None:
-        """Make types known to everyone; a type of the same name is replaced."""
+    async def declare(
+        self, types: Sequence[JobType], age: timedelta = timedelta(0), within: Collection[str] | None = None
+    ) -> None:
+        """Make types known to everyone, of code that was deployed so long ago; of two declarations the newer counts.
 
-        def differing(reading: Reading) -> dict[str, bytes | None]:
-            fresh = [declared for declared in types if reading.types.get(declared.name) != declared]
-            return {declared.name: msgspec.json.encode(declared) for declared in fresh}
+        `within`: only types of these queues may be declared so; Forbidden for one that is known to be of another.
+        """
 
-        await self.change(NoticeKind.TYPE, differing)
+        def declared(reading: Reading) -> dict[str, bytes | None]:
+            deployed_at = reading.shard_now - age
+            told = {one.name: reading.declared(one, deployed_at, within) for one in types}
+            return {name: msgspec.json.encode(one) for name, one in told.items() if one is not None}
+
+        await self.change(NoticeKind.TYPE, declared)
 
     async def pause(self, queue: str, *, paused: bool) -> None:
         """Told again even where it is so already: a shard that is away may know otherwise."""
@@ -113,8 +140,8 @@ class Catalog:
         StoreUnavailable if that does not end.
         """
         for _ in range(TRIES):
-            reading, now = await self._fetch(), await self._store.now()
-            values = decide(reading)
+            reading = await self._fetch()
+            values, now = decide(reading), reading.shard_now
             changes = [notice_change(kind, name, value, now, reading.notices) for name, value in values.items()]
             if not changes or all(await self._store.change_notices(changes)):
                 break
@@ -144,8 +171,9 @@ class Catalog:
         standing = [one for one in notices.values() if one.value is not None]
         return Reading(
             notices=notices,
-            types={one.name: _type.decode(one.value or b"") for one in standing if one.kind == NoticeKind.TYPE},
+            types={one.name: _type(one.value or b"") for one in standing if one.kind == NoticeKind.TYPE},
             paused=frozenset(one.name for one in standing if one.kind == NoticeKind.PAUSE),
             workers=tuple(await self._store.workers()),
             at=at,
+            shard_now=await self._store.now(),
         )

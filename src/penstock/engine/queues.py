@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
 
 from msgspec.structs import replace
 
 from penstock.engine.catalog import Catalog
+from penstock.engine.serving import is_silent
 from penstock.engine.tickets import Tickets
 from penstock.model.errors import NotFound
 from penstock.model.job import Count
@@ -14,9 +14,6 @@ from penstock.model.lifecycle import State
 from penstock.model.wire import QueueItem
 from penstock.model.workers import JobType, Worker, WorkerState
 from penstock.store import Store
-
-SILENT_FOR = timedelta(seconds=20)
-"""A worker not heard from for this long is called lost: more than a lease and a heartbeat."""
 
 
 class Queues:
@@ -56,9 +53,7 @@ class Queues:
         """Every worker that has not said goodbye; those silent for too long as lost."""
         now = await self._store.now()
         return [
-            replace(worker, state=WorkerState.LOST)
-            if worker.seen_at is None or now - worker.seen_at > SILENT_FOR
-            else worker
+            replace(worker, state=WorkerState.LOST) if is_silent(worker, now) else worker
             for worker in await self._store.workers()
         ]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,6 +12,7 @@ from penstock.engine.budget import RetryBudget
 from penstock.engine.by_shard import PATIENCE, each, split
 from penstock.engine.claiming import Claiming
 from penstock.engine.files import job_prefix
+from penstock.engine.misfits import Misfits
 from penstock.engine.outcome import settle_error
 from penstock.model.errors import (
     Invalid,
@@ -57,9 +58,17 @@ class Work:
         self._inline_bytes = engine.settings.limits.inline_bytes
         self._budget = RetryBudget(engine.settings.timing.retries_per_second)
         self._claiming = Claiming(engine, self, chance)
+        self._misfits = Misfits(engine)
 
-    async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
-        await self._engine.catalog.declare(types)
+    async def join(
+        self,
+        worker: Worker,
+        types: Sequence[JobType],
+        age: timedelta = timedelta(0),
+        within: Collection[str] | None = None,
+    ) -> JoinResponse:
+        """`within`: it may declare types of these queues only."""
+        await self._engine.catalog.declare(types, age, within)
         await self._store.see(worker)
         self._engine.catalog.forget()
         timing = self._engine.settings.timing
@@ -104,16 +113,16 @@ class Work:
 
     async def _settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
         jobs = await self._jobs([outcome.job for outcome in outcomes if outcome.error is not None])
+        ended, refused = await self._misfits.part(outcomes, jobs) if jobs else (outcomes, [])
         settlements: list[Settlement] = []
-        unsure: list[Refusal] = []
-        for outcome in outcomes:
+        for outcome in ended:
             try:
                 decided = self._settlement(outcome, jobs.get(outcome.job))
                 settlements.append(decided or await self._with_objects(outcome))
             except ObjectsUnavailable:
                 # Only what has files waits for the object store.
-                unsure.append(Refusal(outcome.job, outcome.fence, Loss.UNSURE))
-        return unsure + (self._report(await self._store.settle(settlements)) if settlements else [])
+                refused.append(Refusal(outcome.job, outcome.fence, Loss.UNSURE))
+        return refused + (self._report(await self._store.settle(settlements)) if settlements else [])
 
     async def _jobs(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
         return {job.id: job for job in await self._store.get(ids) if job is not None} if ids else {}

@@ -199,12 +199,17 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
 
 
 class Loss(StrEnum):
-    """Why a move that showed a fence changed nothing; `unsure` when its shard gave no answer: ask again."""
+    """Why a move that showed a fence did not record what was told.
+
+    `unsure` when its shard gave no answer: ask again. `given_back` when the job waits for another worker, as its params
+    do not fit this one's handler.
+    """
 
     MINE_ALREADY = "mine_already"
     LOST = "lost"
     GONE = "gone"
     UNSURE = "unsure"
+    GIVEN_BACK = "given_back"
 
 
 class Renewal(Struct, frozen=True, omit_defaults=True):

@@ -90,8 +90,8 @@ MOVES: Mapping[Move, Rule] = {
     ),
     Move.RELEASE: Rule(
         frozenset({State.RUNNING}),
-        frozenset({State.QUEUED, State.CANCELLED}),
-        "owner, draining",
+        frozenset({State.QUEUED, State.SCHEDULED, State.CANCELLED}),
+        "owner, draining or too old for it",
         "running, fence; the attempt is not counted; cancelled when marked",
     ),
     Move.RECLAIM: Rule(

@@ -231,10 +231,14 @@ class Health(Struct, frozen=True):
 
 
 class JoinRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker presents itself and declares the types it can run."""
+    """A worker presents itself and declares the types it can run.
+
+    `age_seconds` is how long ago its code was deployed: of two declarations of a type the newer counts.
+    """
 
     worker: Worker
     types: tuple[JobType, ...]
+    age_seconds: Seconds = 0.0
 
 
 class JoinResponse(Struct, frozen=True):

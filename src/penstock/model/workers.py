@@ -63,13 +63,14 @@ class WorkerState(StrEnum):
 
 
 class Worker(Struct, frozen=True, kw_only=True):
-    """One worker process as it reports itself with each renew."""
+    """One worker process as it reports itself with each renew. `signatures` name the params its types take."""
 
     id: Name
     host: str
     pid: int
     version: str
     types: tuple[str, ...]
+    signatures: dict[str, str] = {}
     queues: tuple[str, ...] | None = None
     except_queues: tuple[str, ...] = ()
     capacity: int

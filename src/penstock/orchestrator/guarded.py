@@ -138,8 +138,10 @@ class GuardedShard:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._ask(lambda shard: shard.settle(settlements))
 
-    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
-        return await self._ask(lambda shard: shard.release(leases, suspects=suspects))
+    async def release(
+        self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
+    ) -> list[Settled]:
+        return await self._ask(lambda shard: shard.release(leases, suspects=suspects, delay=delay))
 
     async def reclaim(self, limit: int) -> list[Event]:
         return await self._ask(lambda shard: shard.reclaim(limit))

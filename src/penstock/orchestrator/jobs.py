@@ -70,8 +70,11 @@ class JobRoutes:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._routed(settlements, _job_id, lambda shard, mine: shard.settle(mine), _gone)
 
-    async def release(self, leases: Sequence[Lease], *, suspects: bool) -> list[Settled]:
-        return await self._routed(leases, _job_id, lambda shard, mine: shard.release(mine, suspects=suspects), _gone)
+    async def release(self, leases: Sequence[Lease], *, suspects: bool, delay: timedelta | None) -> list[Settled]:
+        def given_back(shard: GuardedShard, mine: Sequence[Lease]) -> Awaitable[list[Settled]]:
+            return shard.release(mine, suspects=suspects, delay=delay)
+
+        return await self._routed(leases, _job_id, given_back, _gone)
 
     async def cancel(self, jobs: Sequence[JobId], *, force: bool) -> list[Cancellation]:
         return await self._routed(

@@ -118,8 +118,10 @@ class Orchestrator:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._jobs.settle(settlements)
 
-    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
-        return await self._jobs.release(leases, suspects=suspects)
+    async def release(
+        self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
+    ) -> list[Settled]:
+        return await self._jobs.release(leases, suspects=suspects, delay=delay)
 
     async def reclaim(self, limit: int) -> list[Event]:
         return await self._jobs.events(limit, lambda shard, share: shard.reclaim(share))

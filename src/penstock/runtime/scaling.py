@@ -24,8 +24,8 @@ from penstock.worker.template.launching import Launcher
 
 logger = logging.getLogger("penstock.autoscaler")
 
-OF_THIS_MACHINE = frozenset({PARENT, variable("server.data")})
-"""What a worker is told that means nothing elsewhere."""
+OF_THIS_MACHINE = frozenset({PARENT, variable("server.data"), variable("worker.deployed_at")})
+"""What a worker is told that means nothing elsewhere; an image says itself when it was deployed."""
 
 
 @asynccontextmanager

@@ -154,10 +154,13 @@ class JobStore(Protocol):
         """
         ...
 
-    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
+    async def release(
+        self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
+    ) -> list[Settled]:
         """Put running jobs back to queued, unharmed: the attempt is not counted, a marked one is cancelled.
 
-        `suspects` have shared an executor that died: each is claimed with `alone` from now on.
+        `suspects` have shared an executor that died: each is claimed with `alone` from now on. With a `delay` they are
+        scheduled instead, due after it.
         """
         ...
 

@@ -116,7 +116,10 @@ class StoreMachine(RuleBasedStateMachine):
         self._claimed(claims, self._model.claim(chosen, worker))
 
     @rule(
-        move=st.sampled_from(["renew", "settle", "retry", "release"]), chosen=picks, ended=endings, flag=st.booleans()
+        move=st.sampled_from(["renew", "settle", "retry", "release", "release later"]),
+        chosen=picks,
+        ended=endings,
+        flag=st.booleans(),
     )
     def under_a_lease(self, move: str, chosen: list[int], ended: State, flag: bool) -> None:
         """What a worker does with the leases it has, or had."""
@@ -128,8 +131,10 @@ class StoreMachine(RuleBasedStateMachine):
                 self._settle(leases, ended, None, lost=flag)
             case "retry":
                 self._settle(leases, State.SCHEDULED, timedelta(seconds=chosen[0] % 20), lost=flag)
+            case "release":
+                self._release(leases, None, suspects=flag)
             case _:
-                self._release(leases, suspects=flag)
+                self._release(leases, timedelta(seconds=chosen[0] % 20), suspects=flag)
 
     @rule(chosen=picks, force=st.booleans())
     def cancel(self, chosen: list[int], force: bool) -> None:
@@ -189,9 +194,10 @@ class StoreMachine(RuleBasedStateMachine):
         batch = [Settlement(job=one.job, fence=one.fence, state=state, retry_in=wait, loss=lost) for one in leases]
         assert [one.loss for one in self._run(self._store.settle(batch))] == expected
 
-    def _release(self, leases: list[Lease], *, suspects: bool) -> None:
-        expected = [self._model.release(lease, suspects=suspects) for lease in leases]
-        assert [one.loss for one in self._run(self._store.release(leases, suspects=suspects))] == expected
+    def _release(self, leases: list[Lease], delay: timedelta | None, *, suspects: bool) -> None:
+        expected = [self._model.release(lease, suspects=suspects, delay=delay) for lease in leases]
+        answers = self._run(self._store.release(leases, suspects=suspects, delay=delay))
+        assert [one.loss for one in answers] == expected
 
     def _promote(self) -> None:
         expected = self._model.promote()

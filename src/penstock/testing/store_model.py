@@ -183,16 +183,18 @@ class Model:
             self.wait(lease.job, State.SCHEDULED)
         return None
 
-    def release(self, lease: Lease, *, suspects: bool) -> Loss | None:
+    def release(self, lease: Lease, *, suspects: bool, delay: timedelta | None = None) -> Loss | None:
         loss = self.loss(lease)
         if loss is not None:
             return loss
         job = self.jobs[lease.job]
         self.change(lease.job, attempt=job.attempt - 1, alone=job.alone or suspects)
+        if delay is not None:
+            self.change(lease.job, due_at=self.clock.now() + delay)
         if job.marked:
             self.end(lease.job, State.CANCELLED)
         else:
-            self.wait(lease.job, State.QUEUED)
+            self.wait(lease.job, State.QUEUED if delay is None else State.SCHEDULED)
         return None
 
     def reclaim(self) -> set[JobId]:

@@ -30,7 +30,7 @@ _FENCES = load("fences")
 
 Wanted = tuple[Ticket, str, int]
 Held = tuple[Lease, timedelta]
-GivenBack = tuple[Lease, bool]
+GivenBack = tuple[Lease, bool, timedelta | None]
 Shown = Lease | Settlement
 
 
@@ -131,13 +131,17 @@ async def release(session: Session, given_back: Sequence[GivenBack]) -> list[Set
 
 async def _release(session: Session, given_back: Sequence[GivenBack]) -> list[Settled]:
     rows = sorted(given_back, key=lambda one: one[0].job)
-    leases = [lease for lease, _ in rows]
-    scope = held_by(leases) | {"now": session.given, "suspects": arrays.booleans([suspect for _, suspect in rows])}
+    leases = [lease for lease, *_ in rows]
+    scope = held_by(leases) | {
+        "now": session.given,
+        "suspects": arrays.booleans([suspect for _, suspect, _ in rows]),
+        "delays": arrays.bigints([None if delay is None else millis(delay) for *_, delay in rows]),
+    }
     moved = moved_by(leases, await query(session.connection, _RELEASE, scope), Move.RELEASE)
     if rest := [lease for lease in leases if lease.job not in moved]:
         scope = held_by(rest) | {"now": session.given}
         moved |= moved_by(rest, await query(session.connection, _RELEASE_MARKED, scope), Move.RELEASE)
-    return await answers_to(session, [lease for lease, _ in given_back], moved)
+    return await answers_to(session, [lease for lease, *_ in given_back], moved)
 
 
 async def reclaim(session: Session, limit: int) -> list[Event]:

@@ -177,8 +177,10 @@ class PostgresStore:
         self._wrote()
         return await self._settles.each(settlements)
 
-    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
-        return await self._releases.each([(lease, suspects) for lease in leases])
+    async def release(
+        self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
+    ) -> list[Settled]:
+        return await self._releases.each([(lease, suspects, delay) for lease in leases])
 
     async def reclaim(self, limit: int) -> list[Event]:
         return await self._move(partial(reclaim, limit=limit))

@@ -28,7 +28,7 @@ _FENCES = load("fences")
 
 Wanted = tuple[Ticket, str, timedelta]
 Held = tuple[Lease, timedelta]
-GivenBack = tuple[Lease, bool]
+GivenBack = tuple[Lease, bool, timedelta | None]
 Head = tuple[int, int, str]
 """The first job of a line, the most urgent line first: its priority negated, its seq, and the type."""
 
@@ -134,8 +134,11 @@ def release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
 
 
 def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
-    rows = [(to_bytes(lease.job), lease.fence, int(suspect), tx.now) for lease, suspect in given_back]
-    jobs = {row[0]: lease.job for row, (lease, _) in zip(rows, given_back, strict=True)}
+    rows = [
+        (to_bytes(lease.job), lease.fence, int(suspect), tx.now, None if delay is None else tx.now + millis(delay))
+        for lease, suspect, delay in given_back
+    ]
+    jobs = {row[0]: lease.job for row, (lease, *_) in zip(rows, given_back, strict=True)}
     moved = {
         row[0]: tx.event(jobs[row[0]], row, Move.RELEASE, State.RUNNING) for row in _RELEASE.run(tx.connection, rows)
     }
@@ -143,7 +146,7 @@ def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
     losses = losses_of(tx, [row[:2] for row in rows if row[0] not in moved])
     return [
         Settled(lease.job, lease.fence, moved.get(row[0]), losses.get(row[0]))
-        for row, (lease, _) in zip(rows, given_back, strict=True)
+        for row, (lease, *_) in zip(rows, given_back, strict=True)
     ]
 
 

@@ -142,8 +142,10 @@ class SqliteStore:
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self.writer.each(settle, settlements)
 
-    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Settled]:
-        return await self.writer.each(release, [(lease, suspects) for lease in leases])
+    async def release(
+        self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
+    ) -> list[Settled]:
+        return await self.writer.each(release, [(lease, suspects, delay) for lease in leases])
 
     async def reclaim(self, limit: int) -> list[Event]:
         return await self.writer.run(partial(reclaim, limit=limit))

@@ -126,6 +126,17 @@ class Leasing(OnStage):
         assert (job.worker, job.started_at, job.progress) == (None, None, None)
         assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [lease.job]
 
+    async def test_a_job_released_with_a_delay_is_scheduled_unharmed(self, stage: Stage) -> None:
+        lease = await stage.running()
+        (settled,) = await stage.store.release([lease], delay=MINUTE)
+        assert settled.event is not None
+        assert (settled.event.before, settled.event.after) == (State.RUNNING, State.SCHEDULED)
+        job = await stage.job(lease.job)
+        assert (job.state, job.attempt, job.due_at) == (State.SCHEDULED, 0, stage.clock.now() + MINUTE)
+        assert await stage.store.promote(9) == []
+        stage.clock.advance(MINUTE)
+        assert [event.job for event in await stage.store.promote(9)] == [lease.job]
+
     async def test_an_old_fence_releases_nothing(self, stage: Stage) -> None:
         old = await stage.running()
         await stage.store.release([old])

@@ -7,11 +7,13 @@ import random
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from functools import partial
 
 from penstock import __version__
 from penstock.config.settings import Settings
 from penstock.engine.reach import Reach
+from penstock.model.declarations import signature_of
 from penstock.model.errors import InvalidSetting, PenstockError, Unavailable
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.wire import JoinResponse
@@ -19,6 +21,7 @@ from penstock.model.workers import HandlerKind, Subscription, Worker, WorkerStat
 from penstock.worker.agent.attempts import Attempts, Rules
 from penstock.worker.agent.claiming import Claiming
 from penstock.worker.agent.declaring import declare
+from penstock.worker.agent.declined import Declined
 from penstock.worker.agent.draining import Draining
 from penstock.worker.agent.endless import endless
 from penstock.worker.agent.executors import LOAD_SECONDS, Executors, Plan
@@ -39,6 +42,7 @@ SHARING = (HandlerKind.ASYNC, HandlerKind.THREAD)
 CLAIM_LINGER = seconds(0.2)
 """How long a claim that is under way when a drain begins may still bring jobs, which are then given back."""
 LAST_WORDS = seconds(5.0)
+LONG_AGO = timedelta(days=3650)
 
 
 class Agent:
@@ -76,6 +80,7 @@ class Agent:
         try:
             self._executors.mend()
             self._loaded = await self._load()
+            self._signatures = {one.name: signature_of(one.params_schema) for one in self._loaded.types}
             self._terms = self._terms_of(await self._join())
         except BaseException:
             await self._end_executors()
@@ -179,13 +184,21 @@ class Agent:
         backoff = self._new_backoff()
         while True:
             try:
-                answer = await self._reach.join(self._describe(), self._loaded.types)
+                answer = await self._join_once()
                 await declare(self._loaded, self._reach)
             except Unavailable as error:
                 await backoff.wait(error)
             else:
                 backoff.over()
                 return answer
+
+    async def _join_once(self) -> JoinResponse:
+        return await self._reach.join(self._describe(), self._loaded.types, self._age())
+
+    def _age(self) -> timedelta:
+        """How long ago this worker's code was deployed: as the settings say, or when it started."""
+        deployed_at = self._settings.worker.deployed or self._started_at
+        return min(LONG_AGO, max(timedelta(0), self._clock.now() - deployed_at))
 
     def _terms_of(self, joined: JoinResponse) -> Terms:
         return Terms.of(joined.lease_seconds, joined.heartbeat_seconds, self._settings.worker.grace_seconds)
@@ -202,16 +215,19 @@ class Agent:
             programs=loaded.programs,
         )
         reach, clock, terms = self._reach, self._clock, self._terms
+        declined = Declined(clock)
         self._logs = Logs(reach, clock, self._new_quiet_backoff)
-        self._settling = Settling(reach, clock, self._logs, terms, self._new_backoff(), self._new_quiet_backoff)
+        self._settling = Settling(
+            reach, clock, self._logs, terms, self._new_backoff(), self._new_quiet_backoff, declined
+        )
         self._attempts = Attempts(
             rules, terms, reach, clock, self._executors, self._settling, self._logs, self._new_backoff
         )
         self._renewing = Renewing(
-            reach, self._attempts, self._describe, loaded.types, terms, clock, self._outage,
+            reach, self._attempts, self._describe, self._join_once, terms, clock, self._outage,
             self._new_backoff(LONGEST_SECONDS),
         )  # fmt: skip
-        self._claiming = Claiming(self.id, self._subscription(), reach, self._attempts, terms, clock)
+        self._claiming = Claiming(self.id, self._subscription(), reach, self._attempts, terms, clock, declined)
         self._watching = Watching(self._attempts, self._executors, clock)
         self._executors.report_to(self._attempts)
         if HandlerKind.ISOLATED in kinds.values():
@@ -233,6 +249,7 @@ class Agent:
             pid=os.getpid(),
             version=__version__,
             types=self._types,
+            signatures=self._signatures,
             queues=self._settings.worker.queues or None,
             except_queues=self._settings.worker.except_queues,
             capacity=self.capacity,

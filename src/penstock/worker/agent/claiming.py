@@ -1,7 +1,10 @@
 """In the agent: asking for as many jobs as there is room for."""
 
 import logging
+from datetime import timedelta
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from penstock.engine.reach import Reach
 from penstock.model.errors import Refused, Unavailable
@@ -9,11 +12,14 @@ from penstock.model.job import Claim
 from penstock.model.timing import Clock, seconds
 from penstock.model.workers import Subscription
 from penstock.worker.agent.bell import Bell
+from penstock.worker.agent.declined import Declined
 from penstock.worker.agent.outage import Backoff
 from penstock.worker.agent.terms import Terms
 
 LOGGER = logging.getLogger("penstock.worker")
 REFUSED = seconds(5.0)
+LOOK_AGAIN_SECONDS = 0.5
+"""How long a claim waits while some types are left to others: what it asks for may soon be another."""
 ONE_TURN = seconds(0.0)
 
 
@@ -38,13 +44,23 @@ class Claiming:
     `least` of it have gathered.
     """
 
-    def __init__(self, worker: str, wanted: Subscription, reach: Reach, room: Room, terms: Terms, clock: Clock) -> None:
+    def __init__(
+        self,
+        worker: str,
+        wanted: Subscription,
+        reach: Reach,
+        room: Room,
+        terms: Terms,
+        clock: Clock,
+        declined: Declined,
+    ) -> None:
         self._worker = worker
         self._wanted = wanted
         self._reach = reach
         self._room = room
         self._terms = terms
         self._clock = clock
+        self._declined = declined
         self._asked = 0
         self._answered = Bell()
 
@@ -77,9 +93,20 @@ class Claiming:
 
     async def _claim(self, limit: int) -> None:
         asked_at = self._clock.monotonic()
-        wait = seconds(self._terms.claim_wait)
-        claims = await self._reach.claim(self._worker, self._wanted, limit, wait)
+        wanted, wait = self._terms_now()
+        if not wanted.types:
+            await self._clock.sleep(wait)
+            return
+        claims = await self._reach.claim(self._worker, wanted, limit, wait)
         if claims:
             self._room.take(claims, asked_at)
             # One turn for the frames to go out: the jobs should start before more are asked for.
             await self._clock.sleep(ONE_TURN)
+
+    def _terms_now(self) -> tuple[Subscription, timedelta]:
+        """What to ask for, without the types that are left to others, and how long to wait for it."""
+        if not self._declined.any:
+            return self._wanted, seconds(self._terms.claim_wait)
+        left = self._declined.left()
+        wait = min(self._terms.claim_wait, LOOK_AGAIN_SECONDS, *left.values())
+        return replace(self._wanted, types=self._wanted.types - left.keys()), seconds(wait)

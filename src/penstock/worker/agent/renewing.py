@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from penstock.engine.reach import Reach
 from penstock.model.errors import NotFound, Refused, Unauthorized, Unavailable
 from penstock.model.job import Loss, Renewal
 from penstock.model.timing import Clock, seconds, within
-from penstock.model.workers import JobType, Worker
+from penstock.model.workers import Worker
 from penstock.worker.agent.attempt import Attempt, StopReason
 from penstock.worker.agent.outage import Backoff, Outage, concerns_all
 from penstock.worker.agent.terms import Terms
@@ -37,7 +37,7 @@ class Renewing:
         reach: Reach,
         leased: Leased,
         describe: Callable[[], Worker],
-        types: Sequence[JobType],
+        join: Callable[[], Awaitable[object]],
         terms: Terms,
         clock: Clock,
         outage: Outage,
@@ -46,7 +46,7 @@ class Renewing:
         self._reach = reach
         self._leased = leased
         self._describe = describe
-        self._types = types
+        self._join = join
         self._terms = terms
         self._clock = clock
         self._outage = outage
@@ -86,7 +86,7 @@ class Renewing:
             await self.renew(list(urgent))
             return
         if self._outage.on:
-            await self._reach.join(self._describe(), self._types)
+            await self._join()
         await self.renew(self._leased.renewable())
         self._due_at = asked_at + self._terms.heartbeat
 
@@ -116,7 +116,7 @@ class Renewing:
         """A server that does not know us any more gets to know us again."""
         LOGGER.warning("renewing was refused: %s", error)
         if isinstance(error, NotFound):
-            await self._reach.join(self._describe(), self._types)
+            await self._join()
 
     async def _renew_plain(self, attempts: list[Attempt], error: Exception) -> None:
         """Renew each lease by itself, without what it has to tell: one that is refused costs no other its lease."""

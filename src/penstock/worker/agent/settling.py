@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 
 from penstock.engine.reach import Reach
 from penstock.model.errors import ServerUnavailable, Unauthorized, Unavailable
+from penstock.model.job import Loss
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.wire import Outcome, Refusal
 from penstock.worker.agent.attempt import NEVER, Attempt
 from penstock.worker.agent.bell import Bell
+from penstock.worker.agent.declined import Declined
 from penstock.worker.agent.ending import Discard, Telling
 from penstock.worker.agent.logs import Logs
 from penstock.worker.agent.outage import Backoff, concerns_all
@@ -45,12 +47,14 @@ class Settling:
         terms: Terms,
         backoff: Backoff,
         new_own_backoff: Callable[[], Backoff],
+        declined: Declined,
     ) -> None:
         self._reach = reach
         self._clock = clock
         self._logs = logs
         self._terms = terms
         self._backoff = backoff
+        self._declined = declined
         self._waiting: list[Pending] = []
         self._telling: list[Pending] = []
         self._stragglers = Stragglers(reach, clock, terms, new_own_backoff, self._straggler_ended)
@@ -191,9 +195,22 @@ class Settling:
             one.told = True
             self._logs.forget(one.attempt)
         self._tell_again(unsure)
+        misfits = {refusal.job for refusal in refused if refusal.loss is Loss.GIVEN_BACK}
         for refusal in refused:
-            if not refusal.unsure:
+            if not refusal.unsure and refusal.job not in misfits:
                 LOGGER.warning("job %s: its outcome was refused, the lease is %s", refusal.job, refusal.loss)
+        if misfits or self._declined.any:
+            self._note_fits(group, misfits)
+
+    def _note_fits(self, group: list[Pending], misfits: Set[str]) -> None:
+        """Which jobs did not fit this worker's handlers, and which did: those that came to a result."""
+        for one in group:
+            if one.attempt.claim.job in misfits:
+                LOGGER.info("%s: its params do not fit the handler of this worker; given back for another", one.attempt)
+                self._declined.given_back(one.attempt.claim.type)
+        for one in group:
+            if isinstance(one.telling, Outcome) and one.telling.error is None:
+                self._declined.ran(one.attempt.claim.type)
 
     def _straggler_ended(self, one: Pending) -> None:
         self._logs.forget(one.attempt)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from penstock.app import Penstock
+from penstock.config import variable
+from penstock.model.timing import SystemClock
 from penstock.worker.executor import capture
 from penstock.worker.executor.loading import UNLOADABLE, describe_app, load_or_explain
 from penstock.worker.executor.process import execute, tie_to
@@ -32,6 +34,8 @@ from penstock.worker.template.frames import (
 from penstock.worker.template.fresh import Before, forget_app, freshen
 from penstock.worker.template.own import use_template
 
+DEPLOYED_AT = variable("worker.deployed_at")
+
 Asked = tuple[Request, list[int]]
 
 
@@ -41,6 +45,7 @@ def serve_template(reference: str, end: int, owner: int, work: Callable[[str], N
     `work` is what a worker does with the app's reference; nothing else can be asked for.
     """
     die_with(owner)
+    _note_deployment()
     before = Before.now()
     control = socket.socket(fileno=end)
     capture.install()
@@ -48,6 +53,12 @@ def serve_template(reference: str, end: int, owner: int, work: Callable[[str], N
     asked = _serve(control)
     if asked is not None and isinstance(asked[0], ForkWorker):
         _be_worker(partial(work, reference), app, before, asked[0].environment)
+
+
+def _note_deployment() -> None:
+    """Whatever is forked from here runs the code of now, however much later it starts."""
+    if not os.environ.get(DEPLOYED_AT):
+        os.environ[DEPLOYED_AT] = SystemClock().now().isoformat()
 
 
 def _import_or_exit(reference: str, control: socket.socket) -> Penstock:

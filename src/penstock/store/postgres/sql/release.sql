@@ -2,12 +2,14 @@
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 given_back AS MATERIALIZED (
     SELECT * FROM unnest(
-        (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(suspects)s::boolean[])
-    ) WITH ORDINALITY AS given_back (id, fence, suspect, n)
+        (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(suspects)s::boolean[]),
+        (SELECT %(delays)s::bigint[])
+    ) WITH ORDINALITY AS given_back (id, fence, suspect, delay, n)
 ),
 moved AS (
     UPDATE penstock.jobs
-    SET state = 'queued',
+    SET state = CASE WHEN given_back.delay IS NULL THEN 'queued' ELSE 'scheduled' END,
+        due_at = coalesce(now + given_back.delay, jobs.due_at),
         reason = NULL,
         lease_until = NULL,
         ticket_until = NULL,
@@ -25,6 +27,6 @@ moved AS (
 ),
 counted AS (
     INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'running', 'queued', count(*) FROM moved GROUP BY queue, type
+    SELECT queue, type, 'running', state, count(*) FROM moved GROUP BY queue, type, state
 )
 SELECT * FROM moved

@@ -1,7 +1,10 @@
 -- by_id. The fence guards the next owner's lease against the last one's goodbye.
-WITH given_back (id, fence, suspect, released_at) AS MATERIALIZED (VALUES (?,?,?,?))
+WITH given_back (id, fence, suspect, released_at, due_at) AS MATERIALIZED (VALUES (?,?,?,?,?))
 UPDATE jobs INDEXED BY by_id
-SET state = iif(cancel_requested_at IS NULL, 'queued', 'cancelled'),
+SET state = CASE
+        WHEN cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN given_back.due_at IS NULL THEN 'queued' ELSE 'scheduled'
+    END,
+    due_at = coalesce(given_back.due_at, jobs.due_at),
     reason = iif(cancel_requested_at IS NULL, NULL, 'cancel requested'),
     completed_at = iif(cancel_requested_at IS NULL, NULL, given_back.released_at),
     lease_until = NULL,

@@ -1,0 +1,26 @@
+"""Which workers could run a job: those that are alive, have its type and serve its queue. Pure."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from penstock.engine.catalog import Reading
+from penstock.model.job import Job
+from penstock.model.workers import Worker, WorkerState
+
+SILENT_FOR = timedelta(seconds=20)
+"""A worker not heard from for this long is called lost: more than a lease and a heartbeat."""
+
+
+def is_silent(worker: Worker, now: datetime) -> bool:
+    return worker.seen_at is None or now - worker.seen_at > SILENT_FOR
+
+
+def servers_of(job: Job, reading: Reading, now: datetime) -> Iterator[Worker]:
+    """The workers that take jobs of its type from its queue now."""
+    return (worker for worker in reading.workers if _serves(worker, job, now))
+
+
+def _serves(worker: Worker, job: Job, now: datetime) -> bool:
+    alive = worker.state is WorkerState.READY and not is_silent(worker, now)
+    served = (worker.queues is None or job.queue in worker.queues) and job.queue not in worker.except_queues
+    return alive and job.type in worker.types and served

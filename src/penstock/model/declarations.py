@@ -1,0 +1,75 @@
+"""Job types as the registry keeps them: which declaration of a type counts, and the signatures it had before. Pure."""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from penstock.model.timing import EPOCH, Instant
+from penstock.model.workers import JobType
+
+Schema = dict[str, Any] | None
+"""The shape of params; None accepts anything."""
+
+EARLIER_KEPT = 4
+"""How many signatures before the current one are known of a type: those that workers may still have."""
+
+REFRESHED_AFTER = timedelta(minutes=1)
+"""A declaration that says nothing new is written again only this long after the one that is known."""
+
+
+class DeclaredType(JobType, frozen=True, kw_only=True):
+    """A job type as it was declared last. `declared_at` is when that code was deployed, by the shard's clock.
+
+    `signature` names the shape of its params. `earlier` are other shapes that workers have declared, by signature,
+    newest first: jobs may have been accepted with them, and workers that are merely older have them still.
+    """
+
+    declared_at: Instant = EPOCH
+    signature: str = ""
+    earlier: Mapping[str, Schema] = {}
+
+    @property
+    def schemas(self) -> dict[str, Schema]:
+        """Every shape of its params that is known, by signature, the current one first."""
+        return {self.signature: self.params_schema, **self.earlier}
+
+
+def declare(declared: JobType, deployed_at: datetime, known: DeclaredType | None) -> DeclaredType:
+    """What counts once code that was deployed at an instant has declared a type: `known` itself if nothing changes.
+
+    Of two declarations the one deployed later counts, whenever each of them arrives.
+    """
+    if known is None:
+        return _declared(declared, deployed_at, {})
+    if deployed_at < known.declared_at:
+        return _with_earlier(known, declared.params_schema)
+    if declared == _plain(known) and deployed_at - known.declared_at < REFRESHED_AFTER:
+        return known
+    return _declared(declared, deployed_at, known.schemas)
+
+
+def signature_of(schema: Schema) -> str:
+    """A short name for a shape of params: workers with the same one take the same params."""
+    return hashlib.sha256(msgspec.json.encode(schema, order="deterministic")).hexdigest()[:16]
+
+
+def _declared(declared: JobType, deployed_at: datetime, before: Mapping[str, Schema]) -> DeclaredType:
+    signature = signature_of(declared.params_schema)
+    earlier = [(name, schema) for name, schema in before.items() if name != signature][:EARLIER_KEPT]
+    return DeclaredType(**asdict(declared), declared_at=deployed_at, signature=signature, earlier=dict(earlier))
+
+
+def _with_earlier(known: DeclaredType, schema: Schema) -> DeclaredType:
+    signature = signature_of(schema)
+    if signature in known.schemas or len(known.earlier) >= EARLIER_KEPT:
+        return known
+    return replace(known, earlier={**known.earlier, signature: schema})
+
+
+def _plain(declared: DeclaredType) -> JobType:
+    """The declaration itself, without what the registry knows besides."""
+    return JobType(**{name: getattr(declared, name) for name in JobType.__struct_fields__})

@@ -1,0 +1,191 @@
+"""While a deployment rolls: workers of two versions side by side, and neither fails what is the other's."""
+
+import random
+from datetime import timedelta
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from penstock.broker.memory import MemoryBroker
+from penstock.config import Settings
+from penstock.engine import Engine
+from penstock.engine.fit import FIRST_WAIT, LONGEST_WAIT
+from penstock.model.declarations import signature_of
+from penstock.model.job import Claim, ErrorCode, Job, JobError, Loss
+from penstock.model.lifecycle import State
+from penstock.model.timing import SystemClock
+from penstock.model.workers import JobType
+from penstock.objects.folder import FolderObjects
+from penstock.testing.clock import SimulatedClock
+from tests.services.desk import ADD, claim_one, dispatcher, failure, submit, success, worker
+from tests.services.fake_reach import FakeReach
+from tests.services.worker_case import working
+
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+NO_FIT = "no worker that is up takes these params"
+UNFIT = JobError(ErrorCode.INVALID_PARAMS, "params do not fit", retryable=False)
+
+
+def add(*names: str, required: tuple[str, ...] = ("a",)) -> JobType:
+    """The type `add`, as a version of the app declares it whose handler takes these."""
+    properties = {name: {"type": "integer"} for name in names}
+    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return replace(ADD, params_schema=schema)
+
+
+OLD = add("a", "b")
+OPTIONAL = add("a", "b", "c")
+REQUIRED = add("a", "b", "c", required=("a", "c"))
+
+
+async def join(engine: Engine, name: str, declared: JobType, age: timedelta = timedelta(0)) -> None:
+    one = replace(worker(name, "add"), signatures={"add": signature_of(declared.params_schema)})
+    await engine.work.join(one, [declared], age)
+
+
+async def refuse(engine: Engine, claimed: Claim) -> list[Loss]:
+    """What a worker is told that could not begin a job."""
+    return [one.loss for one in await engine.work.settle([failure(claimed, UNFIT)])]
+
+
+async def later(engine: Engine, clock: SimulatedClock, span: timedelta = SECOND) -> None:
+    clock.advance(span)
+    await dispatcher(engine).step()
+
+
+async def reason(engine: Engine, job: Job) -> str | None:
+    return (await engine.jobs.item(await engine.jobs.get(job.id))).reason
+
+
+async def test_an_older_worker_gives_back_a_job_with_a_new_param_and_a_newer_one_runs_it(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "old", OLD)
+    clock.advance(SECOND)
+    await join(engine, "new", OPTIONAL)
+    job = await submit(engine, params={"a": 1, "c": 2})
+    assert await refuse(engine, await claim_one(engine, "old")) == [Loss.GIVEN_BACK]
+    waiting = await engine.jobs.get(job.id)
+    assert (waiting.state, waiting.attempt, waiting.due_at) == (State.SCHEDULED, 0, clock.now() + FIRST_WAIT)
+    await later(engine, clock)
+    claimed = await claim_one(engine, "new")
+    assert claimed.attempt == 1
+    assert await engine.work.settle([success(claimed, 3)]) == []
+
+
+async def test_a_job_for_newer_code_waits_as_long_as_there_are_only_older_workers_and_says_so(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "new", OPTIONAL)
+    await engine.work.leave("new")
+    await join(engine, "old", OLD, age=HOUR)
+    job = await submit(engine, params={"a": 1, "c": 2})
+    waits = []
+    for _ in range(12):
+        assert await refuse(engine, await claim_one(engine, "old")) == [Loss.GIVEN_BACK]
+        assert await reason(engine, job) == NO_FIT
+        waits.append((await engine.jobs.get(job.id)).due_at - clock.now())
+        await later(engine, clock, LONGEST_WAIT)
+        await join(engine, "old", OLD, age=HOUR)
+    assert waits[:3] == [FIRST_WAIT, 2 * FIRST_WAIT, 4 * FIRST_WAIT]
+    assert waits[-1] == LONGEST_WAIT
+    assert await reason(engine, job) == NO_FIT
+
+
+async def test_a_newer_worker_gives_back_what_lacks_a_new_param_while_an_older_one_is_up(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "old", OLD)
+    job = await submit(engine, params={"a": 1})
+    clock.advance(SECOND)
+    await join(engine, "new", REQUIRED)
+    assert await refuse(engine, await claim_one(engine, "new")) == [Loss.GIVEN_BACK]
+    await later(engine, clock)
+    assert await engine.work.settle([success(await claim_one(engine, "old"), 3)]) == []
+    assert (await engine.jobs.get(job.id)).state is State.SUCCEEDED
+
+
+async def test_what_lacks_a_new_param_fails_once_no_worker_takes_it_any_more(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "old", OLD)
+    job = await submit(engine, params={"a": 1})
+    clock.advance(SECOND)
+    await join(engine, "new", REQUIRED)
+    await engine.work.leave("old")
+    assert await refuse(engine, await claim_one(engine, "new")) == []
+    assert (await engine.jobs.get(job.id)).state is State.FAILED
+
+
+async def test_params_that_fit_no_declaration_fail(engine: Engine) -> None:
+    await join(engine, "old", OLD)
+    job = await submit(engine, params={"a": 1})
+    claimed = await claim_one(engine, "old")
+    assert await refuse(engine, claimed) == []
+    failed = await engine.jobs.get(job.id)
+    assert (failed.state, failed.reason) == (State.FAILED, "invalid_params")
+
+
+async def test_what_another_process_declared_a_moment_ago_counts_before_a_job_fails(
+    engine: Engine, clock: SimulatedClock, tmp_path: Path, settings: Settings
+) -> None:
+    other = Engine(
+        engine.store, MemoryBroker(), FolderObjects(tmp_path, clock=clock), settings, clock, random.Random(8)
+    )
+    await join(engine, "old", OLD)
+    await engine.catalog.read()
+    await join(other, "new", OPTIONAL)
+    await submit(other, params={"a": 1, "c": 2})
+    await dispatcher(engine).step()
+    assert await refuse(engine, await claim_one(engine, "old")) == [Loss.GIVEN_BACK]
+
+
+async def test_a_repeated_settle_of_a_job_that_was_given_back_changes_nothing(engine: Engine) -> None:
+    await join(engine, "old", OLD)
+    await join(engine, "new", OPTIONAL)
+    job = await submit(engine, params={"a": 1, "c": 2})
+    claimed = await claim_one(engine, "old")
+    for _ in range(2):
+        assert await refuse(engine, claimed) == [Loss.GIVEN_BACK]
+    assert (await engine.jobs.get(job.id)).state is State.SCHEDULED
+
+
+async def test_a_worker_that_joins_again_does_not_bring_its_older_declaration_back(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "old", OLD)
+    clock.advance(HOUR)
+    await join(engine, "new", OPTIONAL)
+    await join(engine, "old", OLD, age=HOUR)
+    assert (await submit(engine, params={"a": 1, "c": 2})).type == "add"
+    await join(engine, "late", OLD, age=2 * HOUR)
+    assert (await submit(engine, params={"a": 1, "c": 2})).type == "add"
+
+
+async def test_a_worker_that_is_started_after_a_rollback_brings_its_declaration_back(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    for name, declared in (("old", OLD), ("new", REQUIRED), ("old again", OLD)):
+        await join(engine, name, declared)
+        clock.advance(SECOND)
+    assert (await submit(engine, params={"a": 1})).type == "add"
+
+
+async def test_a_worker_leaves_a_type_to_others_for_a_while_when_its_handler_did_not_fit(tmp_path: Path) -> None:
+    async with working(tmp_path, FakeReach(lease=1.5, heartbeat=0.1)) as case:
+        case.reach.misfits.add(case.reach.submit("add", a=1, newer=2))
+        wanted = case.reach.wanted
+        await case.reach.until("it is not asked for", lambda: wanted and "add" not in wanted[-1].types)
+        assert "multiply" in wanted[-1].types
+        await case.reach.until("it is asked for again", lambda: "add" in wanted[-1].types)
+        assert await case.reach.result(case.reach.submit("add", a=1)) == 2
+
+
+async def test_a_worker_says_how_old_its_code_is_and_what_its_handlers_take(tmp_path: Path) -> None:
+    deployed_at = SystemClock().now() - HOUR
+    async with working(tmp_path, deployed_at=deployed_at.isoformat()) as case:
+        declared = next(one for one in case.reach.types if one.name == "add")
+        await case.reach.until("it beats", lambda: case.reach.workers)
+        assert case.reach.workers[-1].signatures["add"] == signature_of(declared.params_schema)
+        assert HOUR <= case.reach.age < HOUR + timedelta(minutes=1)

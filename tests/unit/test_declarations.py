@@ -1,0 +1,56 @@
+"""Which declaration of a job type counts."""
+
+from datetime import UTC, datetime, timedelta
+
+from penstock.model.declarations import EARLIER_KEPT, REFRESHED_AFTER, DeclaredType, Schema, declare, signature_of
+from penstock.model.workers import JobType
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def schema(*names: str) -> Schema:
+    return {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+
+
+def mail(*names: str, queue: str = "mail") -> JobType:
+    return JobType(name="mail", queue=queue, params_schema=schema(*names))
+
+
+def told(*declarations: tuple[JobType, datetime]) -> DeclaredType:
+    known: DeclaredType | None = None
+    for declared, deployed_at in declarations:
+        known = declare(declared, deployed_at, known)
+    assert known is not None
+    return known
+
+
+def test_of_two_declarations_the_one_deployed_later_counts_in_whatever_order_they_come() -> None:
+    old, new = (mail("a"), NOON), (mail("a", "b", queue="post"), NOON + SECOND)
+    for order in ((old, new), (new, old), (old, new, old)):
+        counts = told(*order)
+        assert (counts.queue, counts.params_schema, counts.declared_at) == ("post", schema("a", "b"), NOON + SECOND)
+        assert counts.schemas == {
+            signature_of(schema("a", "b")): schema("a", "b"),
+            signature_of(schema("a")): schema("a"),
+        }
+
+
+def test_a_declaration_that_says_nothing_new_changes_nothing_for_a_while() -> None:
+    known = told((mail("a"), NOON), (mail("b"), NOON + SECOND))
+    assert declare(mail("a"), NOON, known) is known
+    assert declare(mail("b"), NOON + REFRESHED_AFTER, known) is known
+    later = declare(mail("b"), NOON + SECOND + REFRESHED_AFTER, known)
+    assert (later.declared_at, later.earlier) == (NOON + SECOND + REFRESHED_AFTER, known.earlier)
+
+
+def test_code_that_is_rolled_back_counts_again_and_what_it_replaced_is_known() -> None:
+    known = told((mail("a"), NOON), (mail("b"), NOON + SECOND), (mail("a"), NOON + 2 * SECOND))
+    assert (known.params_schema, list(known.earlier.values())) == (schema("a"), [schema("b")])
+
+
+def test_only_so_many_earlier_signatures_are_known_the_newest() -> None:
+    names = [f"n{number}" for number in range(EARLIER_KEPT + 3)]
+    known = told(*((mail(name), NOON + number * SECOND) for number, name in enumerate(names)))
+    assert list(known.earlier.values()) == [schema(name) for name in reversed(names[:-1])][:EARLIER_KEPT]
+    assert declare(mail("much older"), NOON, known) is known
