@@ -1,15 +1,20 @@
 """What a handler may know and say about its own run."""
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, SupportsFloat, SupportsIndex
 
 from penstock.model.errors import Invalid, NotFound
 from penstock.model.ids import JobId
 from penstock.model.job import Progress
+from penstock.model.text import readable
+from penstock.model.wire import is_content_type
 
 LOGGER = logging.getLogger("penstock.job")
+MESSAGE_CHARACTERS = 4 * 1024
+"""How much of a progress message is kept."""
 
 
 class Cancelled(BaseException):
@@ -48,8 +53,10 @@ class Outputs:
 
     def path(self, name: str, content_type: str | None = None) -> Path:
         """Where to write the output of this name."""
-        if name in {"", ".", ".."} or any(character in name for character in "/\\\0") or len(name.encode()) > 255:
+        if not _names_output(name):
             raise Invalid(f"{name!r} cannot name an output: use a plain file name, without slashes")
+        if content_type is not None and not is_content_type(content_type):
+            raise Invalid(f"{content_type!r} is not a content type: expected something like text/csv")
         self._folder.mkdir(parents=True, exist_ok=True)
         if content_type is not None:
             self.content_types[name] = content_type
@@ -92,13 +99,33 @@ class Context:
         self.cancelled = False
         self._report = report
 
-    def progress(self, fraction: float, message: str | None = None) -> None:
-        """Tell how far the job is, from 0 to 1. Cheap: call it as often as you like."""
-        if not 0 <= fraction <= 1:
+    def progress(self, fraction: SupportsFloat, message: str | None = None) -> None:
+        """Tell how far the job is, from 0 to 1, by any kind of number. Cheap: call it as often as you like."""
+        done = fraction if type(fraction) is float else _as_float(fraction)
+        if not 0 <= done <= 1:
             raise Invalid(f"progress is a number from 0 to 1, not {fraction!r}")
-        self._report(Progress(fraction, message))
+        if message is not None and not isinstance(message, str):
+            raise TypeError(f"the message of a progress is text, not {type(message).__name__}")
+        self._report(Progress(done, None if message is None else readable(message)[:MESSAGE_CHARACTERS]))
 
     def check(self) -> None:
         """Raise Cancelled if this job has been asked to stop: for loops in handlers that run in a thread."""
         if self.cancelled:
             raise Cancelled(f"job {self.id} was asked to stop")
+
+
+def _as_float(fraction: object) -> float:
+    if isinstance(fraction, (str, bytes, bytearray)) or not isinstance(fraction, SupportsFloat | SupportsIndex):
+        raise TypeError(f"progress is a number from 0 to 1, not {type(fraction).__name__}")
+    try:
+        return float(fraction)
+    except OverflowError:
+        return math.inf
+
+
+def _names_output(name: str) -> bool:
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        return False
+    return name not in {"", ".", ".."} and length <= 255 and not any(character in name for character in "/\\\0")

@@ -7,7 +7,12 @@ import logging
 import os
 import sys
 import time
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from penstock import Cancelled, Context, Penstock
 
@@ -219,6 +224,120 @@ async def speak_and_wait(word: str) -> str:
     return word
 
 
+# -- what no encoder takes
+
+HALF = "half a character: \ud83d"
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it says nothing")
+
+
+class Poser(Exception):
+    """Has a name, a module and notes that cannot be written down."""
+
+
+Poser.__module__ = "mod\udcff"
+Poser.__qualname__ = "Poser\ud800"
+
+
+@app.job
+async def raise_half() -> None:
+    raise ValueError(HALF)
+
+
+@app.job
+def raise_mute() -> None:
+    raise Mute
+
+
+@app.job
+async def raise_poser() -> None:
+    error = Poser(HALF)
+    error.add_note(HALF)
+    raise error from Mute()
+
+
+@app.job
+def print_half() -> str:
+    print(HALF)
+    print(HALF, file=sys.stderr, end="")
+    return "printed"
+
+
+@app.job
+async def log_badly(ctx: Context) -> str:
+    logging.getLogger("library").warning("%d of them", "many")
+    logging.getLogger("library\ud800").warning("%s", Mute())
+    logging.addLevelName(35, HALF)
+    ctx.log.log(35, "%s", HALF)
+    return "logged"
+
+
+@app.job
+async def print_bytes() -> None:
+    sys.stdout.write(b"bytes")  # type: ignore[arg-type]
+
+
+NUMBERS: dict[str, Any] = {
+    "decimal": Decimal("0.5"),
+    "fraction": Fraction(1, 2),
+    "true": True,
+    "huge": 10**400,
+    "nan": float("nan"),
+    "text": "0.5",
+    "nothing": None,
+}
+
+
+@app.job
+async def progress_of(ctx: Context, number: str) -> str:
+    ctx.progress(NUMBERS[number])
+    return "reported"
+
+
+@app.job
+def progress_says(ctx: Context, text: bool) -> str:
+    ctx.progress(0.5, HALF if text else 42)  # type: ignore[arg-type]
+    return "reported"
+
+
+@app.job
+async def return_half() -> str:
+    return HALF
+
+
+@app.job
+async def return_raw() -> object:
+    return {"raw": msgspec.Raw(b"{"), "more": msgspec.Raw(b'"\xff"')}
+
+
+@app.job
+def output_of_type(ctx: Context, kind: str) -> None:
+    ctx.outputs.write("a.txt", "a", {"number": 5, "half": HALF, "words": "no type"}[kind])  # type: ignore[arg-type]
+
+
+@app.job
+def output_types_by_hand(ctx: Context) -> str:
+    ctx.outputs.write("a.txt", "a")
+    ctx.outputs.content_types["a.txt"] = 5  # type: ignore[assignment]
+    return "written"
+
+
+@app.job
+def output_named_half(ctx: Context) -> None:
+    ctx.outputs.path(HALF)
+
+
+@app.job
+async def scribble(text: str) -> str:
+    """Writes where only Penstock should: on the line to the agent."""
+    os.write(int(sys.argv[1]), text.encode("latin-1"))
+    await asyncio.sleep(DEADLINE)
+    return "too late"
+
+
 SHELL = "/bin/sh"
 app.command(
     "shout",
@@ -233,4 +352,5 @@ app.command(
 )
 STUBBORN = "trap '' TERM; echo $$ > .stubborn; mv .stubborn stubborn; while :; do sleep 0.05; done"
 app.command("stubborn", [SHELL, "-c", f"cd {FOLDER}; {STUBBORN}"])
+app.command("null-byte", [SHELL, "-c", "a\0b"])
 app.command("not-json", [SHELL, "-c", 'echo "{" > "$PENSTOCK_RESULT"'])

@@ -14,6 +14,7 @@ from msgspec import Raw
 from penstock.model.errors import ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, ErrorCode, JobError
+from penstock.model.text import readable
 from penstock.model.timing import SystemClock
 from penstock.model.wire import Outcome
 from penstock.model.workers import NAME_PATTERN
@@ -39,7 +40,6 @@ from penstock.worker.executor.lines import Lines
 from penstock.worker.frames import Finished, Start, ToAgent, ToExecutor
 from penstock.worker.marks import Marks, shared_file
 from penstock.worker.mortality import describe
-from penstock.worker.text import readable
 
 JOB = JobId("0190a6e2-0000-7000-8000-000000000000")
 CLAIM = Claim(job=JOB, type="add", queue="add", attempt=2, fence=3, timeout_seconds=60.0, lease_seconds=15.0)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, ValidationError, convert, field
 
 from penstock.model.ids import JobId
 from penstock.model.job import (
@@ -322,6 +322,15 @@ class LogEntry(Struct, frozen=True):
 
 class LogRequest(Struct, frozen=True, forbid_unknown_fields=True):
     entries: tuple[LogEntry, ...]
+
+
+def is_content_type(text: object) -> bool:
+    """Whether a file could be sent as this."""
+    try:
+        convert(text, ContentType)
+    except ValidationError:
+        return False
+    return True
 
 
 def file_item(link: FileLink) -> FileItem:

@@ -10,33 +10,54 @@ import msgspec
 
 HEADER = 4
 READ_BYTES = 256 * 1024
+MOST_BYTES = 512 * 1024 * 1024
+"""The longest body. Read as a length, any four printable characters are more: text that strays here is noticed."""
+
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+
+class Garbled(Exception):
+    """What came is nothing that the other side would say. What comes after it cannot be read either."""
 
 
 class Splitter:
     """Cuts a stream of bytes back into the bodies of its frames."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._wanted = HEADER
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        buffer = self._rest + piece if self._rest else piece
-        start, end = 0, len(buffer)
+        if self._rest:
+            # In place: a long body comes in many pieces.
+            self._rest += piece
+            if len(self._rest) < self._wanted:
+                return
+            piece, self._rest = bytes(self._rest), bytearray()
+        start, end = 0, len(piece)
+        self._wanted = HEADER
         while end - start >= HEADER:
-            stop = start + HEADER + int.from_bytes(buffer[start : start + HEADER], "big")
+            length = int.from_bytes(piece[start : start + HEADER], "big")
+            if length > MOST_BYTES:
+                raise Garbled(f"{bytes(piece[start : start + HEADER])!r} is no length")
+            stop = start + HEADER + length
             if stop > end:
+                self._wanted = HEADER + length
                 break
-            yield buffer[start + HEADER : stop]
+            yield piece[start + HEADER : stop]
             start = stop
-        self._rest = buffer[start:]
+        self._rest += piece[start:]
 
 
 class Channel(Generic[In, Out]):
     """Sends lists of frames whole and in order, from any thread; receives on the event loop.
 
-    `post` gathers what is said in one turn of the loop into one write. `ended` is called once, at the other side's end.
+    `post` gathers what is said in one turn of the loop into one write. `ended` is called once, at the other side's end;
+    `garbled`, also once, when it said what cannot be read: nothing is received from then on. `unsendable` gives what to
+    say instead of a frame that cannot be encoded, or None for nothing; it costs no other frame.
     """
 
     def __init__(
@@ -44,13 +65,18 @@ class Channel(Generic[In, Out]):
         end: socket.socket,
         decoder: msgspec.msgpack.Decoder[list[In]],
         receive: Callable[[list[In]], None],
+        *,
         ended: Callable[[], None],
+        garbled: Callable[[Exception], None],
+        unsendable: Callable[[Out, Exception], Out | None],
     ) -> None:
         end.setblocking(False)
         self._socket = end
         self._decoder = decoder
         self._receive = receive
         self._ended = ended
+        self._garbled = garbled
+        self._unsendable = unsendable
         self._encoder = msgspec.msgpack.Encoder()
         self._splitter = Splitter()
         self._lock = threading.Lock()
@@ -72,8 +98,7 @@ class Channel(Generic[In, Out]):
 
     def send(self, frames: Sequence[Out]) -> None:
         """Say something now; from any thread. What the other side cannot take yet is kept for it."""
-        body = self._encoder.encode(frames)
-        piece = len(body).to_bytes(HEADER, "big") + body
+        piece = self._encode(frames)
         with self._lock:
             if self._closed:
                 return
@@ -81,6 +106,19 @@ class Channel(Generic[In, Out]):
                 self._unsent += piece
             else:
                 self._push(piece)
+
+    def _encode(self, frames: Sequence[Out]) -> bytes:
+        try:
+            return _framed(self._encoder.encode(frames))
+        except Exception:  # noqa: BLE001 - one of them holds what user code put there, which may be anything
+            return b"".join(map(self._encode_alone, frames))
+
+    def _encode_alone(self, frame: Out) -> bytes:
+        try:
+            return _framed(self._encoder.encode([frame]))
+        except Exception as error:  # noqa: BLE001 - as above
+            instead = self._unsendable(frame, error)
+        return b"" if instead is None else _framed(self._encoder.encode([instead]))
 
     def receive_rest(self) -> None:
         """Take everything the other side had said before it died."""
@@ -148,6 +186,23 @@ class Channel(Generic[In, Out]):
             self.close()
             self._ended()
             return False
-        for body in self._splitter.feed(piece):
-            self._receive(self._decoder.decode(body))
-        return True
+        return self._receive_piece(piece)
+
+    def _receive_piece(self, piece: bytes) -> bool:
+        bodies = self._splitter.feed(piece)
+        while True:
+            try:
+                frames = self._decoder.decode(next(bodies))
+            except StopIteration:
+                return True
+            except (Garbled, *UNREADABLE) as error:
+                self.close()
+                self._garbled(error)
+                return False
+            self._receive(frames)
+
+
+def _framed(body: bytes) -> bytes:
+    if len(body) > MOST_BYTES:
+        raise ValueError(f"it has {len(body):,} bytes, and at most {MOST_BYTES:,} can be passed on")
+    return len(body).to_bytes(HEADER, "big") + body

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from penstock.engine.reach import Reach
 from penstock.model.job import Claim, ErrorCode, FileLink, LogLine, Progress
+from penstock.model.text import readable
 from penstock.model.timing import Clock
 from penstock.model.workers import HandlerKind
 from penstock.worker.agent.attempt import NEVER, Attempt, StopReason
@@ -212,7 +213,7 @@ class Attempts:
             self.ended([(attempt, Halted())])
         except Exception as error:
             LOGGER.exception("%s: could not be run", attempt)
-            self.ended([(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, str(error))))])
+            self.ended([(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, readable(error))))])
 
     async def _fetch_and_give(self, attempt: Attempt) -> None:
         attempt.inputs = await fetch_inputs(self._reach, attempt, self._new_backoff())

@@ -44,7 +44,7 @@ class CommandRun:
         await asyncio.to_thread(_make_folders, folder)
         try:
             self._process = process = await self._start(folder)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             return self._failed(f"{self._program.argv[0]} cannot be started: {error}")
         if self._attempt.reason is not None:
             self.ask(self._attempt)

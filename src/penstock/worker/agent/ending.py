@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Raw, Struct
 
 from penstock.model.job import NEVER_RETRIED, Claim, ErrorCode, FileLink, JobError
+from penstock.model.text import readable
 from penstock.model.wire import Outcome
 from penstock.worker.agent.attempt import Attempt, StopReason
 
@@ -111,7 +112,7 @@ def _errored(claim: Claim, code: ErrorCode, message: str) -> Outcome:
 
 
 def attempt_error(claim: Claim, code: ErrorCode, message: str) -> JobError:
-    return JobError(code, message, attempt=claim.attempt, retryable=code not in NEVER_RETRIED)
+    return JobError(code, readable(message), attempt=claim.attempt, retryable=code not in NEVER_RETRIED)
 
 
 def simplify(claim: Claim, telling: Outcome | Release, why: str) -> Outcome | None:

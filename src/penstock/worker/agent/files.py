@@ -11,6 +11,7 @@ from pathlib import Path
 from penstock.engine.reach import Reach
 from penstock.model.errors import CorruptObject, PenstockError, Refused, Unavailable
 from penstock.model.job import Claim, ErrorCode, FileLink, JobError
+from penstock.model.wire import is_content_type
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import attempt_error
 from penstock.worker.agent.outage import Backoff
@@ -80,6 +81,8 @@ async def store_outputs(
             raise _no_output(attempt.claim, path, "its name is not UTF-8")
     for number, path in enumerate(paths):
         content_type = content_types.get(path.name) or mimetypes.guess_type(path.name)[0] or DEFAULT_TYPE
+        if not is_content_type(content_type):
+            raise _no_output(attempt.claim, path, f"{content_type!r} is not a content type")
         links.append(await _store(reach, attempt, number, path, content_type, backoff))
     return tuple(links)
 

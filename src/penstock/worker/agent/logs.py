@@ -10,11 +10,11 @@ from penstock.engine.reach import Reach
 from penstock.model.errors import PenstockError, StoreUnavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.job import LogLine
+from penstock.model.text import readable
 from penstock.model.timing import Clock, seconds
 from penstock.model.wire import LogEntry
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.outage import Backoff, concerns_all
-from penstock.worker.text import readable
 
 LOGGER = logging.getLogger("penstock.worker")
 EVERY = seconds(0.5)

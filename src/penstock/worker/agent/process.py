@@ -10,12 +10,14 @@ from typing import Protocol
 
 import msgspec
 
+from penstock.model.job import ErrorCode, JobError
+from penstock.model.text import readable
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import Cause
 from penstock.worker.agent.starting import start_executor
 from penstock.worker.channel import Channel
 from penstock.worker.child import Child, when_ended
-from penstock.worker.frames import Interrupt, Leave, Load, Ping, Start, Stop, ToAgent, ToExecutor
+from penstock.worker.frames import Errored, Interrupt, Leave, Load, Ping, Start, Stop, ToAgent, ToExecutor
 from penstock.worker.marks import Marks, shared_file
 from penstock.worker.mortality import kill_group
 
@@ -58,6 +60,7 @@ class ExecutorProcess:
         self.killed = False
         self.cause = Cause.CRASH
         self.cause_text: str | None = None
+        self._condemned = False
         self._watcher = watcher
         self._loop = asyncio.get_running_loop()
         self._free = list(range(places))
@@ -71,7 +74,9 @@ class ExecutorProcess:
         file = shared_file(places)
         ours, theirs = socket.socketpair()
         self._marks = Marks(file, places)
-        self._channel: Channel[ToAgent, ToExecutor] = Channel(ours, DECODER, self._received, lambda: None)
+        self._channel: Channel[ToAgent, ToExecutor] = Channel(
+            ours, DECODER, self._received, ended=lambda: None, garbled=self._garbled, unsendable=self._unsendable
+        )
         try:
             return start_executor(theirs.fileno(), file, places)
         finally:
@@ -145,8 +150,9 @@ class ExecutorProcess:
 
     def end_now(self, cause: Cause | None = None, text: str | None = None) -> None:
         """Kill it. With a cause its jobs are to blame; without, those not asked to stop are innocent."""
-        if self.phase is Phase.ENDED:
+        if self._condemned:
             return
+        self._condemned = True
         if cause is None:
             self.killed = True
         else:
@@ -158,7 +164,21 @@ class ExecutorProcess:
         self.asked_at = NEVER
         self._watcher.heard(self, frames)
 
+    def _garbled(self, error: Exception) -> None:
+        """What else it says is lost, the ends of its jobs too: the same as if it had crashed."""
+        self.end_now(Cause.CRASH, f"sent its agent what cannot be read: {readable(error)}")
+
+    def _unsendable(self, frame: ToExecutor, error: Exception) -> None:
+        """A job that cannot be handed over errors; other frames hold nothing that could fail."""
+        if isinstance(frame, Start):
+            told = JobError(
+                ErrorCode.RAISED, f"the job cannot be handed to a handler: {readable(error)}", attempt=frame.attempt
+            )
+            self._watcher.heard(self, [Errored(frame.place, told)])
+
     def _exited(self, status: int) -> None:
+        # Its number may be another process's from here on.
+        self._condemned = True
         self._channel.receive_rest()
         self._channel.close()
         self.phase = Phase.ENDED

@@ -8,12 +8,12 @@ from typing import Protocol
 from penstock.engine.reach import Reach
 from penstock.model.errors import NotFound, Refused, Unauthorized, Unavailable
 from penstock.model.job import Loss, Renewal
+from penstock.model.text import readable
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.workers import Worker
 from penstock.worker.agent.attempt import Attempt, StopReason
 from penstock.worker.agent.outage import Backoff, Outage, concerns_all
 from penstock.worker.agent.terms import Terms
-from penstock.worker.text import readable
 
 LOGGER = logging.getLogger("penstock.worker")
 APART_SECONDS = 0.25

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from penstock.engine.reach import Reach
 from penstock.model.errors import Invalid, Malformed, PenstockError, StoreUnavailable, TooLarge
+from penstock.model.text import readable
 from penstock.model.timing import Clock
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import simplify
 from penstock.worker.agent.outage import Backoff, concerns_all
 from penstock.worker.agent.pending import Pending, tell_engine, unsure_of
 from penstock.worker.agent.terms import Terms
-from penstock.worker.text import readable
 
 LOGGER = logging.getLogger("penstock.worker")
 AT_ONCE = 16

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from penstock.context import LOGGER
 from penstock.model.job import LogLine
+from penstock.model.text import readable
 from penstock.model.timing import Clock
 from penstock.worker.executor.lines import Lines
 
@@ -83,6 +84,8 @@ class Stream(io.TextIOBase):
         self.buffer = Bytes(self)
 
     def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         author = WRITING.get()
         if author is None:
             return self._outside.write(text)
@@ -121,7 +124,7 @@ class Bytes(io.RawIOBase):
 
 
 class RecordHandler(logging.Handler):
-    """Gives `logging` records to the job that made them; the stream is the level's name."""
+    """Gives `logging` records to the job that made them; the stream is the level's name. Never fails who logs."""
 
     def __init__(self, outside: TextIO) -> None:
         super().__init__()
@@ -129,14 +132,20 @@ class RecordHandler(logging.Handler):
         self.setFormatter(logging.Formatter())
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)
+        level, name, text = readable(record.levelname).lower(), readable(record.name), self._text(record)
         author = WRITING.get()
         if author is None:
-            self._outside.write(f"{record.levelname.lower()} {record.name}: {text}\n")
+            self._outside.write(f"{level} {name}: {text}\n")
             self._outside.flush()
         else:
-            named = text if record.name == LOGGER.name else f"{record.name}: {text}"
-            (author.log or author.open_log()).write(record.levelname.lower(), named + "\n")
+            named = text if name == LOGGER.name else f"{name}: {text}"
+            (author.log or author.open_log()).write(level, named + "\n")
+
+    def _text(self, record: logging.LogRecord) -> str:
+        try:
+            return self.format(record)
+        except Exception as error:  # noqa: BLE001 - a message that does not fit its arguments, or their own text
+            return f"{readable(record.msg)} (it cannot be formatted: {readable(error)})"
 
 
 def install() -> None:

@@ -13,12 +13,13 @@ import msgspec
 
 from penstock.app import Penstock
 from penstock.model.job import LogLine
+from penstock.model.text import readable
 from penstock.model.timing import Clock
 from penstock.worker.channel import Channel
 from penstock.worker.executor.capture import FLUSH_SECONDS, WRITING, JobLog
 from penstock.worker.executor.lines import Lines
 from penstock.worker.executor.loading import describe_app
-from penstock.worker.executor.runs import Run, unknown_type
+from penstock.worker.executor.runs import Run, instead_of, unknown_type
 from penstock.worker.executor.threads import Threads, Work
 from penstock.worker.frames import (
     Interrupt,
@@ -47,7 +48,9 @@ class Executor:
         self._marks = marks
         self._clock = clock
         self._log_bytes = log_bytes
-        self._channel: Channel[ToExecutor, ToAgent] = Channel(end, DECODER, self._receive, _orphaned)
+        self._channel: Channel[ToExecutor, ToAgent] = Channel(
+            end, DECODER, self._receive, ended=_orphaned, garbled=_garbled, unsendable=instead_of
+        )
         self._loop: asyncio.AbstractEventLoop
         self._left: asyncio.Future[None]
         self._runs: dict[int, Run] = {}
@@ -183,4 +186,9 @@ class Executor:
 
 
 def _orphaned() -> NoReturn:
+    os._exit(1)
+
+
+def _garbled(error: Exception) -> NoReturn:
+    os.write(2, f"penstock: the agent said what cannot be read: {readable(error)}\n".encode())
     os._exit(1)

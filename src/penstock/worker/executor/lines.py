@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from penstock.model.job import LogLine
+from penstock.model.text import readable
 
 LINE_CHARACTERS = 16 * 1024
 """A line without an end is cut here, so that it is seen before it ends."""
@@ -45,7 +46,8 @@ class Lines:
     def _keep(self, at: datetime, stream: str, line: str) -> None:
         if self._left < 0:
             return
-        self._left -= len(line.encode(errors="replace")) + 1
+        line = readable(line)
+        self._left -= len(line.encode()) + 1
         if self._left < 0:
             self._ready.append(LogLine(at, "stderr", f"… log cut at {self._cap} bytes", self._attempt))
         else:

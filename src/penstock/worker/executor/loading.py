@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.app import Penstock
+from penstock.model.text import readable
 from penstock.worker.frames import Loaded, LoadFailed, Program
 
 UNLOADABLE = 2
@@ -19,9 +20,12 @@ def load_or_explain(reference: str) -> Penstock | LoadFailed:
     """The app, found also where this process stands; or why there is none."""
     sys.path.insert(0, str(os.getcwd()))  # noqa: PTH109 - a string is what sys.path holds
     try:
-        return load(reference)
+        app = load(reference)
+        # What cannot be encoded could be told to nobody.
+        msgspec.msgpack.encode(describe_app(app))
     except BaseException as error:  # noqa: BLE001 - importing runs user code, which may raise anything
-        return LoadFailed(f"{type(error).__name__}: {error}", _where(error))
+        return LoadFailed(readable(f"{type(error).__name__}: {readable(error)}"), readable(_where(error)))
+    return app
 
 
 def load(reference: str) -> Penstock:

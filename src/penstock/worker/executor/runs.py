@@ -12,7 +12,8 @@ from msgspec import Struct
 from penstock.app import Handler
 from penstock.context import Context, Inputs, Outputs
 from penstock.model.errors import InvalidParams
-from penstock.model.job import NEVER_RETRIED, ErrorCode, JobError, LogLine, Progress
+from penstock.model.job import JSON_NULL, NEVER_RETRIED, ErrorCode, JobError, LogLine, Progress
+from penstock.model.text import readable
 from penstock.worker.executor.capture import JobLog
 from penstock.worker.executor.threads import Work
 from penstock.worker.frames import Errored, Finished, Skipped, Start, Stopped, ToAgent, Wrote
@@ -107,9 +108,9 @@ class Run(Struct, eq=False):
         if self.stopping:
             return
         try:
-            result = b"null" if value is None else msgspec.json.encode(value)
-        except (TypeError, ValueError, RecursionError, OverflowError) as error:
-            text = f"the handler returned {type(value).__name__}, which is not JSON: {error}"
+            result = JSON_NULL if value is None else _as_json(value)
+        except Exception as error:  # noqa: BLE001 - encoding may run user code too
+            text = f"the handler returned {type(value).__name__}, which is not JSON: {readable(error)}"
             self.told = self._errored(ErrorCode.INVALID_RESULT, text)
         else:
             self.told = Finished(self.start.place, result, self._outputs())
@@ -120,20 +121,19 @@ class Run(Struct, eq=False):
         if isinstance(error, InvalidParams) and not self.calling:
             self.told = self._errored(ErrorCode.INVALID_PARAMS, error.message)
         else:
-            self.told = self._errored(ErrorCode.RAISED, str(error), error)
+            self.told = self._errored(ErrorCode.RAISED, readable(error), error)
 
     def _outputs(self) -> dict[str, str] | None:
         if self.context is None or not Path(self.start.folder, "outputs").exists():
             return None
-        return dict(self.context.outputs.content_types)
+        return {readable(name): readable(kind) for name, kind in self.context.outputs.content_types.items()}
 
     def _errored(self, code: ErrorCode, message: str, error: BaseException | None = None) -> Errored:
-        kind = type(error)
         told = JobError(
             code,
-            message[:MESSAGE_CHARACTERS],
+            readable(message)[:MESSAGE_CHARACTERS],
             attempt=self.start.attempt,
-            error_class=f"{kind.__module__}.{kind.__qualname__}" if error is not None else None,
+            error_class=_class_name(type(error)) if error is not None else None,
             traceback=_traceback(error) if error is not None else None,
             retryable=code not in NEVER_RETRIED,
         )
@@ -146,8 +146,36 @@ def unknown_type(start: Start) -> Errored:
     return Errored(start.place, JobError(ErrorCode.RAISED, text, attempt=start.attempt))
 
 
+def instead_of(frame: ToAgent, error: Exception) -> ToAgent | None:
+    """What to tell the agent where something cannot be encoded after all: an end as an error, anything else not."""
+    match frame:
+        case Finished(place):
+            text = f"what the handler returned cannot be passed on: {readable(error)}"
+            return Errored(place, JobError(ErrorCode.INVALID_RESULT, text, retryable=False))
+        case Errored(place):
+            text = f"the handler's error cannot be passed on: {readable(error)}"
+            return Errored(place, JobError(ErrorCode.RAISED, text))
+        case _:
+            return None
+
+
+def _as_json(value: object) -> bytes:
+    """The value as JSON. Looked at once more: a `msgspec.Raw` inside is taken as it is, whatever it holds."""
+    encoded = msgspec.json.encode(value)
+    msgspec.json.decode(encoded, type=msgspec.Raw)
+    encoded.decode()
+    return encoded
+
+
+def _class_name(kind: type) -> str:
+    return f"{readable(kind.__module__)}.{readable(kind.__qualname__)}"
+
+
 def _traceback(error: BaseException) -> str:
     """The user's part of the traceback: without the frame of Penstock that made the call. The end matters most."""
     frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
-    text = "".join(traceback.format_exception(type(error), error, frames))
-    return text[-TRACEBACK_CHARACTERS:]
+    try:
+        text = "".join(traceback.format_exception(type(error), error, frames))
+    except Exception as fault:  # noqa: BLE001 - notes, causes and source lines are user code's too
+        text = f"the traceback cannot be had: {readable(fault)}"
+    return readable(text)[-TRACEBACK_CHARACTERS:]
