@@ -8,7 +8,8 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from penstock.runtime.corked import HELD_BYTES, Corked, CorkedHttp
+from penstock.runtime.connection import HttpConnection
+from penstock.runtime.corked import HELD_BYTES, Corked
 
 CHUNK = b"x" * 32 * 1024
 CHUNKS = 2_000
@@ -120,11 +121,11 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def connected(app: object) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection to a server that speaks corked HTTP."""
-    config = uvicorn.Config(app, log_config=None, lifespan="off", interface="asgi3", http=CorkedHttp)  # type: ignore[arg-type]
+    config = uvicorn.Config(app, log_config=None, lifespan="off", interface="asgi3", http=HttpConnection)  # type: ignore[arg-type]
     config.load()
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(
-        lambda: CorkedHttp(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+        lambda: HttpConnection(config=config, server_state=state, app_state={}), "127.0.0.1", 0
     )
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     try:

@@ -14,6 +14,7 @@ from penstock.model.errors import (
     NotFound,
     PenstockError,
     Refused,
+    RequestTimeout,
     TooLarge,
     Unauthorized,
     Unavailable,
@@ -32,6 +33,10 @@ class MethodNotAllowed(Refused):
         super().__init__(f"{path} does not take {method}; it takes {self.allow}")
 
 
+class HeadTooLarge(TooLarge):
+    """The head of a request is too long; answered as 431."""
+
+
 # The first class that fits decides. CorruptObject is left to 500: the bytes that are wrong are our own;
 # where a client sent them, the endpoint says Invalid instead.
 STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
@@ -43,7 +48,9 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (Invalid, 422),
     (NotFound, 404),
     (Conflict, 409),
+    (HeadTooLarge, 431),
     (TooLarge, 413),
+    (RequestTimeout, 408),
     (Unavailable, 503),
 )
 
@@ -67,7 +74,7 @@ def problem_of(error: PenstockError, instance: str | None = None, status: int | 
     )
 
 
-def problem_reply(error: Exception, path: str) -> Reply:
+def problem_reply(error: Exception, path: str | None = None) -> Reply:
     """The answer to whatever was raised; what nobody foresaw says no more than that."""
     match error:
         case PenstockError():

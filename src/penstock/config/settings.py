@@ -31,6 +31,9 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "addresses; without ports."
         ),
     ] = ()
+    connections: Annotated[
+        int, Meta(description="Most connections that one process has open at a time; more are answered with 503.", ge=1)
+    ] = 1000
     data: Annotated[str, Meta(description="Folder for the database and the objects; made if it is missing.")] = (
         ".penstock"
     )

@@ -23,6 +23,8 @@ PenstockError
 │   ├── ObjectsUnavailable  objects_unavailable  the object store cannot be reached
 │   ├── FleetUnavailable    fleet_unavailable    workers cannot be started, stopped or seen now
 │   ├── ServerUnavailable   server_unavailable   no answer from the Penstock server
+│   ├── ServerBusy          server_busy          the server has as many connections as it may
+│   ├── RequestTimeout      request_timeout      the rest of the request did not come in time
 │   └── ShuttingDown        shutting_down        this process is stopping
 └── JobEnded                job_ended            waited for a job that did not succeed
     └── WaitTimeout         wait_timeout         the job had not ended in time; it goes on
@@ -173,6 +175,18 @@ class ServerUnavailable(Unavailable):
     """No answer from the Penstock server."""
 
     code = "server_unavailable"
+
+
+class ServerBusy(Unavailable):
+    """The server has as many connections as it may."""
+
+    code = "server_busy"
+
+
+class RequestTimeout(Unavailable):
+    """The rest of the request did not come in time; nothing was done."""
+
+    code = "request_timeout"
 
 
 class ShuttingDown(Unavailable):

@@ -1,9 +1,7 @@
 """Answers in one piece: uvicorn writes an answer's head and its body apart, and each write would be a packet."""
 
 import asyncio
-from typing import Any, cast
-
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from typing import Any
 
 HELD_BYTES = 64 * 1024
 """More than this is not held back: the transport must see it to slow the writer down."""
@@ -40,10 +38,3 @@ class Corked:
         # The client may have gone since it was written.
         if held and not self.is_closing():
             self._transport.write(b"".join(held))
-
-
-class CorkedHttp(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    """uvicorn's HTTP over a corked transport."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(Corked(cast(asyncio.Transport, transport)))

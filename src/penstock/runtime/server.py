@@ -3,9 +3,12 @@
 import asyncio
 import gc
 import logging
+import resource
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import cast
 
 import uvicorn
 from msgspec.structs import replace
@@ -18,7 +21,7 @@ from penstock.model.errors import InvalidSetting
 from penstock.model.keys import KeyScope
 from penstock.model.timing import seconds, within
 from penstock.runtime.backends import check_shared, open_engine
-from penstock.runtime.corked import CorkedHttp
+from penstock.runtime.connection import HEAD_BYTES, HttpConnection, HttpServer
 from penstock.runtime.guard import refuse_unguarded
 from penstock.runtime.leaving import turn_away
 from penstock.runtime.scaling import local_fleets
@@ -30,6 +33,9 @@ logger = logging.getLogger("penstock.server")
 BACKLOG = 2048
 BESIDE = (KeyScope.WORKER, KeyScope.SCHEDULES)
 """What a worker beside the server does there: it works, and brings the schedules of its app."""
+OTHER_FILES = 150
+"""Open files that are not connections, and connections that are turned away."""
+
 LEAVE_WITHIN = seconds(1.0)
 """How long an API goes on answering after it was asked to stop."""
 
@@ -144,12 +150,10 @@ class _Leaving:
         return closing
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the process has its own."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+def _most_connections(server: ServerSettings) -> int:
+    """As many as the settings say, or as the process may have files open."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return server.connections if files < 0 else max(1, min(server.connections, files - OTHER_FILES))
 
 
 @asynccontextmanager
@@ -163,10 +167,13 @@ async def _http(engine: Engine, listener: socket.socket) -> AsyncIterator[str]:
         timeout_graceful_shutdown=LAST_ANSWERS_SECONDS,
         server_header=False,
         proxy_headers=False,
-        http=CorkedHttp,
+        http=cast(type[asyncio.Protocol], partial(HttpConnection, most=_most_connections(engine.settings.server))),
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        # An upgraded connection would be one without bounds.
+        ws="none",
         interface="asgi3",
     )
-    server = _Server(config)
+    server = HttpServer(config)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
     host, port = listener.getsockname()[:2]
     try:
