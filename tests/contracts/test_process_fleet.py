@@ -96,6 +96,21 @@ class TestForkedProcesses(ProcessFleetContract):
         assert (await yard.client.get(job)).state == State.SUCCEEDED
         assert [one.exit_status for one in await fleets.members(yard.fleet)] == [0]
 
+    async def test_standing_by_it_lets_its_members_finish_and_go(
+        self, launcher: Launcher, fleets: ProcessFleets, yard: Folder
+    ) -> None:
+        other = ProcessFleets(launcher.launch, SystemClock(), random.Random(), patience=seconds(0))
+        [name] = await self.started(fleets, yard)
+        assert await other.members(yard.fleet) == []
+        assert other.elsewhere(yard.fleet, [name, "nobody", f"{yard.fleet}-other"]) == [name]
+        assert fleets.elsewhere(yard.fleet, [name]) == []
+        job = await yard.holding()
+        await fleets.stand_by()
+        await eventually("it drains", partial(yard.draining, name))
+        yard.let_go(job)
+        assert (await self.ended(fleets, yard.fleet, name)).exit_status == 0
+        assert (await yard.client.get(job)).state == State.SUCCEEDED
+
     async def test_a_worker_that_cannot_reach_its_server_ends_when_it_is_stopped(
         self, fleets: ProcessFleets, yard: Folder
     ) -> None:

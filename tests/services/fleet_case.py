@@ -1,6 +1,6 @@
 """A fleet in memory whose workers do real jobs of a real engine, and a world in which time passes step by step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -43,10 +43,16 @@ class FakeWorker:
 
 
 class FakeFleets:
-    """Keeps the Fleets protocol in memory. `startup` and `service` are how long things take; `broken` starts fail."""
+    """Keeps the Fleets protocol in memory. `startup` and `service` are how long things take; `broken` starts fail.
 
-    def __init__(self, clock: SimulatedClock, *, startup: float = 2.0, service: float = 1.0, capacity: int = 2) -> None:
+    With a `host` its members are processes there, which the backend of another host does not list.
+    """
+
+    def __init__(
+        self, clock: SimulatedClock, *, startup: float = 2.0, service: float = 1.0, capacity: int = 2, host: str = ""
+    ) -> None:
         self.clock = clock
+        self.host = host
         self.startup = timedelta(seconds=startup)
         self.service = timedelta(seconds=service)
         self.capacity = capacity
@@ -61,7 +67,7 @@ class FakeFleets:
     async def start(self, order: Order, count: int) -> list[str]:
         self._check()
         self.orders.append((order, count))
-        names = [f"{order.fleet}-{len(self.workers) + number}" for number in range(count)]
+        names = [f"{order.fleet}-{self.host}{len(self.workers) + number}" for number in range(count)]
         self.workers |= {name: FakeWorker(name, order, self.clock.now()) for name in names}
         self.most = max(self.most, len(self.alive()))
         return names
@@ -81,6 +87,13 @@ class FakeFleets:
             if member.condition is Condition.ENDED:
                 self.workers[member.name].order = replace(self.workers[member.name].order, fleet="(told)")
         return found
+
+    def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
+        return [name for name in workers if self.host and name.startswith(f"{fleet}-") and name not in self.workers]
+
+    async def stand_by(self) -> None:
+        for worker in self.alive() if self.host else ():
+            worker.condition = Condition.ENDING
 
     async def close(self) -> None: ...
 
@@ -169,19 +182,23 @@ class World:
         self.engine = engine
         self.clock = clock
         self.fleets = fleets
+        self.hosts = [fleets]
         self.types = types
         self.dispatcher = dispatcher(engine)
         self.autoscalers = [self.autoscaler("a")]
 
-    def autoscaler(self, holder: str) -> Autoscaler:
-        return Autoscaler(self.engine, self.fleets, holder=holder, app="shop:app", environment={"PENSTOCK_URL": "u"})
+    def autoscaler(self, holder: str, fleets: FakeFleets | None = None) -> Autoscaler:
+        return Autoscaler(
+            self.engine, fleets or self.fleets, holder=holder, app="shop:app", environment={"PENSTOCK_URL": "u"}
+        )
 
     async def run(self, seconds: float, *, dispatching: bool = True) -> None:
         for _ in range(round(seconds / TICK.total_seconds())):
             self.clock.advance(TICK)
             if dispatching:
                 await self.dispatcher.step()
-            await self.fleets.work(self.engine, self.types)
+            for fleets in self.hosts:
+                await fleets.work(self.engine, self.types)
             for autoscaler in self.autoscalers:
                 await autoscaler.step()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.autoscaler.fleets import Condition
-from penstock.autoscaler.loop import HELD_FOR, ROLE
+from penstock.autoscaler.fleets import Condition, Order
+from penstock.autoscaler.role import HELD_FOR, ROLE
 from penstock.broker.memory import MemoryBroker
 from penstock.config import BrokerSettings, FleetSettings, Settings
 from penstock.engine import Engine
@@ -251,6 +251,76 @@ async def test_after_a_long_look_it_asks_whether_it_is_still_the_one(
     world.clock.advance(SECOND)
     await autoscaler.step()
     assert (world.fleets.orders, autoscaler.acts) == ([], False)
+
+
+async def test_the_role_is_kept_while_starting_workers_takes_long(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = world.autoscalers[0], world.autoscaler("b")
+    start, asked, pulled = world.fleets.start, asyncio.Event(), asyncio.Event()
+
+    async def slow(order: Order, count: int) -> list[str]:
+        asked.set()
+        await pulled.wait()
+        return await start(order, count)
+
+    monkeypatch.setattr(world.fleets, "start", slow)
+    await burst(world, 1)
+    step = asyncio.ensure_future(first.step())
+    await asyncio.wait_for(asked.wait(), 5)
+    for _ in range(10):
+        world.clock.advance(2 * SECOND)
+        await second.step()
+    assert (first.acts, second.acts) == (True, False)
+    pulled.set()
+    await step
+    assert world.size() == 1
+
+
+async def test_who_loses_the_role_while_it_starts_workers_starts_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (autoscaler,) = world.autoscalers
+    asked, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def slow(order: Order, count: int) -> list[str]:
+        asked.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            cancelled.set()
+
+    monkeypatch.setattr(world.fleets, "start", slow)
+    await burst(world, 1)
+    step = asyncio.ensure_future(autoscaler.step())
+    await asyncio.wait_for(asked.wait(), 5)
+    world.clock.advance(HELD_FOR)
+    assert await world.engine.store.lead(ROLE, "b", HELD_FOR) is not None
+    await asyncio.wait_for(step, 5)
+    assert (cancelled.is_set(), autoscaler.acts) == (True, False)
+
+
+async def test_two_hosts_with_workers_of_their_own_never_have_more_than_the_fleet_may(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    here, there = (FakeFleets(clock, service=20, host=host) for host in ("a", "b"))
+    world = World(engine, clock, here, [ADD, OTHER])
+    world.hosts.append(there)
+    first, second = world.autoscalers[0], world.autoscaler("b", there)
+    await burst(world, 100)
+    await world.run(10)
+    assert (len(here.alive()), len(there.alive())) == (5, 0)
+    world.autoscalers = [second]
+    await world.run(HELD_FOR.total_seconds() + 5)
+    assert second.acts
+    assert (len(here.alive()), len(there.alive())) == (5, 0), "the frozen autoscaler's workers go on, and count"
+    world.autoscalers = [first, second]
+    await world.run(30)
+    assert (len(here.alive()), len(there.alive())) == (0, 5), "who lost the role lets its workers go"
+    assert (first.acts, second.acts) == (False, True)
+    await world.run(300)
+    assert await world.jobs() == {State.SUCCEEDED: 100}
+    assert (len(here.alive()), len(there.alive()), await attempts(world)) == (0, 0, {1})
 
 
 # -- by hand

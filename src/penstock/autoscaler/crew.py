@@ -25,12 +25,16 @@ AT_WORK = frozenset({Post.STARTING, Post.IDLE, Post.BUSY})
 
 
 class Hand(Struct, frozen=True, kw_only=True):
-    """One worker of the crew. `row` is what it said itself; None before it has joined."""
+    """One worker of the crew. `row` is what it said itself; None before it has joined.
+
+    `elsewhere`: another autoscaler's backend keeps it, which alone can stop it.
+    """
 
     name: str
     post: Post
     started_at: datetime
     row: Worker | None = None
+    elsewhere: bool = False
 
 
 class Crew(Struct, frozen=True):
@@ -51,7 +55,8 @@ class Knowledge(Struct, frozen=True, kw_only=True):
     """What is known of workers besides the backend's list.
 
     `rows`: the registry, silent ones marked as lost. `held`: running jobs by worker. `ordered`: started and not listed
-    yet, with the time. `asked`: to stop. `joined`: those that had a row, with the time when they last did.
+    yet, with the time. `asked`: to stop. `joined`: those that had a row, with the time when they last did. `elsewhere`:
+    members that another autoscaler's backend keeps.
     """
 
     rows: Mapping[str, Worker]
@@ -59,6 +64,7 @@ class Knowledge(Struct, frozen=True, kw_only=True):
     held: Mapping[str, int] = {}
     ordered: Mapping[str, datetime] = {}
     asked: Collection[str] = frozenset()
+    elsewhere: Collection[str] = frozenset()
 
 
 def crew_of(members: Sequence[Member], known: Knowledge, now: datetime, patience: timedelta) -> Crew:
@@ -69,16 +75,33 @@ def crew_of(members: Sequence[Member], known: Knowledge, now: datetime, patience
     ]
     there = [_hand(member, known) for member in members if member.condition is not Condition.ENDED]
     return Crew(
-        hands=tuple(sorted((*there, *coming), key=lambda hand: hand.name)),
+        hands=tuple(sorted((*there, *coming, *_elsewhere(known)), key=lambda hand: hand.name)),
         ended=tuple(member for member in members if member.condition is Condition.ENDED),
         late=tuple(hand.name for hand in there if _is_late(hand, known, now, patience)),
     )
 
 
 def longest_idle(crew: Crew, idle_since: Mapping[str, datetime], count: int) -> list[str]:
-    """The names of so many idle ones, those first that have been idle for longest."""
-    idle = sorted(crew.at(Post.IDLE), key=lambda hand: (idle_since.get(hand.name, hand.started_at), hand.name))
+    """The names of so many idle ones that can be stopped here, those first that have been idle for longest."""
+    here = [hand for hand in crew.at(Post.IDLE) if not hand.elsewhere]
+    idle = sorted(here, key=lambda hand: (idle_since.get(hand.name, hand.started_at), hand.name))
     return [hand.name for hand in idle[:count]]
+
+
+def _elsewhere(known: Knowledge) -> list[Hand]:
+    """Those that are heard from and take jobs: they count, so that two backends never hold more than one may."""
+    rows = [known.rows[name] for name in known.elsewhere]
+    return [
+        Hand(
+            name=row.id,
+            post=Post.BUSY if known.held.get(row.id) else Post.IDLE,
+            started_at=row.started_at,
+            row=row,
+            elsewhere=True,
+        )
+        for row in rows
+        if row.state is WorkerState.READY
+    ]
 
 
 def _hand(member: Member, known: Knowledge) -> Hand:

@@ -7,10 +7,11 @@ from datetime import timedelta
 
 from penstock.autoscaler.crew import Crew
 from penstock.autoscaler.fleets import Fleets
+from penstock.autoscaler.role import Role
 from penstock.autoscaler.sight import Sight, look
 from penstock.autoscaler.tending import Surroundings, Tending
 from penstock.engine import Engine
-from penstock.model.errors import Unavailable
+from penstock.model.errors import FleetUnavailable, Unavailable
 from penstock.model.fleet_plan import Source, Standing
 from penstock.model.fleet_readings import Unknown
 from penstock.model.fleets import Fleet
@@ -18,9 +19,6 @@ from penstock.model.timing import seconds
 
 logger = logging.getLogger("penstock.autoscaler")
 
-ROLE = "autoscaler"
-HELD_FOR = timedelta(seconds=10)
-RENEWED_AFTER = timedelta(seconds=3)
 LOOK_EVERY = timedelta(seconds=1)
 AFTER_TROUBLE = timedelta(seconds=1)
 APART = timedelta(milliseconds=100)
@@ -46,10 +44,8 @@ class Autoscaler:
     ) -> None:
         self._engine = engine
         self._around = Surroundings(engine, backend, app, environment or {}, holder)
-        self._holder = holder
-        self._fence: int | None = None
-        self._acting: int | None = None
-        self._led_at = float("-inf")
+        self._role = Role(engine.store, engine.clock, holder)
+        self._acted_under: int | None = None
         self._looked_at = float("-inf")
         self._tendings: dict[str, Tending] = {}
         self._asleep: list[Standing] = []
@@ -60,7 +56,7 @@ class Autoscaler:
     @property
     def acts(self) -> bool:
         """Whether this is the one that acts, as far as it knows."""
-        return self._fence is not None
+        return self._role.held
 
     async def step(self) -> timedelta:
         """One look at all fleets, if this is the one that acts; how long to wait for the next."""
@@ -80,52 +76,33 @@ class Autoscaler:
     async def close(self) -> None:
         """Let another one act at once. The workers go on."""
         self._end_listening()
-        if self._fence is not None:
-            self._fence = None
-            try:
-                await self._engine.store.resign(ROLE, self._holder)
-            except Unavailable as trouble:
-                logger.debug("the role of autoscaler runs out by itself: %s", trouble)
+        await self._role.resign()
 
     async def _step(self) -> timedelta:
-        if not await self._lead():
-            return LOOK_EVERY
-        self._acting = self._fence
+        delay = await self._role.run(self._look()) if await self._role.lead() else None
+        if delay is None and self._role.taken:
+            await self._stand_by()
+        return LOOK_EVERY if delay is None else delay
+
+    async def _look(self) -> timedelta:
+        if self._acted_under != self._role.fence:
+            # What was known is from before another one acted.
+            self._acted_under = self._role.fence
+            self._tendings.clear()
         standings = await self._standings()
         sight = await look(self._engine, self._ahead())
         delays = await asyncio.gather(*(self._tend(standing, sight) for standing in standings.values()))
-        if self._fence != self._acting:
-            return LOOK_EVERY
         self._asleep = [standing for name, standing in standings.items() if self._tendings[name].sleeps]
         await self._record(standings)
         return min((LOOK_EVERY, *delays))
 
-    # -- who acts
-
-    async def _lead(self) -> bool:
-        """Be or become the one that acts."""
-        if self._fence is None or self._since_led() > RENEWED_AFTER:
-            await self._renew()
-        return self._fence is not None
-
-    async def _renew(self) -> None:
-        asked_at = self._engine.clock.monotonic()
-        fence = await self._engine.store.lead(ROLE, self._holder, HELD_FOR)
-        if fence != self._fence:
-            # What was known is from before somebody else acted.
-            self._tendings.clear()
-            self._asleep = []
-            logger.info("autoscaler %s %s", self._holder, "acts" if fence is not None else "stands by")
-        self._fence, self._led_at = fence, asked_at
-
-    async def _may_act(self) -> bool:
-        """Whether this has been the one all through this step: asked again when it takes long."""
-        if self._since_led() * 2 >= HELD_FOR:
-            await self._renew()
-        return self._fence is not None and self._fence == self._acting
-
-    def _since_led(self) -> timedelta:
-        return seconds(min(1e6, self._engine.clock.monotonic() - self._led_at))
+    async def _stand_by(self) -> None:
+        """Another one acts: let go of workers that it cannot see, or they would never be stopped."""
+        self._asleep = []
+        try:
+            await self._around.backend.stand_by()
+        except FleetUnavailable as trouble:
+            logger.debug("workers are let go later: %s", trouble)
 
     # -- what there is
 
@@ -146,7 +123,7 @@ class Autoscaler:
     async def _tend(self, standing: Standing, sight: Sight) -> timedelta:
         """What goes wrong with one fleet is no other's trouble."""
         try:
-            return await self._tendings[standing.name].tend(standing, sight, self._may_act)
+            return await self._tendings[standing.name].tend(standing, sight, lambda: self._role.held)
         except Unavailable as trouble:
             logger.warning("fleet %s: %s; it stays as it is", standing.name, trouble)
         except Exception:

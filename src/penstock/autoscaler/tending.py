@@ -1,7 +1,7 @@
 """Tending one fleet: look at its crew, decide, act, and keep what must be known at the next look."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -37,7 +37,7 @@ NEWEST_PART = 0.5
 
 T = TypeVar("T")
 
-MayAct = Callable[[], Awaitable[bool]]
+MayAct = Callable[[], bool]
 
 
 class Surroundings(Struct, frozen=True):
@@ -96,7 +96,7 @@ class Tending:
         self._flow = watched(self._flow, depths(standing, sight))
         reading = reading_of(standing, sight, self.crew, self._flow, self._startup, self._capacity)
         decision = self._decide(standing, reading)
-        done = await self._act(standing, decision, now) if await self._is_due(decision, may_act) else Done()
+        done = await self._act(standing, decision, now) if self._is_due(decision, may_act) else Done()
         self._note(standing, decision, done, reading, now)
         return seconds(decision.look_again_seconds)
 
@@ -112,7 +112,14 @@ class Tending:
             return Unknown(trouble.message)
         self._forget_old(members, now)
         asked = {name for name, at in self._asked.items() if now - at < ASK_AGAIN}
-        known = Knowledge(rows=sight.rows, held=sight.held, ordered=self._ordered, asked=asked, joined=self._joined)
+        known = Knowledge(
+            rows=sight.rows,
+            held=sight.held,
+            ordered=self._ordered,
+            asked=asked,
+            joined=self._joined,
+            elsewhere=self._backend.elsewhere(self._name, sight.rows),
+        )
         crew = crew_of(members, known, now, self._patience(sight))
         self._learn(crew, now)
         await self._bury(crew, sight.rows, now)
@@ -170,10 +177,10 @@ class Tending:
         decision, self._memory = decide(standing.fleet, reading, self._memory)
         return decision
 
-    async def _is_due(self, decision: Decision, may_act: MayAct) -> bool:
+    def _is_due(self, decision: Decision, may_act: MayAct) -> bool:
         """Whether there is anything to do, and we are still the ones to do it."""
         late = isinstance(self.crew, Crew) and self.crew.late
-        return bool(decision.start or decision.stop or late) and await may_act()
+        return bool(decision.start or decision.stop or late) and may_act()
 
     # -- acting
 

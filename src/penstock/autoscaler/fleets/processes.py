@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -13,6 +14,7 @@ from penstock.model.errors import FleetUnavailable
 from penstock.model.timing import Clock, seconds
 
 NAME_BITS: Final = 48
+NAME_END: Final = "-[0-9a-f]{12}"
 LONGEST_STEM: Final = 100
 """A name has at most 128 letters."""
 GIVE_BACK_AT_ONCE: Final = seconds(0)
@@ -52,6 +54,14 @@ class ProcessFleets:
                 del here[member.name]
         return sorted(members, key=lambda member: member.name)
 
+    def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
+        """Known by their names: one made here or in another process that scales the same fleet."""
+        here, made = self._fleets.get(fleet, {}), re.compile(re.escape(_stem(fleet)) + NAME_END)
+        return [name for name in workers if name not in here and made.fullmatch(name)]
+
+    async def stand_by(self) -> None:
+        self._drain_all(None)
+
     def hurry(self) -> None:
         """Give all running jobs back, now; all members end."""
         self._drain_all(GIVE_BACK_AT_ONCE)
@@ -63,17 +73,21 @@ class ProcessFleets:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _drain_all(self, patience: timedelta) -> None:
+    def _drain_all(self, patience: timedelta | None) -> None:
         for here in self._fleets.values():
             for one in here.values():
                 one.drain(patience)
 
     def _start(self, order: Order) -> str:
         here = self._fleets.setdefault(order.fleet, {})
-        name = f"{order.fleet[:LONGEST_STEM]}-{self._chance.getrandbits(NAME_BITS):012x}"
+        name = f"{_stem(order.fleet)}-{self._chance.getrandbits(NAME_BITS):012x}"
         here[name] = process = WorkerProcess(name, self._clock)
         launched = self._launch(order.app, order.environment, own_environment(order, name))
         task = asyncio.ensure_future(process.run(launched))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return name
+
+
+def _stem(fleet: str) -> str:
+    return fleet[:LONGEST_STEM]

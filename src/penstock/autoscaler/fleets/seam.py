@@ -5,7 +5,7 @@ are idle or busy it does not know; that is in the registry, under the same names
 where the backend can do that, and are found again by a later autoscaler.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -74,7 +74,21 @@ class Fleets(Protocol):
         ...
 
     async def members(self, fleet: str) -> list[Member]:
-        """Every member by name, also those that another autoscaler started; ended ones are told of once."""
+        """Every member by name, also those that another autoscaler started; ended ones are told of once.
+
+        Where members cannot be seen from another process, only those of this one: see `elsewhere`.
+        """
+        ...
+
+    def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
+        """Those of these workers that are members of the fleet and listed by another autoscaler's backend alone.
+
+        None where `members` lists all.
+        """
+        ...
+
+    async def stand_by(self) -> None:
+        """Another autoscaler acts: drain, as long as it takes, the members that only this backend lists."""
         ...
 
     async def close(self) -> None:

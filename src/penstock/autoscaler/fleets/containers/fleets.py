@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
@@ -91,6 +91,13 @@ class ContainerFleets:
             await self._collect(over)
         members = [*(alive(seen, now) for seen in alives), *(member for member in told if member)]
         return sorted(members, key=lambda member: member.name)
+
+    def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
+        """None: the engine lists all members to every autoscaler."""
+        return []
+
+    async def stand_by(self) -> None:
+        """Nothing to let go of: the autoscaler that acts sees all members."""
 
     async def close(self) -> None:
         for task in self._later.values():

@@ -109,6 +109,13 @@ class KubernetesFleets:
         await _all(self._cluster.delete(name) for name in over)
         return sorted(found, key=lambda one: one.name)
 
+    def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
+        """None: the cluster lists all members to every autoscaler."""
+        return []
+
+    async def stand_by(self) -> None:
+        """Nothing to let go of: the autoscaler that acts sees all members."""
+
     async def close(self) -> None:
         """Let go of the connection. All pods go on."""
         await self._cluster.close()
