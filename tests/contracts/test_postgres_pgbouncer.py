@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import psycopg
 import pytest
 
 from penstock.model.job import Line
+from penstock.model.submission import Held, Inserted
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.migrate import connected, migrate, migrations
 from penstock.store.seam import Shard
@@ -16,7 +18,7 @@ from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract import StoreContract
 from penstock.testing.store_contract.stage import TICKET, Stage
 from servers import Missing, PgBouncer
-from tests.postgres import new_store, server
+from tests.postgres import database, new_store, server
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,18 @@ class TestBehindPgBouncer(StoreContract):
             store = await PostgresStore.open(f"{bouncer.url('jobs')}?pgbouncer=true", clock=clock)
             yield store
             await store.close()
+
+
+async def test_a_key_in_an_open_transaction_puts_off_only_the_jobs_under_it(bouncer: PgBouncer) -> None:
+    """Without anything that is kept in a session."""
+    async with new_store(18, None), asyncio.timeout(60):
+        store = await PostgresStore.open(f"{bouncer.url('jobs')}?pgbouncer=true")
+        stage = Stage(store, SimulatedClock())
+        with psycopg.connect(database(18)) as connection:
+            connection.execute("SELECT penstock.submit('mail', idempotency_key => 'held', allow_unknown => true)")
+            answers = await store.submit([stage.new(key=key) for key in ("free", "held", None)], TICKET)
+        await store.close()
+    assert [type(answer) for answer in answers] == [Inserted, Held, Inserted]
 
 
 async def test_many_stores_share_fewer_sessions_than_they_have_connections(bouncer: PgBouncer) -> None:

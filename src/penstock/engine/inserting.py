@@ -9,18 +9,21 @@ from penstock.model.errors import Unavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.job import NewJob
 from penstock.model.lifecycle import State
-from penstock.model.submission import Inserted, Submission
+from penstock.model.submission import Held, Inserted, Submission
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
 
 
 class Inserting:
-    """One write at a time into each shard, for all who have jobs for it meanwhile."""
+    """One write at a time into each shard, for all who have jobs for it meanwhile.
+
+    Jobs with keys have one of their own: it may have to wait for a key that another transaction holds.
+    """
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._shards: dict[ShardId, Together[NewJob, Submission]] = {}
+        self._writes: dict[tuple[ShardId, bool], Together[NewJob, Submission]] = {}
 
     async def insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
         """Each shard's jobs by themselves: what one does not answer for is unavailable, and never tried elsewhere."""
@@ -29,20 +32,23 @@ class Inserting:
         places = split(enumerate(jobs), lambda numbered: shard_of(numbered[1].id))
         answers: dict[int, Submission | Unavailable] = {}
         parts = [[job for _, job in part] for part in places.values()]
-        for numbered, answer in zip(places.values(), await each(parts, self.insert_in_one), strict=True):
-            told: Sequence[Submission | Unavailable] = (
-                [answer] * len(numbered) if isinstance(answer, Unavailable) else answer
-            )
+        for numbered, answer in zip(places.values(), await each(parts, self._ask), strict=True):
+            told = [answer] * len(numbered) if isinstance(answer, Unavailable) else map(_unless_held, answer)
             answers.update(zip([number for number, _ in numbered], told, strict=True))
         return [answers[number] for number in range(len(jobs))]
 
     async def insert_in_one(self, jobs: Sequence[NewJob]) -> list[Submission]:
-        """Jobs of a single shard; Unavailable if it does not answer."""
-        if not jobs:
-            return []
-        shard = shard_of(jobs[0].id)
-        if (together := self._shards.get(shard)) is None:
-            together = self._shards[shard] = Together(self._write)
+        """Jobs of a single shard; Unavailable if it does not answer, or cannot tell about one of their keys."""
+        answers = await self._ask(jobs) if jobs else []
+        for answer in answers:
+            if isinstance(answer, Held):
+                raise answer.refusal
+        return answers
+
+    async def _ask(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        place = (shard_of(jobs[0].id), any(job.key is not None for job in jobs))
+        if (together := self._writes.get(place)) is None:
+            together = self._writes[place] = Together(self._write)
         return await together.ask(jobs)
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
@@ -53,3 +59,7 @@ class Inserting:
         # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.
         self._engine.arrivals.came(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
         return answers
+
+
+def _unless_held(answer: Submission) -> Submission | Unavailable:
+    return answer.refusal if isinstance(answer, Held) else answer

@@ -5,10 +5,13 @@ from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
+from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import from_millis, millis, to_millis
+
+RETRY_AFTER_SECONDS = 1
 
 # An enum's member is slow to look up by its name, and a bulk submit asks for thousands.
 _QUEUED = State.QUEUED
@@ -85,8 +88,37 @@ class Inserted(Struct, frozen=True, gc=False):
         )
 
 
-Submission: TypeAlias = Inserted | Known
-"""What became of one NewJob: inserted (`event`), there already (no event), or refused (`conflict`)."""
+class Held(Struct, frozen=True, gc=False):
+    """Neither inserted nor known: a transaction that has not ended holds the key. Its `job` cannot be told yet."""
+
+    created: ClassVar[bool] = False
+    conflict: ClassVar[bool] = False
+    event: ClassVar[None] = None
+
+    new: NewJob
+
+    @property
+    def id(self) -> JobId:
+        return self.new.id
+
+    @property
+    def refusal(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"the idempotency key {self.new.key!r} is held by a transaction that has not ended; retry in a moment",
+            retry_after=RETRY_AFTER_SECONDS,
+        )
+
+    @property
+    def state(self) -> State:
+        raise self.refusal
+
+    @property
+    def job(self) -> Job:
+        raise self.refusal
+
+
+Submission: TypeAlias = Inserted | Known | Held
+"""What became of one NewJob: inserted (`event`), there already (no event), refused (`conflict`), or put off."""
 
 
 def due(new: NewJob, now: int) -> int:

@@ -97,7 +97,8 @@ class JobStore(Protocol):
         """Insert each job: due ones as queued, with a ticket out for `ticket_for` if `ticketed`; others as scheduled.
 
         In the order given, one answer each. A key that exists gives its job back: unchanged, without an event, and as a
-        conflict when the fingerprint differs. Of two equal keys in one batch the first wins.
+        conflict when the fingerprint differs. Of two equal keys in one batch the first wins. A key that a transaction
+        of others has written and not yet committed puts off the jobs under it (`Held`), and no others.
         """
         ...
 

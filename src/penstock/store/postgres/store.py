@@ -38,6 +38,7 @@ from penstock.store.postgres.cancel import cancel, expire
 from penstock.store.postgres.connection import Address, refused
 from penstock.store.postgres.connections import Connections
 from penstock.store.postgres.dispatch import dispatch, lapse, posted, promote
+from penstock.store.postgres.keyed_submits import KeyedSubmits
 from penstock.store.postgres.lanes import Lane
 from penstock.store.postgres.lease import claim, claim_next, reclaim, release, renew
 from penstock.store.postgres.migrate import bring_up_to_date
@@ -80,6 +81,7 @@ class PostgresStore:
         self._writes = 0
         self._folding: asyncio.Task[None] | None = None
         self._submits = Lane(connections, self._given, submit)
+        self._keyed_submits = KeyedSubmits(connections, self._given, SystemClock())
         self._claims = Lane(connections, self._given, claim)
         self._renewals = Lane(connections, self._given, renew)
         self._settles = Lane(connections, self._given, settle)
@@ -146,7 +148,8 @@ class PostgresStore:
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
         self._wrote()
-        return await self._submits.each([(job, ticket_for) for job in jobs])
+        lane = self._submits if all(job.key is None for job in jobs) else self._keyed_submits
+        return await lane.each([(job, ticket_for) for job in jobs])
 
     async def promote(self, limit: int) -> list[Event]:
         return await self._move(partial(promote, limit=limit))
@@ -277,7 +280,15 @@ class PostgresStore:
         await self.notices()
 
     async def close(self) -> None:
-        lanes = (self._submits, self._claims, self._renewals, self._settles, self._releases, self._gets)
+        lanes = (
+            self._submits,
+            self._keyed_submits,
+            self._claims,
+            self._renewals,
+            self._settles,
+            self._releases,
+            self._gets,
+        )
         await asyncio.gather(*(lane.close() for lane in lanes))
         if self._folding is not None:
             await self._folding

@@ -22,6 +22,10 @@ from penstock.store.rows import Row, optional_millis, retry_of, text_of
 _SUBMIT = load("submit")
 _SUBMIT_KEYED = load("submit_keyed")
 _KEYS = load("keys")
+_HELD_KEYS = load("held_keys")
+
+PATIENCE = timedelta(milliseconds=200)
+"""How long a submit waits for a key that another is writing: a commit takes less, a user's transaction any time."""
 
 Entry = tuple[NewJob, timedelta]
 T = TypeVar("T")
@@ -42,13 +46,22 @@ async def insert(session: Session, entries: Sequence[Entry], move: Move) -> list
     return await _inserted(session, entries, move, counted=False)
 
 
+async def held_keys(session: Session, keys: Sequence[str]) -> set[str]:
+    """Those of the keys that a transaction which has not ended holds."""
+    return {key for (key,) in await query(session.connection, _HELD_KEYS, {"keys": arrays.texts(keys)})}
+
+
 async def _inserted(session: Session, entries: Sequence[Entry], move: Move, *, counted: bool) -> list[Submission]:
     jobs = [new for new, _ in entries]
     scope = _columns(entries) | {"now": session.given, "asked": len(jobs), "counted": counted}
     ((now, complete, fresh),) = await _written(session, jobs, scope)
     if complete:
         return [Inserted(new, now, move) for new in jobs]
-    return await _sorted_out(session, jobs, set(fresh or ()), now, move)
+    answers = await _sorted_out(session, jobs, set(fresh or ()), now, move)
+    # What was met and is gone has been pruned between the two statements: its key is free now.
+    gone = [entry for entry, answer in zip(entries, answers, strict=True) if answer is None]
+    again = iter(await _inserted(session, gone, move, counted=counted) if gone else ())
+    return [next(again) if answer is None else answer for answer in answers]
 
 
 async def _written(session: Session, jobs: Sequence[NewJob], scope: dict[str, Any]) -> list[Row]:
@@ -57,7 +70,9 @@ async def _written(session: Session, jobs: Sequence[NewJob], scope: dict[str, An
     if not isinstance(session, Transaction) and all(new.key is None for new in jobs):
         with suppress(UniqueViolation):
             return await query(session.connection, _SUBMIT, scope)
-    return await query(session.connection, _SUBMIT_KEYED, scope | _keys(jobs))
+    hurried = not isinstance(session, Transaction) and any(new.key is not None for new in jobs)
+    patience = f"{millis(PATIENCE)}ms" if hurried else None
+    return await query(session.connection, _SUBMIT_KEYED, scope | _keys(jobs) | {"patience": patience})
 
 
 def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -112,10 +127,10 @@ def _keys(jobs: Sequence[NewJob]) -> dict[str, Any]:
 
 async def _sorted_out(
     session: Session, jobs: Sequence[NewJob], fresh: set[JobId], now: int, move: Move
-) -> list[Submission]:
-    """Some were there already: read what each has met."""
+) -> list[Submission | None]:
+    """Some were there already: read what each has met; None if that is gone by now."""
     met = await _met(session, jobs)
-    answers: list[Submission] = []
+    answers: list[Submission | None] = []
     for new in jobs:
         if new.id in fresh:
             fresh.remove(new.id)
@@ -141,8 +156,11 @@ class _Met:
         self._by_key = by_key
         self._jobs = jobs
 
-    def answer(self, new: NewJob) -> Known:
+    def answer(self, new: NewJob) -> Known | None:
         """A job without a key has no other body than its own."""
         if new.key is not None and (found := self._by_key.get(new.key)):
-            return Known(self._jobs[found[0]], conflict=found[1] != new.fingerprint)
-        return Known(self._jobs[new.id])
+            return self._known(found[0], conflict=found[1] != new.fingerprint)
+        return self._known(new.id, conflict=False)
+
+    def _known(self, job: JobId, *, conflict: bool) -> Known | None:
+        return Known(self._jobs[job], conflict=conflict) if job in self._jobs else None

@@ -5,7 +5,11 @@
 -- Each is asked for only where something is between the first and the last of the ids, as mostly nothing is. No partition is
 -- opened but those.
 -- Each array stands in a subquery, so that the plan never depends on how many values it holds.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+-- `patience` bounds the wait for a key that another transaction has written and not committed; all that follows reads `clock`.
+WITH clock AS MATERIALIZED (
+    SELECT penstock.shard_now(%(now)s) AS now,
+        set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true) AS patience
+),
 asked AS MATERIALIZED (
     SELECT asked.*, clock.now, coalesce(asked.due_at, clock.now + coalesce(asked.delay, 0)) AS falls_due_at
     FROM clock, unnest(

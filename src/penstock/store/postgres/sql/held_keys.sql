@@ -1,0 +1,1 @@
+SELECT penstock.held_keys(%(keys)s::text[])
