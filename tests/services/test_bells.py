@@ -67,6 +67,20 @@ async def test_who_waits_for_a_job_hears_of_its_end_in_another_process(
         assert (await waiting).state is State.SUCCEEDED
 
 
+async def test_a_ring_that_cannot_be_read_costs_only_itself(
+    engine: Engine, elsewhere: Engine, clock: SimulatedClock
+) -> None:
+    heard: list[frozenset[str]] = []
+    elsewhere.arrivals.listen(heard.append)
+    for bell in ("work", "line", "ended"):
+        await engine.broker.ring(bell, b"\xff")
+    engine.bells.ring_work(frozenset({"sums\n", "post"}))
+    await turns()
+    clock.advance(timedelta(milliseconds=100))
+    await turns()
+    assert heard == [{"sums\n", "post"}]
+
+
 async def test_a_cancel_in_one_process_asks_for_a_heartbeat_in_the_others(
     engine: Engine, elsewhere: Engine, clock: SimulatedClock
 ) -> None:

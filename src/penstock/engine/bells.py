@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import struct
 from collections.abc import Sequence
 from datetime import timedelta
 from enum import StrEnum
@@ -26,6 +27,9 @@ APART = timedelta(milliseconds=20)
 
 WORK_APART = timedelta(milliseconds=100)
 """For queues that got work: the bell that would be rung most often, and is worth least to those who are awake."""
+
+MISSED = frozenset({""})
+"""In place of the queues that got work, where rings may have been missed."""
 
 AFTER_TROUBLE = timedelta(seconds=1)
 
@@ -89,7 +93,11 @@ class Bells:
         """Do what rings ask for, until the broker is closed or lost; how long to wait before listening again."""
         self._listening = True
         async for rung in self._engine.broker.listen(tuple(Bell)):
-            self._hear(rung)
+            try:
+                self._hear(rung)
+            except (ValueError, struct.error) as fault:
+                # Of another version perhaps: a hint that is not understood is a hint that was missed.
+                logger.debug("a ring of the bell %s cannot be read: %s", rung.bell, fault)
         return AFTER_TROUBLE
 
     async def _ring(self, bell: Bell) -> None:
@@ -105,9 +113,9 @@ class Bells:
         if bell is Bell.ENDED:
             message, self._ended = to_packed(self._ended), []
         elif bell is Bell.WORK:
-            message, self._work = "\n".join(self._work).encode(), set()
+            message, self._work = _encode(self._work), set()
         elif bell is Bell.LINE:
-            message, self._lines = msgspec.json.encode(self._lines), set()
+            message, self._lines = _encode(self._lines), set()
         return message
 
     def _hear(self, rung: Rung) -> None:
@@ -125,6 +133,11 @@ class Bells:
                 self._engine.watch.ended(from_packed(rung.message))
                 self._engine.changes.ended(from_packed(rung.message))
             case Bell.WORK:
-                self._engine.arrivals.heard(frozenset(rung.message.decode().split("\n")))
+                self._engine.arrivals.heard(_queues(rung.message) if rung.message else MISSED)
             case Bell.LINE:
-                self._engine.tickets.hear(msgspec.json.decode(rung.message or b"[]", type=list[Line]))
+                self._engine.tickets.hear(_lines(rung.message or b"[]"))
+
+
+_encode = msgspec.json.Encoder().encode
+_queues = msgspec.json.Decoder(frozenset[str]).decode
+_lines = msgspec.json.Decoder(list[Line]).decode

@@ -95,6 +95,14 @@ class BrokerContract(ABC):
         await broker.publish([one])
         assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
 
+    async def test_whatever_a_name_holds_its_tickets_and_its_neighbours_are_taken(self, broker: Broker) -> None:
+        names = ("mail", "mail\n", "\n1\n", "5:mail/mail", "a/b", "b", "ä\0")
+        sent = [ticket(type_name, queue) for type_name in names for queue in names]
+        await broker.publish(sent)
+        taken = [await broker.take(wanting(*names), 10, NO_WAIT) for _ in range(5)]
+        assert {one.job: one for answer in taken for one in answer} == {one.job: one for one in sent}
+        assert await broker.depths() == {}
+
     async def test_each_ticket_is_given_once(self, broker: Broker) -> None:
         sent = tickets(50)
         await broker.publish(sent)

@@ -74,7 +74,7 @@ class RedisBroker:
 
     async def depths(self) -> dict[Line, int]:
         words: list[bytes] = await self._server.ask("HGETALL", f"{self._base}:depths")
-        return {wire.line_of(name.decode()): int(depth) for name, depth in zip(words[::2], words[1::2], strict=True)}
+        return wire.depths(words)
 
     async def epoch(self) -> str:
         epoch: bytes = await self._server.run(scripts.EPOCH, self._base, secrets.token_hex(8))

@@ -1,5 +1,6 @@
 """Tickets and requests as the scripts read and write them: 16 bytes a ticket; the rest is the name of its lane."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -8,6 +9,8 @@ from msgspec import Struct
 from penstock.model.ids import ID_BYTES, JobId, from_packed, shard_of, to_packed
 from penstock.model.job import Line, Ticket
 from penstock.model.workers import Subscription
+
+logger = logging.getLogger("penstock.broker")
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
@@ -33,28 +36,55 @@ def lanes(tickets: Iterable[Ticket]) -> list[str | int | bytes]:
 
 
 def tickets(text: bytes) -> list[Ticket]:
-    """What a script picked: for each lane its name, the number of ids and the ids."""
-    return [ticket for lane, ids in _pieces(text) for ticket in _of_lane(lane, ids)]
+    """What a script picked, lane by lane.
+
+    What cannot be read is left out: those tickets are lost, as tickets may be, and their neighbours are not.
+    """
+    found: list[Ticket] = []
+    try:
+        for piece in _pieces(text):
+            found += _of_lane(*piece)
+    except ValueError:
+        logger.warning("tickets in a form that cannot be read are dropped; their jobs get others")
+    return found
 
 
-def _pieces(text: bytes) -> Iterator[tuple[str, bytes]]:
+def _pieces(text: bytes) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+    """Priority, queue, type and ids of each lane. Before them stands a line: the priority and their three lengths."""
     start = 0
     while start < len(text):
-        lane_end = text.index(b"\n", start)
-        count_end = text.index(b"\n", lane_end + 1)
-        ids = count_end + 1
-        end = ids + ID_BYTES * int(text[lane_end + 1 : count_end])
-        yield text[start:lane_end].decode(), text[ids:end]
-        start = end
+        queue = text.index(b"\n", start) + 1
+        priority, queue_bytes, type_bytes, ids = map(int, text[start:queue].split())
+        type_name = queue + queue_bytes
+        packed = type_name + type_bytes
+        start = packed + ids * ID_BYTES
+        if not queue <= type_name <= packed <= start <= len(text):
+            raise ValueError("the lengths of a lane do not fit its text")
+        yield priority, text[queue:type_name], text[type_name:packed], text[packed:start]
 
 
-def _of_lane(lane: str, ids: bytes) -> Sequence[Ticket]:
-    priority, _, name = lane.partition(":")
-    line, level = line_of(name), int(priority)
-    return [Ticket(shard_of(job), job, *line, level) for job in from_packed(ids)]
+def _of_lane(priority: int, queue: bytes, type_name: bytes, packed: bytes) -> Sequence[Ticket]:
+    try:
+        line = Line(queue.decode(), type_name.decode())
+    except UnicodeDecodeError:
+        logger.warning("tickets of queue %r and type %r are dropped: that is no text", queue, type_name)
+        return ()
+    return [Ticket(shard_of(job), job, *line, priority) for job in from_packed(packed)]
 
 
-def line_of(name: str) -> Line:
-    """From `queue/type`."""
-    queue, _, type_name = name.partition("/")
-    return Line(queue, type_name)
+def depths(words: Sequence[bytes]) -> dict[Line, int]:
+    """Tickets by line, from names and numbers in turn; a name that cannot be read is left out."""
+    found: dict[Line, int] = {}
+    for name, depth in zip(words[::2], words[1::2], strict=True):
+        try:
+            found[_line_of(name)] = int(depth)
+        except ValueError:
+            logger.warning("the tickets of line %r are not counted: its name cannot be read", name)
+    return found
+
+
+def _line_of(name: bytes) -> Line:
+    """From the length of the queue, a colon, the queue, a slash and the type."""
+    length, _, names = name.partition(b":")
+    queue_end = int(length)
+    return Line(names[:queue_end].decode(), names[queue_end + 1 :].decode())

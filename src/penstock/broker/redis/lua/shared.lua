@@ -14,12 +14,19 @@ end
 
 local function ignore() end
 
+-- Lengths go before the names, here and in what is taken: whatever a name holds, it is told from its neighbours.
 local function line_name(queue, type)
-  return queue .. '/' .. type
+  return #queue .. ':' .. queue .. '/' .. type
 end
 
 local function lane_key(priority, queue, type)
   return base .. ':lane:' .. priority .. ':' .. line_name(queue, type)
+end
+
+-- Ids of one lane, for `broker.redis.wire` to read: a line of numbers, then queue, type and ids without a gap.
+local function packed(lane, ids)
+  local lengths = table.concat({lane.priority, #lane.queue, #lane.type, #ids}, ' ')
+  return lengths .. '\n' .. lane.queue .. lane.type .. table.concat(ids)
 end
 
 local function index_key(type)
@@ -89,7 +96,7 @@ end
 -- Take up to `part` ids out of a lane: how many, and whether there are more. A lane with more has its next turn last.
 local function pop(lane, part, taken)
   local ids = redis.call('LPOP', lane.key, part)
-  taken[#taken + 1] = lane.member .. '/' .. lane.type .. '\n' .. #ids .. '\n' .. table.concat(ids)
+  taken[#taken + 1] = packed(lane, ids)
   call_in_chunks('SREM', base .. ':held', ids, ignore)
   raise_depth(lane.queue, lane.type, -#ids)
   if #ids == part and redis.call('EXISTS', lane.key) == 1 then
@@ -119,7 +126,7 @@ local function share(lanes, room, taken)
   return room
 end
 
--- Up to the request's limit, as pieces of one text: lane, number of ids, ids.
+-- Up to the request's limit, as pieces of one text, one for each lane.
 local function pick(request)
   local taken, room, level = {}, request.limit, {}
   for _, lane in ipairs(wanted_lanes(request)) do
