@@ -128,6 +128,22 @@ async def test_inputs_are_there_and_outputs_are_linked_with_the_success(tmp_path
         await at.vanishes(Path((tmp_path / "scratch").read_text()))
 
 
+@pytest.mark.parametrize("names", [("x" * 255, "input-0"), ("ä" * 127, "日" * 85), ("input-1", "input-0")])
+async def test_inputs_have_the_names_they_were_given_whatever_these_are(tmp_path: Path, names: tuple[str, str]) -> None:
+    async with working(tmp_path) as at:
+        files = [at.reach.add_input(name, name.encode()) for name in names]
+        assert await at.reach.result(at.reach.submit("read", inputs=files)) == dict(zip(names, names, strict=True))
+
+
+@pytest.mark.parametrize("name", ["x" * 256, "a/b", "a\0b"])
+async def test_an_input_that_cannot_lie_here_ends_the_attempt_and_not_the_worker(tmp_path: Path, name: str) -> None:
+    async with working(tmp_path) as at:
+        error = (await at.reach.outcome(at.reach.submit("copy", inputs=[at.reach.add_input(name, b"x")]))).error
+        assert error is not None
+        assert error.code is ErrorCode.INPUT_UNAVAILABLE
+        assert await at.reach.result(at.reach.submit("copy", inputs=[at.reach.add_input("a", b"x")])) == ["a"]
+
+
 async def test_a_corrupt_input_ends_the_attempt_for_good(tmp_path: Path) -> None:
     async with working(tmp_path) as at:
         file = at.reach.add_input("a.txt", b"hello")

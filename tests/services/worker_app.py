@@ -189,6 +189,11 @@ def report(ctx: Context) -> None:
 
 
 @app.job
+def read(ctx: Context) -> dict[str, str]:
+    return {name: path.read_text() for name, path in ctx.inputs.items()}
+
+
+@app.job
 def copy(ctx: Context) -> list[str]:
     for name, path in ctx.inputs.items():
         ctx.outputs.write(f"copy-of-{name}", path.read_bytes(), "text/x-copy" if name == "a.txt" else None)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.engine.reach import Reach
-from penstock.model.errors import CorruptObject, PenstockError, Refused, Unavailable
+from penstock.model.errors import CorruptObject, Refused, Unavailable
 from penstock.model.job import Claim, ErrorCode, FileLink, JobError
+from penstock.model.names import check_file_name
 from penstock.model.wire import is_content_type
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import attempt_error
@@ -35,8 +36,8 @@ async def fetch_inputs(reach: Reach, attempt: Attempt, backoff: Backoff) -> dict
     folder = Path(attempt.folder, "inputs")
     await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
     paths = {}
-    for number, file in enumerate(attempt.claim.inputs):
-        path = folder / (file.name if _plain(file.name) else f"input-{number}")
+    for file in attempt.claim.inputs:
+        path = folder / file.name
         await _fetch(reach, attempt.claim, file, path, backoff)
         paths[file.name] = str(path)
     return paths
@@ -45,6 +46,7 @@ async def fetch_inputs(reach: Reach, attempt: Attempt, backoff: Backoff) -> dict
 async def _fetch(reach: Reach, claim: Claim, file: FileLink, path: Path, backoff: Backoff) -> None:
     for left in reversed(range(FETCH_TRIES)):
         try:
+            check_file_name(file.name)
             with path.open("xb") as target:
                 async for chunk in reach.read_input(claim.job, file):
                     await asyncio.to_thread(target.write, chunk)
@@ -55,19 +57,15 @@ async def _fetch(reach: Reach, claim: Claim, file: FileLink, path: Path, backoff
                 raise _no_input(claim, ErrorCode.INPUT_UNAVAILABLE, file, error) from None
             await asyncio.to_thread(path.unlink)
             await backoff.wait(error)
-        except Refused as error:
+        except (Refused, OSError) as error:
             raise _no_input(claim, ErrorCode.INPUT_UNAVAILABLE, file, error) from None
         else:
             backoff.over()
             return
 
 
-def _no_input(claim: Claim, code: ErrorCode, file: FileLink, error: PenstockError) -> FileTrouble:
+def _no_input(claim: Claim, code: ErrorCode, file: FileLink, error: Exception) -> FileTrouble:
     return FileTrouble(attempt_error(claim, code, f"input {file.name!r}: {error}"))
-
-
-def _plain(name: str) -> bool:
-    return name not in {"", ".", ".."} and not any(character in name for character in "/\\\0") and len(name) < 200
 
 
 async def store_outputs(
