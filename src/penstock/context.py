@@ -9,6 +9,7 @@ from typing import ClassVar, SupportsFloat, SupportsIndex
 from penstock.model.errors import Invalid, NotFound
 from penstock.model.ids import JobId
 from penstock.model.job import Progress
+from penstock.model.names import check_file_name
 from penstock.model.text import readable
 from penstock.model.wire import is_content_type
 
@@ -53,8 +54,7 @@ class Outputs:
 
     def path(self, name: str, content_type: str | None = None) -> Path:
         """Where to write the output of this name."""
-        if not _names_output(name):
-            raise Invalid(f"{name!r} cannot name an output: use a plain file name, without slashes")
+        check_file_name(name)
         if content_type is not None and not is_content_type(content_type):
             raise Invalid(f"{content_type!r} is not a content type: expected something like text/csv")
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -121,11 +121,3 @@ def _as_float(fraction: object) -> float:
         return float(fraction)
     except OverflowError:
         return math.inf
-
-
-def _names_output(name: str) -> bool:
-    try:
-        length = len(name.encode())
-    except UnicodeEncodeError:
-        return False
-    return name not in {"", ".", ".."} and length <= 255 and not any(character in name for character in "/\\\0")

@@ -74,21 +74,6 @@ async def test_a_schedule_replaced_while_it_ticks_is_one_or_the_other(
     assert await stage.counted() == await stage.counted_by_hand()
 
 
-async def test_a_tick_whose_job_cannot_be_kept_leaves_nothing(
-    store: PostgresStore, stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The job is the last of the three writes: the schedule was advanced and the tick recorded before it."""
-    reads = [await put(stage, name) for name in ("a", "b", "c")]
-    moves = [move_of(read, [job_of(stage, read, priority=99 if read.name == "b" else 5)]) for read in reads]
-    answers = await store.tick(moves, TICKET)
-    assert [answer.applied for answer in answers] == [True, False, True]
-    assert await store.get_schedules(["b"]) == [reads[1]]
-    assert await store.ticks("b", None, 9) == []
-    assert {job.schedule for job in await stage.all_jobs()} == {"a", "c"}
-    assert await stage.counted() == await stage.counted_by_hand()
-    assert "schedule b cannot be kept" in caplog.text
-
-
 async def test_a_schedule_with_many_active_jobs_names_its_oldest(store: PostgresStore, stage: Stage) -> None:
     read = await put(stage)
     jobs = [job_of(stage, read, stage.clock.now() - SECOND * ago) for ago in range(ACTIVE_MAX + 5)]

@@ -27,21 +27,6 @@ def stage(store: SqliteStore) -> Stage:
     return Stage(store, SimulatedClock())
 
 
-async def test_a_tick_whose_job_cannot_be_kept_leaves_nothing(
-    store: SqliteStore, stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The job is the last of the three writes: the schedule was advanced and the tick recorded before it."""
-    reads = [await put(stage, name) for name in ("a", "b", "c")]
-    moves = [move_of(read, [job_of(stage, read, priority=99 if read.name == "b" else 5)]) for read in reads]
-    answers = await store.tick(moves, TICKET)
-    assert [answer.applied for answer in answers] == [True, False, True]
-    assert await store.get_schedules(["b"]) == [reads[1]]
-    assert await store.ticks("b", None, 9) == []
-    assert {job.schedule for job in await stage.all_jobs()} == {"a", "c"}
-    assert await stage.counted() == await stage.counted_by_hand()
-    assert "schedule b cannot be kept" in caplog.text
-
-
 async def test_a_disk_that_fills_up_during_a_tick_leaves_nothing(store: SqliteStore, stage: Stage) -> None:
     reads = [await put(stage, f"s{number}") for number in range(99)]
     await store.writer.run(lambda tx: tx.connection.pragma("max_page_count", 1))

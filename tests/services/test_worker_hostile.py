@@ -24,7 +24,7 @@ ERRORS: list[tuple[str, dict[str, Any], ErrorCode, str]] = [
     ("output_of_type", {"kind": "number"}, ErrorCode.RAISED, "5 is not a content type"),
     ("output_of_type", {"kind": "half"}, ErrorCode.RAISED, "is not a content type"),
     ("output_of_type", {"kind": "words"}, ErrorCode.RAISED, "'no type' is not a content type"),
-    ("output_named_half", {}, ErrorCode.RAISED, "cannot name an output"),
+    ("output_named_half", {}, ErrorCode.RAISED, "cannot name a file"),
     ("null-byte", {}, ErrorCode.EXIT_STATUS, "embedded null byte"),
 ]
 RESULTS: list[tuple[str, dict[str, Any], str]] = [

@@ -2,7 +2,6 @@
 
 import os
 import random
-import re
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -14,10 +13,10 @@ from msgspec import Raw
 from penstock.model.errors import ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, ErrorCode, JobError
+from penstock.model.names import is_name
 from penstock.model.text import readable
 from penstock.model.timing import SystemClock
 from penstock.model.wire import Outcome
-from penstock.model.workers import NAME_PATTERN
 from penstock.worker.agent.attempt import Attempt, StopReason
 from penstock.worker.agent.dealing import shares
 from penstock.worker.agent.ending import (
@@ -177,7 +176,7 @@ def test_a_job_taken_back_does_not_begin_and_one_that_began_is_seen() -> None:
 
 def test_a_worker_id_is_a_safe_name() -> None:
     for host in ("vm-1", "ü.local", "", "-x-", "a" * 300):
-        assert re.match(NAME_PATTERN, new_worker_id(random.Random(1), host))
+        assert is_name(new_worker_id(random.Random(1), host))
 
 
 def test_memory_is_that_of_the_container(tmp_path_factory: pytest.TempPathFactory) -> None:

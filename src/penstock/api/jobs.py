@@ -14,9 +14,9 @@ from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter
 from penstock.model.keys import KeyScope
 from penstock.model.lifecycle import State
+from penstock.model.names import Name, Tag
 from penstock.model.timing import seconds
-from penstock.model.wire import JobItem, JobPage, SubmitRequest, Tag
-from penstock.model.workers import Name
+from penstock.model.wire import JobItem, JobPage, SubmitRequest
 
 
 class GetQuery(Struct, frozen=True, forbid_unknown_fields=True):

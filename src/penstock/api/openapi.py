@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 
-import msgspec
 from msgspec import Struct
 
 from penstock import __version__
@@ -12,7 +11,7 @@ from penstock.api.exchange import BYTES, JSON, Call, Reply, json_reply
 from penstock.api.operation import Answer, Header, Operation, operation
 from penstock.api.path import KINDS
 from penstock.api.problems import PROBLEM_JSON
-from penstock.api.schemas import Json, Schemas
+from penstock.api.schemas import Json, Schemas, schema_of
 from penstock.model.wire import Problem
 
 _PART = re.compile(r"{(\w+)}")
@@ -98,8 +97,7 @@ def _operation(one: Operation, schemas: Schemas) -> Json:
 
 def _path_parameters(path: str) -> list[Json]:
     return [
-        {"name": part, "in": "path", "required": True, "schema": msgspec.json.schema(KINDS[part])}
-        for part in _PART.findall(path)
+        {"name": part, "in": "path", "required": True, "schema": schema_of(KINDS[part])} for part in _PART.findall(path)
     ]
 
 
@@ -117,7 +115,7 @@ def _without_null(schema: Json) -> Json:
 
 
 def _header(header: Header) -> Json:
-    schema = msgspec.json.schema(header.kind)
+    schema = schema_of(header.kind)
     return {
         "name": header.name,
         "in": "header",

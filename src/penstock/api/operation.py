@@ -1,16 +1,14 @@
 """An endpoint as a value: how it is reached, what it takes, what it answers. Routing and OpenAPI read the same one."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from penstock.api.exchange import JSON, Call, Reply
 from penstock.api.scopes import Scopes, scopes_of
 
 Endpoint = Callable[[Call], Awaitable[Reply]]
-
-Digest = Annotated[str, Meta(pattern="^[0-9a-fA-F]{64}$", description="SHA-256 of the body, in hex")]
 
 
 class Answer(Struct, frozen=True):

@@ -9,22 +9,22 @@ from msgspec import Meta
 
 from penstock.model.errors import Invalid
 from penstock.model.keys import KeyIdText
+from penstock.model.names import Name, whole
 from penstock.model.shards import ShardNumber
-from penstock.model.wire import FileName
-from penstock.model.workers import Name
 
-JOB_ID = "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+JOB_ID = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 is_job_id = re.compile(JOB_ID).fullmatch
 
 KINDS: Mapping[str, Any] = {
-    "job": Annotated[str, Meta(pattern=JOB_ID)],
+    "job": Annotated[str, whole(JOB_ID, max_length=36)],
     "queue": Name,
     "worker": Name,
     "schedule": Name,
     "scheduler": Name,
     "fleet": Name,
     "key": KeyIdText,
-    "name": FileName,
+    # Of a file that is looked for: one that cannot exist is as unknown as any other.
+    "name": Annotated[str, Meta(min_length=1, max_length=255)],
     "fence": Annotated[int, Meta(ge=1, le=2**53)],
     "shard": ShardNumber,
     "number": Annotated[int, Meta(ge=0, le=9999)],

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from penstock.api.exchange import NO_CONTENT, Call, ClientGone, Reply, json_reply
 from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_type, sent_digest
-from penstock.api.operation import Answer, Digest, Header, operation
+from penstock.api.operation import Answer, Header, operation
 from penstock.api.path import is_job_id
 from penstock.api.queue_limits import own_queues, own_types, own_worker, refuse_foreign_jobs
 from penstock.engine import Engine
@@ -27,6 +27,7 @@ from penstock.model.wire import (
     RenewResponse,
     SettleRequest,
     SettleResponse,
+    Sha256,
     WorkerList,
 )
 from penstock.model.workers import Subscription, Worker
@@ -87,7 +88,7 @@ async def append_log(call: Call) -> Reply:
     "PUT /v1/workers/{worker}/outputs/{job}/{fence}/{number}",
     {201: Answer("Where the output lies; a settle links to it.", ObjectLink)},
     takes_bytes=True,
-    headers=(Header(DIGEST_HEADER, Digest, "The body's SHA-256.", required=True),),
+    headers=(Header(DIGEST_HEADER, Sha256, "The body's SHA-256.", required=True),),
     refusals=(404, 409, 413),
 )
 async def write_output(call: Call) -> Reply:

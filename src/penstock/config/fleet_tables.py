@@ -1,11 +1,9 @@
 """The tables `[fleets.NAME]` of penstock.toml: each says some fields of a fleet, laid over what is declared."""
 
-import re
-
 from penstock.model.errors import Invalid
 from penstock.model.fleet_plan import changed
 from penstock.model.fleets import MOST_WORKERS, Fleet
-from penstock.model.names import NAME_PATTERN
+from penstock.model.names import is_name
 
 FLEETS = "fleets"
 
@@ -19,7 +17,7 @@ def read_tables(tables: object) -> tuple[dict[str, dict[str, object]], list[tupl
 
 
 def _wrong(name: str, table: object) -> str:
-    if not re.match(NAME_PATTERN, name):
+    if not is_name(name):
         return "is no name for a fleet; use letters, digits and . _ : -"
     if not isinstance(table, dict):
         return f"is a table; write [{FLEETS}.{name}] and what the fleet is like below"

@@ -9,12 +9,13 @@ from msgspec import Meta, Struct
 
 from penstock.model.fleets import MOST_WORKERS, Fleet
 from penstock.model.ids import SERIES_MAX
+from penstock.model.names import whole
 
 KIB = 1024
 MIB = 1024 * KIB
 
 
-HostName = Annotated[str, Meta(pattern=r"^(?:[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?)\Z")]
+HostName = Annotated[str, whole(r"(?:[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?)", max_length=253)]
 
 
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -79,7 +80,11 @@ class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     url: Annotated[str, Meta(description="`redis://…`; empty keeps tickets in the server's memory.")] = ""
     prefix: Annotated[
         str,
-        Meta(description="What the broker's keys begin with, where several systems share one.", pattern="^[a-z0-9-]+$"),
+        whole(
+            "[a-z0-9-]+",
+            max_length=128,
+            description="What the broker's keys begin with, where several systems share one.",
+        ),
     ] = "penstock"
     deadline_seconds: Annotated[
         float, Meta(description="A broker that does not answer a call in this time is left alone.", gt=0)

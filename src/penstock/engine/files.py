@@ -18,6 +18,7 @@ from penstock.model.errors import Conflict, Invalid, LeaseLost, NotFound, TooLar
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import FileLink, Job, Lease, ObjectLink
 from penstock.model.lifecycle import State
+from penstock.model.names import check_file_name
 from penstock.model.timing import Clock, seconds, to_millis
 from penstock.model.wire import DirectUpload, Upload, UploadRequest
 from penstock.objects import ObjectStore
@@ -33,12 +34,6 @@ def job_prefix(job: JobId) -> str:
 
 def output_key(job: JobId, fence: int, number: int) -> str:
     return f"{job_prefix(job)}/{fence}/outputs/{number}"
-
-
-def check_file_name(name: str) -> None:
-    """Raise Invalid for a name that could be mistaken for a path."""
-    if name in {".", ".."} or any(character in name for character in "/\\\0"):
-        raise Invalid(f"{name!r} cannot name a file: use a plain file name, without slashes")
 
 
 class Files:

@@ -13,6 +13,7 @@ from penstock.engine.intention import tick_job
 from penstock.model.errors import Invalid
 from penstock.model.ids import JobId
 from penstock.model.job import NewJob
+from penstock.model.names import reason_of
 from penstock.model.schedule import Decision, Every, Overlap, Schedule, Ticked, TickMove, TickRecord, Verdict
 from penstock.model.schedule_wire import Agenda
 from penstock.store import schedule_key
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 NO_TIME = timedelta(0)
 STALE = Ticked(applied=False)
-REASON_CHARACTERS = 500
 
 
 class Ticks:
@@ -102,7 +102,7 @@ class Ticks:
             job = self._job(schedule, verdict.at, reading)
         except Invalid as refusal:
             # An error here would be met again at every try: the tick says why it gave no job, and time goes on.
-            return _Outcome(TickRecord(verdict.at, skipped=f"{refusal.code}: {refusal.message}"[:REASON_CHARACTERS]))
+            return _Outcome(TickRecord(verdict.at, skipped=reason_of(f"{refusal.code}: {refusal.message}")))
         return _Outcome(TickRecord(verdict.at, job=job.id), job)
 
     def _job(self, schedule: Schedule, at: datetime, reading: Reading) -> NewJob:

@@ -284,7 +284,7 @@ class LogLine(Struct, frozen=True, omit_defaults=True):
     at: Instant
     stream: str
     text: str
-    attempt: int = 0
+    attempt: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
 
     def __post_init__(self) -> None:
         check_instants(self, "at")

@@ -9,11 +9,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, NewType
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from penstock.model.errors import Invalid
+from penstock.model.names import Name, whole
 from penstock.model.timing import Instant
-from penstock.model.workers import Name
 
 KeyId = NewType("KeyId", str)
 RandomBytes = Callable[[int], bytes]
@@ -24,7 +24,7 @@ SECRET_BYTES = 32
 _TOKEN = re.compile(rf"{PREFIX}_([a-z2-7]{{8}})_([A-Za-z0-9_-]{{43}})")
 _NOBODY = "0" * 64
 
-KeyIdText = Annotated[str, Meta(pattern="^[a-z2-7]{8}$")]
+KeyIdText = Annotated[str, whole("[a-z2-7]{8}", max_length=8)]
 
 
 class KeyScope(StrEnum):

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from penstock.model.ids import JobId
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Event
+from penstock.model.names import Name, Reason, reason_of
 from penstock.model.retry import Retry
 from penstock.model.timing import Instant, check_instants
 
@@ -99,7 +100,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     """What a tick should become: a job, or (`skipped`) the reason why not."""
 
     at: Instant
-    skipped: str | None = None
+    skipped: Reason | None = None
 
     def __post_init__(self) -> None:
         check_instants(self, "at")
@@ -112,7 +113,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     Nothing is decided about a paused schedule, except `by_hand`: somebody asked for these very ticks.
     """
 
-    name: str
+    name: Name
     version: int
     expected_tick_at: Instant | None
     expected_pending_at: Instant | None = None
@@ -140,6 +141,13 @@ class TickMove(Struct, frozen=True, kw_only=True):
     decision: Decision
     records: tuple[TickRecord, ...] = ()
     jobs: tuple[NewJob, ...] = ()
+
+
+def without_jobs(move: TickMove, reason: str) -> TickMove:
+    """The move with each of its ticks skipped: what is applied instead when its jobs cannot be kept."""
+    skip = reason_of(reason)
+    records = [record if record.job is None else TickRecord(record.at, skipped=skip) for record in move.records]
+    return TickMove(decision=move.decision, records=tuple(records))
 
 
 class Ticked(Struct, frozen=True):

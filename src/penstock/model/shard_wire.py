@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from penstock.model.lifecycle import State
+from penstock.model.names import whole
 from penstock.model.shards import ShardNumber, ShardState, Weight
 from penstock.model.timing import Instant
 
-ShardUrl = Annotated[str, Meta(min_length=1, max_length=2048, pattern=r"^[\x21-\x7e]+$")]
+ShardUrl = Annotated[str, whole(r"[\x21-\x7e]+", max_length=2048)]
 
 
 class ShardItem(Struct, frozen=True, kw_only=True):

@@ -19,23 +19,22 @@ from penstock.model.job import (
     Renewal,
 )
 from penstock.model.lifecycle import State
+from penstock.model.names import FileName, Name, Tag, whole
 from penstock.model.retry import Retry, RetryKind
 from penstock.model.timing import Instant, check_instants
-from penstock.model.workers import JobType, Name, TimeoutSeconds, Worker
+from penstock.model.workers import JobType, TimeoutSeconds, Worker
 
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 # One that is too short is refused by `model.ticks`, which says what to do.
 Interval = Annotated[
     float, Meta(ge=-315_360_000, le=315_360_000, description="seconds between two ticks of a schedule")
 ]
-Tag = Annotated[str, Meta(min_length=1, max_length=128)]
 Tags = Annotated[tuple[Tag, ...], Meta(max_length=32)]
-FileName = Annotated[str, Meta(min_length=1, max_length=255)]
 ContentType = Annotated[
-    str,
-    Meta(max_length=255, pattern=r"^[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}( *; *[\x20-\x7e]*)?$"),
+    str, whole(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}( *; *[\x20-\x7e]*)?", max_length=255)
 ]
-Key = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
+Key = Annotated[str, whole(r"[\x21-\x7e]+", max_length=255)]
+Sha256 = Annotated[str, whole("[0-9a-fA-F]{64}", max_length=64)]
 
 EMPTY_OBJECT = Raw(b"{}")
 NULL = Raw(JSON_NULL)
@@ -177,7 +176,7 @@ class Upload(Struct, frozen=True):
 class UploadRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A file that is to be sent to the object store itself: its SHA-256 in hex, how many bytes, and what it is."""
 
-    digest: Annotated[str, Meta(min_length=64, max_length=64, pattern="^[0-9a-fA-F]{64}$")]
+    digest: Sha256
     size: Annotated[int, Meta(ge=0)]
     content_type: ContentType = "application/octet-stream"
 

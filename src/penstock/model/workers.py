@@ -7,13 +7,12 @@ from msgspec import Meta, Struct
 
 from penstock.model.fleets import Fleet
 from penstock.model.job import DEFAULT_PRIORITY, PRIORITIES, Priority
-from penstock.model.names import NAME_PATTERN, Name
+from penstock.model.names import Name
 from penstock.model.retry import Retry
 from penstock.model.timing import Instant, check_instants
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
-    "NAME_PATTERN",
     "HandlerKind",
     "JobType",
     "Name",
@@ -69,10 +68,10 @@ class Worker(Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     version: str
-    types: tuple[str, ...]
+    types: tuple[Name, ...]
     signatures: dict[str, str] = {}
-    queues: tuple[str, ...] | None = None
-    except_queues: tuple[str, ...] = ()
+    queues: tuple[Name, ...] | None = None
+    except_queues: tuple[Name, ...] = ()
     capacity: int
     running: int = 0
     state: WorkerState = WorkerState.READY

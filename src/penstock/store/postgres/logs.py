@@ -42,8 +42,12 @@ def _kept(end: Row, lines: Sequence[LogLine], cap: int) -> Iterator[Row]:
             return
         position += 1
         size += len(line.text.encode())
-        # PostgreSQL's text holds every character but this one.
-        yield position, to_millis(line.at), line.attempt, size, line.stream, line.text.replace("\0", "␀")
+        yield position, to_millis(line.at), line.attempt, size, _kept_text(line.stream), _kept_text(line.text)
+
+
+def _kept_text(text: str) -> str:
+    """PostgreSQL's text holds every character but one."""
+    return text.replace("\0", "␀")
 
 
 def _columns(seq: int, kept: Sequence[Row]) -> dict[str, object]:

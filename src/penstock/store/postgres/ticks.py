@@ -7,12 +7,12 @@ from functools import partial
 
 from penstock.model.ids import JobId
 from penstock.model.lifecycle import Move
-from penstock.model.schedule import Ticked, TickMove, TickRecord
+from penstock.model.schedule import Ticked, TickMove, TickRecord, without_jobs
 from penstock.model.submission import Submission
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres.arrays import bigints, booleans, optional_uuids, texts
-from penstock.store.postgres.connection import FAULTS
+from penstock.store.postgres.connection import FAULTS, refused
 from penstock.store.postgres.schedules import first_milli
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.submit import insert
@@ -65,7 +65,7 @@ def _early(move: TickMove, now: datetime) -> bool:
 
 
 async def _all_applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
-    """All in a few statements; when one of them breaks an invariant of the tables, all but that one, each by itself."""
+    """All in a few statements; if one breaks an invariant of the tables, each by itself, that one without its jobs."""
     if not entries:
         return {}
     try:
@@ -82,8 +82,10 @@ async def _alone(tx: Transaction, entry: Entry) -> dict[str, Ticked]:
         async with tx.whole():
             return await _applied(tx, [entry])
     except FAULTS as error:
-        _log.error("a tick of schedule %s cannot be kept, and nothing of it is: %s", entry[0].decision.name, error)
-        return {}
+        move, ticket_for = entry
+        _log.error("a tick of schedule %s cannot be kept: %s", move.decision.name, error)
+        # Left as it is, the schedule would be decided again at once, and again.
+        return await _alone(tx, (without_jobs(move, str(refused(error))), ticket_for)) if move.jobs else {}
 
 
 async def _applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:

@@ -9,12 +9,12 @@ import apsw
 
 from penstock.model.ids import JobId, to_bytes
 from penstock.model.lifecycle import Move
-from penstock.model.schedule import Ticked, TickMove, TickRecord
+from penstock.model.schedule import Ticked, TickMove, TickRecord, without_jobs
 from penstock.model.submission import Submission
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_rounds
 from penstock.store.rows import Row, optional_millis
-from penstock.store.sqlite.connection import FAULTS
+from penstock.store.sqlite.connection import FAULTS, refused
 from penstock.store.sqlite.rows import optional_id
 from penstock.store.sqlite.schedules import first_milli
 from penstock.store.sqlite.statements import Bulk, load, query
@@ -61,7 +61,7 @@ def _early(move: TickMove, now: datetime) -> bool:
 
 
 def _all_applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
-    """All in a few statements; when one of them breaks an invariant of the tables, all but that one, each by itself."""
+    """All in a few statements; if one breaks an invariant of the tables, each by itself, that one without its jobs."""
     try:
         with tx.whole():
             return _applied(tx, entries)
@@ -74,8 +74,10 @@ def _alone(tx: Transaction, entry: Entry) -> dict[str, Ticked]:
         with tx.whole():
             return _applied(tx, [entry])
     except FAULTS as error:
-        _log.error("a tick of schedule %s cannot be kept, and nothing of it is: %s", entry[0].decision.name, error)
-        return {}
+        move, ticket_for = entry
+        _log.error("a tick of schedule %s cannot be kept: %s", move.decision.name, error)
+        # Left as it is, the schedule would be decided again at once, and again.
+        return _alone(tx, (without_jobs(move, str(refused(error))), ticket_for)) if move.jobs else {}
 
 
 def _applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:

@@ -50,6 +50,18 @@ class Ticking(OnStage):
         assert await stage.store.ticks("nightly", None, 9) == [TickRecord(now, skipped="overlap: 1 job is active")]
         assert (await found(stage)).last_tick_at == now
 
+    async def test_a_tick_whose_job_cannot_be_kept_is_skipped_with_the_reason(self, stage: Stage) -> None:
+        reads = [await put(stage, name) for name in ("a", "b", "c")]
+        moves = [move_of(read, [job_of(stage, read, priority=99 if read.name == "b" else 5)]) for read in reads]
+        answers = await apply(stage, *moves)
+        assert [(answer.applied, len(answer.jobs)) for answer in answers] == [(True, 1), (True, 0), (True, 1)]
+        (record,) = await stage.store.ticks("b", None, 9)
+        assert (record.at, record.job) == (reads[1].next_tick_at, None)
+        assert "the store cannot keep this" in (record.skipped or "")
+        assert (await found(stage, "b")).next_tick_at == moves[1].decision.next_tick_at
+        assert {job.schedule for job in await stage.all_jobs()} == {"a", "c"}
+        assert await stage.counted() == await stage.counted_by_hand()
+
     async def test_of_two_ticks_from_the_same_reading_one_is_applied(self, stage: Stage) -> None:
         read = await put(stage)
         moves = [move_of(read, [job_of(stage, read)]) for _ in range(6)]
