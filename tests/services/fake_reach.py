@@ -38,6 +38,7 @@ class FakeReach:
         self.released: dict[str, bool] = {}
         self.lines: dict[str, list[LogLine]] = {}
         self.progress: dict[str, list[Progress]] = {}
+        self.begun: dict[str, bool] = {}
         self.cancelling: set[str] = set()
         self.lost: set[str] = set()
         self.unsure: set[str] = set()
@@ -63,17 +64,21 @@ class FakeReach:
         type_name: str,
         *,
         alone: bool = False,
+        alone_in_worker: bool = False,
+        lost: int = 0,
         inputs: Sequence[FileLink] = (),
         timeout: float | None = None,
         attempt: int = 1,
         shard: int = 0,
         **params: object,
     ) -> str:
+        """A job that was `lost` so many times before."""
         self._number += 1
         claim = Claim(
             job=new_job_id(self._number, ShardId(shard), self._chance), type=type_name, queue=type_name,
-            attempt=attempt, fence=attempt, params=Raw(json.dumps(params).encode()), timeout_seconds=timeout,
-            lease_seconds=self.lease, inputs=tuple(inputs), alone=alone,
+            attempt=attempt, fence=attempt + 2 * lost, params=Raw(json.dumps(params).encode()),
+            timeout_seconds=timeout, lease_seconds=self.lease,
+            inputs=tuple(inputs), alone=alone, alone_in_worker=alone_in_worker,
         )  # fmt: skip
         self.waiting.append(claim)
         self._tell()
@@ -142,6 +147,7 @@ class FakeReach:
         self.workers.append(worker)
         self.renewed.append({one.job for one in leases})
         for lease in leases:
+            self.begun[lease.job] = lease.begun
             if lease.progress is not None:
                 self.progress.setdefault(lease.job, []).append(lease.progress)
         self._tell()

@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import json
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -100,3 +101,11 @@ async def neighbour(ctx: Context) -> str:
     while not (FOLDER / "go").exists():  # noqa: ASYNC110 - the signal comes from another process
         await asyncio.sleep(0.02)
     return "unhurt"
+
+
+@app.job(retry=ONCE)
+async def fell(ctx: Context) -> None:
+    """Kill the whole worker it is run in."""
+    note(ctx, "start")
+    os.kill(os.getppid(), signal.SIGKILL)
+    await asyncio.sleep(60)

@@ -51,3 +51,21 @@ def test_a_job_that_kills_its_process_three_times_is_poison(client: Client, tmp_
     ended = client.wait(client.submit("deadly").id, timeout=60)
     assert (ended.state, ended.reason) == ("failed", "poison")
     assert len({line["fence"] for line in ledger(tmp_path)}) == 3
+
+
+@pytest.mark.slow
+def test_a_job_that_kills_its_worker_is_charged_alone(tmp_path: Path) -> None:
+    timing = {"PENSTOCK_TIMING_LEASE_SECONDS": "1.5", "PENSTOCK_TIMING_REAP_SECONDS": "0.3"}
+    limits = {**timing, "PENSTOCK_TIMING_HEARTBEAT_SECONDS": "0.5", "PENSTOCK_FLEET_MAX": "1"}
+    server = Server(tmp_path / "data", "--executors", "1", environ=limits)
+    with ending(server), Client(server.url) as client:
+        guilty = client.submit("fell").id
+        neighbours = [client.submit("doze", {"seconds": 1.0}).id for _ in range(4)]
+        ended = client.wait(guilty, timeout=120)
+        assert (ended.state, ended.reason) == ("failed", "poison")
+        assert ended.error is not None
+        assert ended.error.code == "worker_lost"
+        assert [client.wait(job, timeout=60).state for job in neighbours] == ["succeeded"] * 4
+    starts = [line["job"] for line in ledger(tmp_path)]
+    assert 3 <= starts.count(guilty) <= 4
+    assert max(map(starts.count, neighbours)) > 1

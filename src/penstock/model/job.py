@@ -173,15 +173,23 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The right to work on a job, as its owner shows it: id and fence; with what the owner wants to tell."""
+    """The right to work on a job, as its owner shows it: id and fence; with what the owner wants to tell.
+
+    `begun` is false while the owner only holds the job and has not handed it to a handler.
+    """
 
     job: JobId
     fence: int
     progress: Progress | None = None
+    begun: bool = True
 
 
 class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """A job as its worker gets it. `lease_seconds` count from before the claim was asked for, not from its arrival."""
+    """A job as its worker gets it. `lease_seconds` count from before the claim was asked for, not from its arrival.
+
+    `alone`: it must have an executor to itself; `alone_in_worker`: a whole worker, which renews it as begun before it
+    starts.
+    """
 
     job: JobId
     type: str
@@ -196,6 +204,12 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     tags: tuple[str, ...] = ()
     alone: bool = False
     priority: int = DEFAULT_PRIORITY
+    alone_in_worker: bool = False
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether an earlier claim of this job came to nothing: given back, or lost."""
+        return self.fence > self.attempt
 
 
 class Loss(StrEnum):

@@ -28,8 +28,11 @@ class State(StrEnum):
 TERMINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.EXPIRED})
 WAITING = frozenset({State.SCHEDULED, State.QUEUED})
 
+SUSPECT_LOSSES = 2
+"""From this many losses on, a job whose worker is lost runs alone in the next one."""
+
 POISON_LOSSES = 3
-"""A job that was running when this many workers or executors died fails instead of being tried again."""
+"""A job that was running when this many workers or executors died, the last of them with no other job in it, fails."""
 
 
 class Move(StrEnum):
@@ -98,7 +101,8 @@ MOVES: Mapping[Move, Rule] = {
         frozenset({State.RUNNING}),
         frozenset({State.QUEUED, State.FAILED, State.CANCELLED}),
         "any reaper",
-        "running, and the lease has passed by the shard's clock; fence + 1, the attempt is not counted, the loss is",
+        "running, and the lease has passed by the shard's clock; fence + 1, the attempt is not counted, the loss is if "
+        "it had begun",
     ),
     Move.CANCEL: Rule(
         frozenset({State.SCHEDULED, State.QUEUED, State.RUNNING}),

@@ -145,13 +145,14 @@ class JobStore(Protocol):
         ...
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
-        """Extend each lease whose fence still holds, and keep its progress. One answer each, in order."""
+        """Extend each lease whose fence still holds; keep its progress, and that it has begun. Answers in order."""
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Record each outcome whose fence still holds. One answer each, in order.
 
-        A settlement as scheduled is due `retry_in` from now; a job marked for cancelling is cancelled instead.
+        A settlement as scheduled is due `retry_in` from now; a job marked for cancelling is cancelled instead. Unless
+        it is a loss, the job need not be alone any more.
         """
         ...
 
@@ -166,7 +167,11 @@ class JobStore(Protocol):
         ...
 
     async def reclaim(self, limit: int) -> list[Event]:
-        """Take back jobs whose lease has passed: queued again, failed at POISON_LOSSES, cancelled when marked."""
+        """Take back jobs whose lease has passed: queued again, failed as poison, or cancelled when marked.
+
+        Only an attempt that has begun is charged with the loss. From SUSPECT_LOSSES on its job is claimed with
+        `alone_in_worker`; only one that was claimed so, and has POISON_LOSSES now, fails.
+        """
         ...
 
     # -- the client's moves and reads

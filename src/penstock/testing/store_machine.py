@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 
 from penstock.model.ids import JobId, new_job_id, shard_of
 from penstock.model.job import Claim, Count, Job, JobFilter, Lease, Line, NewJob, Settlement, Ticket
@@ -126,7 +127,7 @@ class StoreMachine(RuleBasedStateMachine):
         leases = self._some_leases(chosen)
         match move:
             case "renew":
-                self._renew(leases)
+                self._renew([replace(lease, begun=flag) for lease in leases])
             case "settle":
                 self._settle(leases, ended, None, lost=flag)
             case "retry":
@@ -180,8 +181,9 @@ class StoreMachine(RuleBasedStateMachine):
         due = [job.due_at for job in jobs if job.state is State.SCHEDULED]
         assert outlook.next_due_at == min(due, default=None)
 
-    def _claimed(self, claims: list[Claim], expected: list[tuple[JobId, int, int, bool]]) -> None:
-        assert [(one.job, one.fence, one.attempt, one.alone) for one in claims] == expected
+    def _claimed(self, claims: list[Claim], expected: list[tuple[JobId, int, int, bool, bool]]) -> None:
+        answers = [(one.job, one.fence, one.attempt, one.alone, one.alone_in_worker) for one in claims]
+        assert answers == expected
         self._leases += [Lease(one.job, one.fence) for one in claims]
 
     def _renew(self, leases: list[Lease]) -> None:

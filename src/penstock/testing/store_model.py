@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock.model.ids import JobId, ShardId, shard_of
 from penstock.model.job import Lease, Line, Loss, NewJob, Retention
-from penstock.model.lifecycle import POISON_LOSSES, WAITING, State
+from penstock.model.lifecycle import POISON_LOSSES, SUSPECT_LOSSES, WAITING, State
 from penstock.store.seam import Share
 from penstock.testing.clock import SimulatedClock
 
@@ -35,6 +35,8 @@ class ModelJob(Struct, frozen=True):
     worker: str | None = None
     marked: bool = False
     alone: bool = False
+    alone_in_worker: bool = False
+    begun: bool = False
     ticket_until: datetime | None = None
     lease_until: datetime | None = None
     completed_at: datetime | None = None
@@ -141,15 +143,15 @@ class Model:
             self.change(job, ticket_until=None)
         return len(out)
 
-    def claim(self, jobs: Sequence[JobId], worker: str) -> list[tuple[JobId, int, int, bool]]:
+    def claim(self, jobs: Sequence[JobId], worker: str) -> list[tuple[JobId, int, int, bool, bool]]:
         now, claimed = self.clock.now(), []
         for job in jobs:
             old = self.jobs.get(job)
             if old is not None and old.waits(now):
                 attempt, fence = old.attempt + 1, old.fence + 1
                 self.change(job, state=State.RUNNING, attempt=attempt, fence=fence, worker=worker)
-                self.change(job, ticket_until=None, lease_until=now + LEASE)
-                claimed.append((job, fence, attempt, old.alone))
+                self.change(job, ticket_until=None, lease_until=now + LEASE, begun=False)
+                claimed.append((job, fence, attempt, old.alone, old.alone_in_worker))
         return claimed
 
     def loss(self, lease: Lease) -> Loss | None:
@@ -165,8 +167,9 @@ class Model:
         loss = self.loss(lease)
         if loss is not None:
             return loss, False
-        self.change(lease.job, lease_until=self.clock.now() + LEASE)
-        return None, self.jobs[lease.job].marked
+        job = self.jobs[lease.job]
+        self.change(lease.job, lease_until=self.clock.now() + LEASE, begun=job.begun or lease.begun)
+        return None, job.marked
 
     def settle(self, lease: Lease, state: State, retry_in: timedelta | None, *, lost: bool) -> Loss | None:
         loss = self.loss(lease)
@@ -175,6 +178,8 @@ class Model:
         job = self.jobs[lease.job]
         due_at = job.due_at if retry_in is None else self.clock.now() + retry_in
         self.change(lease.job, losses=job.losses + lost, due_at=due_at)
+        if not lost:
+            self.change(lease.job, alone=False, alone_in_worker=False)
         if state is not State.SCHEDULED:
             self.end(lease.job, state)
         elif job.marked:
@@ -200,10 +205,12 @@ class Model:
     def reclaim(self) -> set[JobId]:
         lost = [j for j in self.jobs.values() if j.lease_until is not None and j.lease_until <= self.clock.now()]
         for job in lost:
-            self.change(job.id, attempt=job.attempt - 1, losses=job.losses + 1, fence=job.fence + 1)
+            losses = job.losses + job.begun
+            alone = job.alone_in_worker or (job.begun and losses >= SUSPECT_LOSSES)
+            self.change(job.id, attempt=job.attempt - 1, losses=losses, fence=job.fence + 1, alone_in_worker=alone)
             if job.marked:
                 self.end(job.id, State.CANCELLED)
-            elif job.losses + 1 >= POISON_LOSSES:
+            elif job.begun and job.alone_in_worker and losses >= POISON_LOSSES:
                 self.end(job.id, State.FAILED)
             else:
                 self.wait(job.id, State.QUEUED)

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from penstock.model.ids import JobId
 from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Settlement, Ticket
-from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
+from penstock.model.lifecycle import POISON_LOSSES, SUSPECT_LOSSES, Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres import arrays
@@ -85,7 +85,10 @@ def _places(shares: Sequence[Share]) -> dict[str, object]:
 
 
 def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
-    _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority = row
+    (
+        _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker,
+        priority,
+    ) = row  # fmt: skip
     return Claim(
         job=job,
         type=type_name,
@@ -99,6 +102,7 @@ def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
         inputs=() if inputs is None else files_of(inputs),
         tags=() if tags is None else tags_of(tags),
         alone=alone,
+        alone_in_worker=alone_in_worker,
         priority=priority,
     )
 
@@ -116,6 +120,7 @@ async def _renew(session: Session, held: Sequence[Held]) -> list[Renewal]:
         "fences": arrays.bigints([lease.fence for lease, _ in rows]),
         "leases": arrays.bigints([millis(span) for _, span in rows]),
         "progress": arrays.texts([text_of(lease.progress) for lease, _ in rows]),
+        "begun": arrays.booleans([lease.begun for lease, _ in rows]),
     }
     marks = {rows[n - 1][0].job: mark for n, mark in await query(session.connection, _RENEW, scope)}
     losses = await losses_of(session, [lease for lease, _ in held if lease.job not in marks])
@@ -146,7 +151,7 @@ async def _release(session: Session, given_back: Sequence[GivenBack]) -> list[Se
 
 async def reclaim(session: Session, limit: int) -> list[Event]:
     """Those whose lease ran out first."""
-    scope = {"now": session.given, "limit": limit, "poison_losses": POISON_LOSSES}
+    scope = {"now": session.given, "limit": limit, "poison": POISON_LOSSES, "suspect": SUSPECT_LOSSES}
     rows = await query(session.connection, _RECLAIM, scope)
     return [event_of(row[0], row, Move.RECLAIM, State.RUNNING) for row in rows]
 

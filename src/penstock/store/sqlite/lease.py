@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Ticket
-from penstock.model.lifecycle import POISON_LOSSES, Event, Move, State
+from penstock.model.lifecycle import POISON_LOSSES, SUSPECT_LOSSES, Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.batching import in_rounds
 from penstock.store.rows import Row, files_of, object_of, tags_of, text_of
@@ -95,7 +95,10 @@ def _claimed(one: Claim, at: datetime) -> Event:
 
 
 def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
-    _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority = row
+    (
+        _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker,
+        priority,
+    ) = row  # fmt: skip
     return Claim(
         job=job,
         type=type_name,
@@ -109,6 +112,7 @@ def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
         inputs=files_of(inputs),
         tags=tags_of(tags),
         alone=bool(alone),
+        alone_in_worker=bool(alone_in_worker),
         priority=priority,
     )
 
@@ -119,7 +123,10 @@ def renew(tx: Transaction, held: Sequence[Held]) -> list[Renewal]:
 
 
 def _renew(tx: Transaction, held: Sequence[Held]) -> list[Renewal]:
-    rows = [(to_bytes(lease.job), lease.fence, tx.now + millis(span), text_of(lease.progress)) for lease, span in held]
+    rows = [
+        (to_bytes(lease.job), lease.fence, tx.now + millis(span), text_of(lease.progress), int(lease.begun))
+        for lease, span in held
+    ]
     marks: dict[bytes, int | None] = dict(_RENEW.run(tx.connection, rows))
     losses = losses_of(tx, [row[:2] for row in rows if row[0] not in marks])
     return [
@@ -152,7 +159,7 @@ def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
 
 def reclaim(tx: Transaction, limit: int) -> list[Event]:
     """Those whose lease ran out first."""
-    scope = {"now": tx.now, "limit": limit, "poison_losses": POISON_LOSSES}
+    scope = {"now": tx.now, "limit": limit, "poison": POISON_LOSSES, "suspect": SUSPECT_LOSSES}
     rows = query(tx.connection, _RECLAIM, scope)
     events = [tx.event(from_bytes(row[0]), row, Move.RECLAIM, State.RUNNING) for row in rows]
     tx.record(events)

@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from penstock.model.job import ErrorCode, FileLink, Lease, Loss, ObjectLink, Progress, Renewal
 from penstock.model.lifecycle import POISON_LOSSES, Move, State
 from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, OnStage, Stage
@@ -167,6 +169,7 @@ class Leasing(OnStage):
 
     async def test_a_lease_that_ran_out_is_reclaimed(self, stage: Stage) -> None:
         lease = await stage.running()
+        await stage.store.renew("w1", [lease], LEASE)
         stage.clock.advance(LEASE)
         (event,) = await stage.store.reclaim(9)
         assert (event.job, event.move, event.before, event.after) == (
@@ -201,14 +204,78 @@ class Leasing(OnStage):
     async def test_a_job_that_loses_its_workers_is_poison(self, stage: Stage) -> None:
         job = await stage.submit()
         for _ in range(POISON_LOSSES):
-            await stage.running_again(job.id)
-            stage.clock.advance(LEASE)
-            await stage.store.reclaim(9)
+            assert (await stage.job(job.id)).state is State.QUEUED
+            await stage.lose(job.id)
         found = await stage.job(job.id)
         assert (found.state, found.losses, found.completed_at) == (State.FAILED, POISON_LOSSES, stage.clock.now())
         assert found.reason is not None
         assert found.error is not None
         assert found.error.code is ErrorCode.WORKER_LOST
+
+    async def test_one_that_lost_two_workers_is_claimed_to_run_alone_in_the_next(self, stage: Stage) -> None:
+        job = await stage.submit()
+        alone = []
+        for _ in range(POISON_LOSSES):
+            (claim,) = await stage.claim(job.id)
+            alone.append(claim.alone_in_worker)
+            await stage.lose_claimed(Lease(claim.job, claim.fence))
+        assert alone == [False, False, True]
+
+    async def test_a_lost_worker_is_charged_to_nobody_who_was_not_alone_in_it(self, stage: Stage) -> None:
+        """However many processes died under it before."""
+        job = await stage.submit()
+        for _ in range(POISON_LOSSES):
+            await stage.settle(await stage.running_again(job.id), State.SCHEDULED, retry_in=SECOND, loss=True)
+            stage.clock.advance(SECOND)
+            await stage.store.promote(9)
+        await stage.lose(job.id)
+        assert ((await stage.job(job.id)).state, (await stage.job(job.id)).losses) == (State.QUEUED, POISON_LOSSES + 1)
+        await stage.lose(job.id)
+        assert (await stage.job(job.id)).state is State.FAILED
+
+    @pytest.mark.parametrize("renewed", [False, True])
+    async def test_a_claim_that_was_not_begun_is_lost_without_a_charge(self, stage: Stage, renewed: bool) -> None:
+        job = await stage.submit()
+        for _ in range(2):
+            await stage.lose(job.id)
+        for _ in range(POISON_LOSSES):
+            lease = await stage.running_again(job.id)
+            if renewed:
+                await stage.store.renew("w1", [Lease(lease.job, lease.fence, begun=False)], LEASE)
+            stage.clock.advance(LEASE)
+            (event,) = await stage.store.reclaim(9)
+            assert event.after is State.QUEUED
+        assert (await stage.job(job.id)).losses == 2
+        await stage.lose(job.id)
+        assert (await stage.job(job.id)).state is State.FAILED
+
+    async def test_what_has_begun_stays_so_under_its_lease_alone(self, stage: Stage) -> None:
+        lease = await stage.running()
+        await stage.store.renew("w1", [lease, Lease(lease.job, lease.fence, begun=False)], LEASE)
+        stage.clock.advance(LEASE)
+        await stage.store.reclaim(9)
+        assert (await stage.job(lease.job)).losses == 1
+        again = await stage.running_again(lease.job)
+        await stage.store.renew("w1", [lease], LEASE)
+        stage.clock.advance(LEASE)
+        await stage.store.reclaim(9)
+        (found,) = await stage.store.get([again.job])
+        assert found is not None
+        assert found.losses == 1
+
+    async def test_an_attempt_that_ended_by_itself_ends_the_suspicion(self, stage: Stage) -> None:
+        job = await stage.submit()
+        for _ in range(2):
+            await stage.lose(job.id)
+        await stage.store.release([await stage.running_again(job.id)], suspects=True)
+        (claim,) = await stage.claim(job.id)
+        assert (claim.alone, claim.alone_in_worker) == (True, True)
+        for loss in (True, False):
+            await stage.settle(Lease(claim.job, claim.fence), State.SCHEDULED, retry_in=SECOND, loss=loss)
+            stage.clock.advance(SECOND)
+            await stage.store.promote(9)
+            (claim,) = await stage.claim(job.id)
+            assert (claim.alone, claim.alone_in_worker) == (loss, loss)
 
     async def test_a_marked_job_is_cancelled_when_reclaimed(self, stage: Stage) -> None:
         lease = await stage.running()

@@ -80,6 +80,16 @@ class Stage:
         (claim,) = await self.claim(job)
         return Lease(claim.job, claim.fence)
 
+    async def lose(self, job: JobId) -> None:
+        """Claim a job, begin it, and lose its worker."""
+        await self.lose_claimed(await self.running_again(job))
+
+    async def lose_claimed(self, lease: Lease) -> None:
+        """Begin a claimed job, and lose its worker."""
+        await self.store.renew("w1", [lease], LEASE)
+        self.clock.advance(LEASE)
+        await self.store.reclaim(9)
+
     async def settle(self, lease: Lease, state: State = State.SUCCEEDED, **fields: Any) -> Settled:
         (settled,) = await self.store.settle([Settlement(job=lease.job, fence=lease.fence, state=state, **fields)])
         return settled

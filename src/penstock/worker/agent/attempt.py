@@ -1,5 +1,6 @@
 """In the agent: one attempt, from its claim until its end is recorded."""
 
+import asyncio
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol, Self
@@ -42,6 +43,7 @@ class Attempt(Struct, eq=False):
     """Times are monotonic seconds. `lease_ends` counts from before the claim or renewal was asked for.
 
     `inputs` are the paths of its input files by name, once they are here; `place` is where its executor keeps it.
+    `begun`: it was handed to its handler, or is about to be; `confirmed` is done once the engine has heard so.
     """
 
     claim: Claim
@@ -57,11 +59,19 @@ class Attempt(Struct, eq=False):
     stopped_at: float = 0.0
     kill_at: float = 0.0
     insisted: bool = False
+    begun: bool = False
+    confirmed: asyncio.Future[None] | None = None
 
     @classmethod
     def of(cls, claim: Claim, asked_at: float, now: float, scratch: str) -> Self:
-        timeout = claim.timeout_seconds
-        return cls(claim, scratch, asked_at + claim.lease_seconds, NEVER if timeout is None else now + timeout)
+        attempt = cls(claim, scratch, asked_at + claim.lease_seconds, NEVER)
+        attempt.count_from(now)
+        return attempt
+
+    def count_from(self, now: float) -> None:
+        """Let its timeout begin."""
+        timeout = self.claim.timeout_seconds
+        self.timeout_at = NEVER if timeout is None else now + timeout
 
     @property
     def folder(self) -> str:
@@ -75,7 +85,13 @@ class Attempt(Struct, eq=False):
     def take_progress(self) -> Lease:
         """The lease with what is new to tell."""
         progress, self.progress = self.progress, None
-        return Lease(self.claim.job, self.claim.fence, progress)
+        return Lease(self.claim.job, self.claim.fence, progress, self.begun)
+
+    def renewed(self, lease: Lease, lease_ends: float) -> None:
+        """The engine has heard what the lease said."""
+        self.lease_ends = lease_ends
+        if self.confirmed is not None and lease.begun and not self.confirmed.done():
+            self.confirmed.set_result(None)
 
     def stop(self, reason: StopReason, now: float, grace: float) -> None:
         """Begin to stop it; only a loss outranks the reason it is being stopped for already."""

@@ -11,8 +11,8 @@ from msgspec import Struct
 from penstock.engine.reach import Reach
 from penstock.model.job import Claim, ErrorCode, FileLink, LogLine, Progress
 from penstock.model.text import readable
-from penstock.model.timing import Clock
-from penstock.model.workers import HandlerKind
+from penstock.model.timing import Clock, seconds, within
+from penstock.model.workers import DEFAULT_TIMEOUT_SECONDS, HandlerKind
 from penstock.worker.agent.attempt import NEVER, Attempt, StopReason
 from penstock.worker.agent.bell import Bell
 from penstock.worker.agent.command import CommandRun
@@ -28,6 +28,8 @@ from penstock.worker.frames import Program
 LOGGER = logging.getLogger("penstock.worker")
 OLD_SHARE = 0.1
 """A lease of which this share passed before its claim was answered is renewed at once."""
+SOLE_PATIENCE = seconds(DEFAULT_TIMEOUT_SECONDS)
+"""How long a job that must be alone waits for its neighbours to end. Nothing is claimed meanwhile."""
 
 
 class Rules(Struct, frozen=True):
@@ -69,6 +71,7 @@ class Attempts:
         self._logs = logs
         self._new_backoff = new_backoff
         self._active: set[Attempt] = set()
+        self._sole: Attempt | None = None
         self._tasks: asyncio.TaskGroup
         self._urgency: Urgency
         self._bell = Bell()
@@ -78,13 +81,15 @@ class Attempts:
         self._tasks, self._urgency = tasks, urgency
 
     def close(self) -> None:
-        """Take no more: what is still claimed is given back."""
+        """Take no more: what is still claimed is given back, and so is what waits to have the worker to itself."""
         self._closed = True
+        if self._sole is not None and not self._sole.begun:
+            self.stop(self._sole, StopReason.YIELDING)
 
     # -- room
 
     def free(self) -> int:
-        if self._closed or not self._executors.ready:
+        if self._closed or self._sole is not None or not self._executors.ready:
             return 0
         return self._rules.capacity - len(self._active)
 
@@ -153,10 +158,10 @@ class Attempts:
         now = self._clock.monotonic()
         scratch = self._rules.scratch
         attempts = [Attempt.of(claim, asked_at, now, scratch) for claim in claims]
-        late = NEVER if self._closed else self._terms.late_by(now)
-        if released := [one for one in attempts if one.lease_ends <= late]:
-            self._settling.tell([(attempt, Release()) for attempt in released])
-            attempts = [one for one in attempts if one.lease_ends > late]
+        refused = self._refuse(attempts, now)
+        if refused:
+            self._settling.tell([(attempt, Release()) for attempt in refused])
+            attempts = [one for one in attempts if one not in refused]
         self._active.update(attempts)
         self._begin(attempts)
         if now - asked_at > OLD_SHARE * self._terms.lease:
@@ -164,11 +169,28 @@ class Attempts:
                 self._urgency.soon(attempt)
         self._bell.ring()
 
+    def _refuse(self, attempts: list[Attempt], now: float) -> set[Attempt]:
+        """What must not run here: under a lease that ends too soon, or beside one that has the worker to itself.
+
+        Of several that must be alone, one stays, and waits for what runs. The others need not wait for it: another
+        worker may have room for them.
+        """
+        if self._closed or self._sole is not None:
+            return set(attempts)
+        late = self._terms.late_by(now)
+        refused = {one for one in attempts if one.lease_ends <= late}
+        if soles := [one for one in attempts if one.claim.alone_in_worker and one not in refused]:
+            self._sole = soles[0]
+            refused.update(soles[1:])
+        return refused
+
     def _begin(self, attempts: list[Attempt]) -> None:
         """Nearly all need no more than a place in an executor: these are dealt out together."""
         shared = self._rules.shared
         plain = [
-            one for one in attempts if (claim := one.claim).type in shared and not claim.alone and not claim.inputs
+            one
+            for one in attempts
+            if (claim := one.claim).type in shared and not (claim.alone or claim.inputs or claim.doubtful)
         ]
         if len(plain) < len(attempts):
             for attempt in set(attempts).difference(plain):
@@ -176,13 +198,12 @@ class Attempts:
         self._deal(plain)
 
     def _begin_apart(self, attempt: Attempt) -> None:
-        kind = self._rules.kinds.get(attempt.claim.type)
+        claim = attempt.claim
+        kind = self._rules.kinds.get(claim.type)
         if kind is None:
             self.ended([(attempt, Halted())])
-        elif kind is HandlerKind.COMMAND:
-            self._spawn(attempt, self._run_command(attempt))
-        elif attempt.claim.inputs:
-            self._spawn(attempt, self._fetch_and_give(attempt))
+        elif kind is HandlerKind.COMMAND or claim.inputs or claim.doubtful:
+            self._spawn(attempt, self._prepare_and_run(attempt, kind))
         else:
             self._give(attempt)
 
@@ -215,16 +236,48 @@ class Attempts:
             LOGGER.exception("%s: could not be run", attempt)
             self.ended([(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, readable(error))))])
 
-    async def _fetch_and_give(self, attempt: Attempt) -> None:
-        attempt.inputs = await fetch_inputs(self._reach, attempt, self._new_backoff())
-        self._give(attempt)
+    async def _prepare_and_run(self, attempt: Attempt, kind: HandlerKind) -> None:
+        """Everything that comes before user code, and then that."""
+        claim = attempt.claim
+        if attempt is self._sole and not await self._is_alone(attempt):
+            self.ended([(attempt, Halted())])
+            return
+        if claim.inputs:
+            attempt.inputs = await fetch_inputs(self._reach, attempt, self._new_backoff())
+        if claim.doubtful:
+            await self._confirm(attempt)
+        if kind is HandlerKind.COMMAND:
+            await self._run_command(attempt)
+        else:
+            self._give(attempt)
+
+    async def _is_alone(self, attempt: Attempt) -> bool:
+        """Wait, with a lease that is renewed, until everything else that runs here has ended; False if it does not."""
+        attempt.timeout_at = NEVER
+        alone = await within(SOLE_PATIENCE, self._others_ended())
+        attempt.count_from(self._clock.monotonic())
+        return alone is True
+
+    async def _others_ended(self) -> bool:
+        while len(self._active) > 1:
+            await self._bell.wait()
+        return True
+
+    async def _confirm(self, attempt: Attempt) -> None:
+        """Have the engine know that it begins.
+
+        A job that takes its worker down at once could otherwise do so for ever: before the first heartbeat nothing
+        tells it from one whose claim never arrived.
+        """
+        attempt.begun = True
+        attempt.confirmed = asyncio.get_running_loop().create_future()
+        self._urgency.soon(attempt)
+        await attempt.confirmed
 
     async def _run_command(self, attempt: Attempt) -> None:
-        if attempt.claim.inputs:
-            await fetch_inputs(self._reach, attempt, self._new_backoff())
         program = self._rules.programs[attempt.claim.type]
         run = CommandRun(program, attempt, self._clock, self._rules.log_bytes, self.wrote)
-        attempt.bearer = run
+        attempt.bearer, attempt.begun = run, True
         self.ended([(attempt, await run.run())])
 
     async def _store_and_close(self, attempt: Attempt, returned: Returned) -> None:
@@ -261,10 +314,19 @@ class Attempts:
         self._settling.tell(
             [(attempt, conclude(attempt.claim, ending, attempt.reason, outputs)) for attempt, ending in ends]
         )
+        if self._sole is not None and self._sole not in self._active:
+            self._tasks.create_task(self._share_again(self._sole))
         for attempt, ending in ends:
             if attempt.claim.inputs or type(ending) is not Returned or ending.outputs is not None:
                 self._clear(attempt.folder)
         self._bell.ring()
+
+    async def _share_again(self, sole: Attempt) -> None:
+        """What comes next must not be able to take the worker down before the end of the last one is recorded."""
+        await within(seconds(self._terms.lease), self._settling.quiet())
+        if self._sole is sole:
+            self._sole = None
+            self._bell.ring()
 
     def _clear(self, folder: str) -> None:
         if os.path.lexists(folder):

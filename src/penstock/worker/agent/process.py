@@ -99,6 +99,7 @@ class ExecutorProcess:
         for attempt in attempts:
             attempt.place = place = self._free.pop()
             attempt.bearer = self
+            attempt.begun = True
             self.attempts[place] = attempt
         self.given += len(attempts)
         self._channel.post([_start(attempt) for attempt in attempts])

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from penstock.engine.reach import Reach
 from penstock.model.errors import NotFound, Refused, Unauthorized, Unavailable
-from penstock.model.job import Loss, Renewal
+from penstock.model.job import Lease, Loss, Renewal
 from penstock.model.text import readable
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.workers import Worker
@@ -109,8 +109,8 @@ class Renewing:
         except Exception as error:  # noqa: BLE001 - whatever one of them has to tell, the others need their leases
             await self._renew_plain(attempts, error)
             return
-        for attempt, renewal in zip(attempts, renewals, strict=True):
-            self._apply(attempt, renewal, asked_at)
+        for attempt, lease, renewal in zip(attempts, leases, renewals, strict=True):
+            self._apply(attempt, lease, renewal, asked_at)
 
     async def _refused(self, error: Refused) -> None:
         """A server that does not know us any more gets to know us again."""
@@ -123,20 +123,21 @@ class Renewing:
         LOGGER.warning("%d leases were not renewed together: %s; each is by itself", len(attempts), readable(error))
         for attempt in attempts:
             asked_at = self._clock.monotonic()
+            lease = Lease(attempt.claim.job, attempt.claim.fence, begun=attempt.begun)
             try:
-                [renewal] = await self._reach.renew(self._describe(), [attempt.lease])
+                [renewal] = await self._reach.renew(self._describe(), [lease])
             except Refused as refused:
                 LOGGER.warning("%s: its lease is not renewed: %s", attempt, refused)
             else:
-                self._apply(attempt, renewal, asked_at)
+                self._apply(attempt, lease, renewal, asked_at)
 
-    def _apply(self, attempt: Attempt, renewal: Renewal, asked_at: float) -> None:
+    def _apply(self, attempt: Attempt, lease: Lease, renewal: Renewal, asked_at: float) -> None:
         if renewal.loss is Loss.UNSURE:
             # Its shard did not answer: the lease goes on as long as it was, and the next heartbeat asks again.
             return
         if renewal.loss is not None:
             self._leased.stop(attempt, StopReason.LOST)
             return
-        attempt.lease_ends = asked_at + self._terms.lease
         if renewal.cancel:
             self._leased.stop(attempt, StopReason.CANCELLED)
+        attempt.renewed(lease, asked_at + self._terms.lease)

@@ -16,12 +16,13 @@ claimed AS (
         fence = fence + 1,
         worker = wanted.worker,
         lease_until = clock.now + wanted.lease,
-        started_at = clock.now
+        started_at = clock.now,
+        begun = false
     FROM wanted, clock
     WHERE jobs.id = ANY (ARRAY[wanted.id])
       AND state = 'queued'
       AND (expires_at IS NULL OR expires_at > clock.now)
-    RETURNING n, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority
+    RETURNING n, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority
 ),
 counted AS (
     INSERT INTO penstock.count_changes (queue, type, before, after, jobs)

@@ -25,15 +25,16 @@ claimed AS (
         fence = fence + 1,
         worker = %(worker)s,
         lease_until = clock.now + %(lease)s,
-        started_at = clock.now
+        started_at = clock.now,
+        begun = false
     FROM next, clock
     WHERE jobs.ctid = next.row AND state = 'queued' AND ticket_until IS NULL
-    RETURNING jobs.id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority, n, seq
+    RETURNING jobs.id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority, n, seq
 ),
 counted AS (
     INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
     SELECT queue, type, 'queued', 'running', count(*) FROM claimed GROUP BY queue, type
 )
-SELECT id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority
+SELECT id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority
 FROM claimed
 ORDER BY n, priority DESC, seq

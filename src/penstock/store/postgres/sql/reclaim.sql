@@ -1,13 +1,14 @@
 -- away: the window and what runs, all looked at. Those that ran out first; one that another move holds is not lost,
 -- and passed over.
 -- ON CONFLICT: what has ended has ended. One that is there twice must not keep the reaper from all others.
--- fence + 1 locks the lost owner out; a mark decides before poison does.
+-- fence + 1 locks the lost owner out; a mark decides before poison does. Only a job that was alone in its worker, and had
+-- begun, is surely the one that took it down.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 lost AS MATERIALIZED (
     SELECT id, (SELECT now FROM clock) AS now,
         CASE
             WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN losses + 1 >= %(poison_losses)s THEN 'failed'
+            WHEN begun AND alone_in_worker AND losses + 1 >= %(poison)s THEN 'failed'
             ELSE 'queued'
         END AS outcome
     FROM penstock.jobs
@@ -26,7 +27,8 @@ back AS (
         lease_until = NULL,
         ticket_until = NULL,
         attempt = attempt - 1,
-        losses = losses + 1,
+        losses = losses + begun::integer,
+        alone_in_worker = alone_in_worker OR (begun AND losses + 1 >= %(suspect)s),
         fence = fence + 1
     FROM lost
     WHERE jobs.id = ANY (ARRAY[lost.id]) AND outcome = 'queued'
@@ -48,11 +50,11 @@ kept AS (
     )
     SELECT
         id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
-        attempt - 1, fence + 1, losses + 1, priority, owns_objects, retry_of, outcome, type, queue, worker,
+        attempt - 1, fence + 1, losses + begun::integer, priority, owns_objects, retry_of, outcome, type, queue, worker,
         outcome_reason, idempotency_key, anchor, schedule, retry, tags, progress,
         CASE outcome WHEN 'cancelled' THEN error ELSE json_build_object(
             'code', 'worker_lost',
-            'message', 'worker ' || worker || ' stopped renewing its lease, as ' || losses || ' others did before it',
+            'message', 'worker ' || worker || ' was lost while it ran this job and no other; ' || losses || ' processes died under it before',
             'attempt', attempt
         )::text END,
         inputs, NULL, params_object, NULL, params, NULL

@@ -4,12 +4,13 @@ WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 held AS MATERIALIZED (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(leases)s::bigint[]),
-        (SELECT %(progress)s::text[])
-    ) WITH ORDINALITY AS held (id, fence, lease, progress, n)
+        (SELECT %(progress)s::text[]), (SELECT %(begun)s::boolean[])
+    ) WITH ORDINALITY AS held (id, fence, lease, progress, begun, n)
 )
 UPDATE penstock.jobs
 SET lease_until = clock.now + held.lease,
-    progress = coalesce(held.progress, jobs.progress)
+    progress = coalesce(held.progress, jobs.progress),
+    begun = jobs.begun OR held.begun
 FROM held, clock
 WHERE jobs.id = ANY (ARRAY[held.id])
   AND jobs.fence = held.fence

@@ -1,5 +1,5 @@
 -- jobs_pkey, in the order of the ids: outcomes that are to be tried again. A job marked for cancelling is left to
--- settle.sql, so that no attempt starts after the mark.
+-- settle.sql, so that no attempt starts after the mark. What ended by itself, and killed no process, is under suspicion no longer.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 outcome AS MATERIALIZED (
     SELECT * FROM unnest(
@@ -19,6 +19,8 @@ moved AS (
         started_at = NULL,
         progress = NULL,
         losses = losses + outcome.loss::integer,
+        alone = alone AND outcome.loss,
+        alone_in_worker = alone_in_worker AND outcome.loss,
         error = coalesce(outcome.error, jobs.error),
         owns_objects = owns_objects OR outcome.owning
     FROM outcome, clock

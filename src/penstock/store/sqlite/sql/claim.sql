@@ -7,9 +7,10 @@ SET state = 'running',
     fence = fence + 1,
     worker = wanted.worker,
     lease_until = wanted.lease_until,
-    started_at = wanted.claimed_at
+    started_at = wanted.claimed_at,
+    begun = 0
 FROM wanted
 WHERE jobs.id = wanted.id
   AND state = 'queued'
   AND (expires_at IS NULL OR expires_at > wanted.claimed_at)
-RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority
+RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority

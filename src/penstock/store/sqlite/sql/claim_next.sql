@@ -7,7 +7,8 @@ SET state = 'running',
     fence = fence + 1,
     worker = :worker,
     lease_until = :lease_until,
-    started_at = :now
+    started_at = :now,
+    begun = 0
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY unticketed
     WHERE queue = :queue AND type = :type AND priority >= :least AND state = 'queued' AND ticket_until IS NULL
@@ -16,4 +17,4 @@ WHERE seq IN (
     LIMIT :room
 )
 AND state = 'queued' AND ticket_until IS NULL
-RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, priority, seq
+RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority, seq
