@@ -148,9 +148,7 @@ async def telling(engine: Engine, folder: Path) -> AsyncIterator[Story]:
     async with serving(tapped) as url:
         reach = HttpReach(url)
         try:
-            await reach.join(
-                msgspec.convert(JOIN["worker"], Worker), msgspec.convert(JOIN["types"], list[JobType]), timedelta(0)
-            )
+            await reach.join(msgspec.convert(JOIN["worker"], Worker), msgspec.convert(JOIN["types"], list[JobType]))
             yield Story(url, tapped, reach, folder)
         finally:
             await reach.close()

@@ -48,7 +48,6 @@ class FakeReach:
         self.outputs: dict[tuple[str, int], tuple[bytes, str]] = {}
         self.workers: list[Worker] = []
         self.types: Sequence[JobType] = ()
-        self.age = timedelta(0)
         self.schedules: Sequence[ScheduleRequest] = ()
         self.left = False
         self.renewed: list[set[str]] = []
@@ -119,9 +118,9 @@ class FakeReach:
 
     # -- Reach
 
-    async def join(self, worker: Worker, types: Sequence[JobType], age: timedelta) -> JoinResponse:
+    async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
         self._require_up()
-        self.types, self.age = types, age
+        self.types = types
         return JoinResponse(self.lease, self.heartbeat)
 
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:

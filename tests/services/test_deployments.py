@@ -1,9 +1,11 @@
 """While a deployment rolls: workers of two versions side by side, and neither fails what is the other's."""
 
+import asyncio
 import random
 from datetime import timedelta
 from pathlib import Path
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from penstock.broker.memory import MemoryBroker
@@ -13,11 +15,12 @@ from penstock.engine.fit import FIRST_WAIT, LONGEST_WAIT
 from penstock.model.declarations import signature_of
 from penstock.model.job import Claim, ErrorCode, Job, JobError, Loss
 from penstock.model.lifecycle import State
+from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.timing import SystemClock
 from penstock.model.workers import JobType
 from penstock.objects.folder import FolderObjects
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ADD, claim_one, dispatcher, failure, submit, success, worker
+from tests.services.desk import ADD, LONG, claim, claim_one, dispatcher, failure, submit, success, worker
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import working
 
@@ -40,8 +43,9 @@ REQUIRED = add("a", "b", "c", required=("a", "c"))
 
 
 async def join(engine: Engine, name: str, declared: JobType, age: timedelta = timedelta(0)) -> None:
-    one = replace(worker(name, "add"), signatures={"add": signature_of(declared.params_schema)})
-    await engine.work.join(one, [declared], age)
+    signatures = {"add": signature_of(declared.params_schema)}
+    one = replace(worker(name, "add"), signatures=signatures, code_age_seconds=age.total_seconds())
+    await engine.work.join(one, [declared])
 
 
 async def refuse(engine: Engine, claimed: Claim) -> list[Loss]:
@@ -188,4 +192,68 @@ async def test_a_worker_says_how_old_its_code_is_and_what_its_handlers_take(tmp_
         declared = next(one for one in case.reach.types if one.name == "add")
         await case.reach.until("it beats", lambda: case.reach.workers)
         assert case.reach.workers[-1].signatures["add"] == signature_of(declared.params_schema)
-        assert HOUR <= case.reach.age < HOUR + timedelta(minutes=1)
+        age = timedelta(seconds=case.reach.workers[-1].code_age_seconds)
+        assert HOUR <= age < HOUR + timedelta(minutes=1)
+
+
+RENAMED = replace(OPTIONAL, name="add_up", queue="sums-2")
+
+
+async def join_renamed(engine: Engine, name: str = "renamed") -> None:
+    signatures = {"add_up": signature_of(RENAMED.params_schema)}
+    await engine.work.join(replace(worker(name, "add_up"), signatures=signatures), [RENAMED])
+
+
+async def test_jobs_of_a_renamed_type_that_wait_under_its_old_name_are_run_by_its_new_handler(engine: Engine) -> None:
+    await join(engine, "old", OLD)
+    job = await submit(engine)
+    await engine.work.leave("old")
+    await join_renamed(engine)
+    assert await claim(engine, "renamed", "add_up") == []
+    await engine.types.alias("add", "add_up")
+    (claimed,) = await claim(engine, "renamed", "add_up")
+    assert (claimed.job, claimed.type) == (job.id, "add_up")
+
+
+async def test_a_worker_that_waits_for_work_hears_of_a_new_name_at_once(engine: Engine) -> None:
+    await join(engine, "old", OLD)
+    await join_renamed(engine)
+    job = await submit(engine)
+    waiting = asyncio.create_task(claim(engine, "renamed", "add_up", wait=LONG))
+    await asyncio.sleep(0)
+    await engine.types.alias("add", "add_up")
+    assert [(one.job, one.type) for one in await waiting] == [(job.id, "add_up")]
+
+
+async def test_a_worker_that_knows_only_the_old_name_goes_on_under_it(engine: Engine, clock: SimulatedClock) -> None:
+    await join(engine, "old", OLD)
+    job = await submit(engine)
+    await join_renamed(engine)
+    await engine.types.alias("add", "add_up")
+    (claimed,) = await claim(engine, "old", "add")
+    assert (claimed.job, claimed.type) == (job.id, "add")
+
+
+async def test_what_only_the_old_handler_of_a_renamed_type_takes_is_left_to_it(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "old", OLD)
+    job = await submit(engine, params={"a": 1})
+    await engine.work.join(
+        replace(worker("renamed", "add_up"), signatures={"add_up": signature_of(REQUIRED.params_schema)}),
+        [replace(REQUIRED, name="add_up")],
+    )
+    await engine.types.alias("add", "add_up")
+    (claimed,) = await claim(engine, "renamed", "add_up")
+    assert await refuse(engine, claimed) == [Loss.GIVEN_BACK]
+    await later(engine, clock)
+    assert [one.job for one in await claim(engine, "old", "add")] == [job.id]
+
+
+async def test_a_schedule_of_a_renamed_type_gives_jobs_of_the_new_one(engine: Engine, clock: SimulatedClock) -> None:
+    await join(engine, "old", OLD)
+    await engine.schedules.create(ScheduleRequest(name="hourly", interval=3600, type="add", params=Raw(b'{"a": 1}')))
+    await join_renamed(engine)
+    await engine.types.alias("add", "add_up")
+    job = await engine.schedules.trigger("hourly")
+    assert (job.type, job.queue) == ("add_up", "sums-2")

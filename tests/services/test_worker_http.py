@@ -55,7 +55,7 @@ async def read_whole(reach: HttpReach) -> object:
 
 
 CALLS: dict[str, Callable[[HttpReach], Awaitable[object]]] = {
-    "join": lambda reach: reach.join(WORKER, [], WAIT),
+    "join": lambda reach: reach.join(WORKER, []),
     "claim": lambda reach: reach.claim("w", WANTED, 1, WAIT),
     "renew": lambda reach: reach.renew(WORKER, []),
     "settle": lambda reach: reach.settle([]),

@@ -25,6 +25,7 @@ from penstock.api import (
     schedulers,
     schedules,
     shards,
+    types,
     workers,
 )
 from penstock.api.exchange import Call, ClientGone
@@ -48,6 +49,7 @@ _DESCRIBED: tuple[Operation, ...] = (
     *logs.OPERATIONS,
     *files.OPERATIONS,
     *queues.OPERATIONS,
+    *types.OPERATIONS,
     *schedules.OPERATIONS,
     *schedulers.OPERATIONS,
     *keys.OPERATIONS,

@@ -18,6 +18,7 @@ is_job_id = re.compile(JOB_ID).fullmatch
 KINDS: Mapping[str, Any] = {
     "job": Annotated[str, whole(JOB_ID, max_length=36)],
     "queue": Name,
+    "type": Name,
     "worker": Name,
     "schedule": Name,
     "scheduler": Name,

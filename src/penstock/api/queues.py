@@ -1,12 +1,8 @@
-"""Queues and the declared types: how much waits where, and pausing it."""
-
-from msgspec.structs import replace
+"""Queues: how much waits where, and pausing it."""
 
 from penstock.api.exchange import Call, Reply, json_reply
 from penstock.api.operation import Answer, operation
-from penstock.model.fleet_wire import shown
-from penstock.model.wire import QueueItem, QueueList, TypeList
-from penstock.model.workers import JobType
+from penstock.model.wire import QueueItem, QueueList
 
 
 @operation("GET /v1/queues", {200: Answer("Every queue, by name.", QueueList)})
@@ -33,15 +29,4 @@ async def resume_queue(call: Call) -> Reply:
     return json_reply(200, await call.engine.queues.pause(call.path("queue"), paused=False))
 
 
-@operation("GET /v1/types", {200: Answer("Every declared type, by name.", TypeList)})
-async def list_types(call: Call) -> Reply:
-    """List the job types that workers have declared."""
-    return json_reply(200, TypeList(tuple(map(_shown, await call.engine.queues.types()))))
-
-
-def _shown(declared: JobType) -> JobType:
-    """A type as it may be looked at: the environment of its fleet may hold secrets."""
-    return declared if declared.fleet is None else replace(declared, fleet=shown(declared.fleet))
-
-
-OPERATIONS = (list_queues, get_queue, pause_queue, resume_queue, list_types)
+OPERATIONS = (list_queues, get_queue, pause_queue, resume_queue)

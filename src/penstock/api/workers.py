@@ -111,7 +111,7 @@ async def join(call: Call) -> Reply:
     request = await call.json(JoinRequest)
     worker, types = own_worker(call, request.worker), own_types(call, request.types)
     within = None if call.key is None else call.key.queues
-    return json_reply(200, await call.engine.work.join(worker, types, seconds(request.age_seconds), within))
+    return json_reply(200, await call.engine.work.join(worker, types, within))
 
 
 @operation("GET /v1/workers", {200: Answer("Every worker, by id.", WorkerList)})

@@ -26,7 +26,7 @@ ROOT = Commands(
         "jobs": ("penstock.cli.jobs:jobs", "Submit jobs, look at them, and stop them."),
         "schedules": ("penstock.cli.schedules:schedules", "Run jobs again and again: on an interval or by cron."),
         "queues": ("penstock.cli.queues:queues", "Look at queues, pause and resume them."),
-        "types": ("penstock.cli.types:types", "List the job types that workers have declared."),
+        "types": ("penstock.cli.types:types", "Look at job types, rename and retire them."),
         "keys": ("penstock.cli.keys:keys", "Make API keys, list, rotate and revoke them."),
         "workers": ("penstock.cli.workers:workers", "List the workers and how they are."),
         "fleets": ("penstock.cli.fleets:fleets", "Look at fleets of workers; bound, pause and scale them."),

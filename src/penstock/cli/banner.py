@@ -8,7 +8,7 @@ import msgspec
 from penstock.cli.fetch import fetch
 from penstock.cli.ink import bold, dim, good, say
 from penstock.model.errors import PenstockError
-from penstock.model.wire import TypeList
+from penstock.model.type_wire import TypeList
 from penstock.model.workers import JobType
 
 EXAMPLES = {"string": "…", "integer": 1, "number": 1.5, "boolean": "true", "array": "[]", "object": "{}"}

@@ -20,12 +20,11 @@ from penstock.model.wire import (
     LogPage,
     QueueItem,
     QueueList,
-    TypeList,
     Upload,
     UploadRequest,
     WorkerList,
 )
-from penstock.model.workers import JobType, Worker
+from penstock.model.workers import Worker
 
 T = TypeVar("T")
 
@@ -171,10 +170,6 @@ def pause(queue: str) -> Call[QueueItem]:
 
 def resume(queue: str) -> Call[QueueItem]:
     return Call("POST", path_of("queues", queue, "resume"), msgspec.json.Decoder(QueueItem).decode)
-
-
-def types() -> Call[tuple[JobType, ...]]:
-    return Call("GET", "/v1/types", lambda raw: msgspec.json.decode(raw, type=TypeList).types)
 
 
 def workers() -> Call[tuple[Worker, ...]]:

@@ -9,7 +9,7 @@ from typing import Self, TypeVar, Unpack
 
 from msgspec import Raw
 
-from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls
+from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls, type_calls
 from penstock.client.calls import Reply, Transport
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
 from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step
@@ -34,8 +34,9 @@ from penstock.model.lifecycle import State
 from penstock.model.schedule_wire import ScheduleItem, TickItem
 from penstock.model.shard_wire import ShardItem, ShardRequest
 from penstock.model.timing import Clock, SystemClock
+from penstock.model.type_wire import RetiredType, TypeItem
 from penstock.model.wire import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
-from penstock.model.workers import JobType, Worker
+from penstock.model.workers import Worker
 
 T = TypeVar("T")
 
@@ -206,8 +207,21 @@ class Client:
             if cursor is None:
                 return
 
-    def types(self) -> tuple[JobType, ...]:
-        return self._run(self._flows.ask(calls.types()))
+    def types(self) -> tuple[TypeItem, ...]:
+        """The declared job types."""
+        return self._run(self._flows.ask(type_calls.types()))
+
+    def alias_type(self, name: str, run_as: str) -> TypeItem:
+        """Let jobs and submits of one type be run as another. This and the next two need an admin key."""
+        return self._run(self._flows.ask(type_calls.alias(name, run_as)))
+
+    def remove_type_alias(self, name: str) -> None:
+        """Let a type be run by its own handler again."""
+        self._run(self._flows.ask(type_calls.remove_alias(name)))
+
+    def retire_type(self, name: str, *, cancel: bool = False) -> RetiredType:
+        """Accept no more jobs of a type; `cancel` up to a thousand of those that wait: ask until none is left."""
+        return self._run(self._flows.ask(type_calls.retire(name, cancel=cancel)))
 
     def workers(self) -> tuple[Worker, ...]:
         return self._run(self._flows.ask(calls.workers()))

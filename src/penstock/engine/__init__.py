@@ -22,6 +22,7 @@ from penstock.engine.shards import Shards
 from penstock.engine.tickets import Tickets
 from penstock.engine.ticks import Ticks
 from penstock.engine.timekeeper import Timekeeper
+from penstock.engine.types import Types
 from penstock.engine.watch import Watch
 from penstock.engine.work import Work
 from penstock.model.lifecycle import Event
@@ -71,6 +72,7 @@ class Engine:
         self.jobs = Jobs(self, chance)
         self.work = Work(self, chance)
         self.shards = Shards(store)
+        self.types = Types(self)
 
     @property
     def shared(self) -> bool:

@@ -33,6 +33,7 @@ class Reading(Struct, frozen=True):
 
     notices: Mapping[Name, Notice]
     types: Mapping[str, DeclaredType]
+    aliases: Mapping[str, str]
     paused: frozenset[str]
     workers: tuple[Worker, ...]
     at: float
@@ -40,25 +41,51 @@ class Reading(Struct, frozen=True):
 
     def declared(self, declared: JobType, deployed_at: datetime, within: Collection[str] | None) -> DeclaredType | None:
         """What counts once a type is declared by code of that age; None if that changes nothing."""
-        known, notice = self.types.get(declared.name), self.notices.get((NoticeKind.TYPE, declared.name))
-        if known is None and notice is not None and deployed_at <= notice.told_at:
-            # It was withdrawn after this code was deployed.
+        known, retired_at = self.types.get(declared.name), self.retired_at(declared.name)
+        if retired_at is not None and deployed_at <= retired_at:
             return None
-        if known is not None and within is not None and known.queue not in within:
+        run_as = self.types.get(self.run_as(declared.name))
+        if run_as is not None and within is not None and run_as.queue not in within:
             raise Forbidden(
-                f"job type {declared.name!r} is of queue {known.queue}, which this API key is not for; "
+                f"job type {declared.name!r} is of queue {run_as.queue}, which this API key is not for; "
                 "declare it with a key that is, or give the type another name"
             )
         told = declare(declared, deployed_at, known)
         return None if told is known else told
 
+    def run_as(self, name: str) -> str:
+        """The type whose handler runs jobs of this one: itself, unless it was renamed."""
+        for _ in self.aliases:
+            if name not in self.aliases:
+                break
+            name = self.aliases[name]
+        return name
+
+    def handled_as(self, name: str) -> tuple[str, ...]:
+        """The names of handlers that can run jobs of a type, the best first: its new name, and its own."""
+        return tuple(dict.fromkeys((self.run_as(name), name)))
+
+    def retired_at(self, name: str) -> datetime | None:
+        """When a type was withdrawn; None if it is declared, or never was."""
+        notice = self.notices.get((NoticeKind.TYPE, name))
+        return None if notice is None or notice.value is not None else notice.told_at
+
     def type(self, name: str, *, allow_unknown: bool) -> JobType:
-        """The type of that name; one that nobody has declared yet gets the plainest defaults, if it is allowed."""
-        if (declared := self.types.get(name)) is not None:
+        """The type of that name, or what it is now called.
+
+        One that nobody has declared yet gets the plainest defaults, if it is allowed; one that was retired is refused.
+        """
+        run_as = self.run_as(name)
+        if (declared := self.types.get(run_as)) is not None:
             return declared
-        if allow_unknown:
-            return JobType(name=name, queue=name)
         names = ", ".join(sorted(self.types)) or "none yet"
+        if (retired_at := self.retired_at(run_as)) is not None:
+            raise UnknownType(
+                f"job type {run_as!r} was retired at {retired_at:%Y-%m-%dT%H:%M:%SZ}; known: {names}",
+                known=sorted(self.types),
+            )
+        if allow_unknown:
+            return JobType(name=run_as, queue=run_as)
         raise UnknownType(
             f"no job type is named {name!r}; known: {names}. Start a worker that declares it, "
             "or set server.allow_unknown_types to accept jobs before their worker exists",
@@ -172,6 +199,7 @@ class Catalog:
         return Reading(
             notices=notices,
             types={one.name: _type(one.value or b"") for one in standing if one.kind == NoticeKind.TYPE},
+            aliases={one.name: (one.value or b"").decode() for one in standing if one.kind == NoticeKind.ALIAS},
             paused=frozenset(one.name for one in standing if one.kind == NoticeKind.PAUSE),
             workers=tuple(await self._store.workers()),
             at=at,

@@ -11,6 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, trouble_of
+from penstock.engine.catalog import Reading
 from penstock.engine.lines import Lines
 from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
 from penstock.model.job import Claim, ErrorCode, JobError, Lease, Line, ObjectLink, Ticket
@@ -44,9 +45,10 @@ class Claiming:
         clock = self._engine.clock
         deadline = clock.monotonic() + wait.total_seconds()
         while True:
-            paused = (await self._engine.catalog.read()).paused
+            reading = await self._engine.catalog.read()
             left = seconds(max(0.0, deadline - clock.monotonic()))
-            claims = await self._once(worker, replace(wanted, except_queues=paused | wanted.except_queues), limit, left)
+            claims = await self._once(worker, _as_it_is_now(wanted, reading), limit, left)
+            claims = _under_new_names(claims, wanted, reading) if reading.aliases else claims
             if claims or clock.monotonic() >= deadline:
                 return claims
 
@@ -201,3 +203,15 @@ def _shares(whole: int, parts: int) -> list[int]:
     """As even as can be; the first ones get what does not divide."""
     least, more = divmod(whole, parts)
     return [least + (place < more) for place in range(parts)]
+
+
+def _as_it_is_now(wanted: Subscription, reading: Reading) -> Subscription:
+    """Without what is paused, and with the old names of the types that it runs."""
+    renamed = frozenset(old for old in reading.aliases if reading.run_as(old) in wanted.types)
+    return replace(wanted, types=wanted.types | renamed, except_queues=reading.paused | wanted.except_queues)
+
+
+def _under_new_names(claims: list[Claim], wanted: Subscription, reading: Reading) -> list[Claim]:
+    """Each as the type whose handler its worker has: its new name, or its own where the worker knows no other."""
+    names = {claim.type: reading.run_as(claim.type) for claim in claims}
+    return [replace(claim, type=name) if (name := names[claim.type]) in wanted.types else claim for claim in claims]

@@ -16,6 +16,7 @@ from penstock.model.declarations import Schema
 from penstock.model.errors import InvalidParams
 from penstock.model.job import Job
 from penstock.model.schema import checker
+from penstock.model.workers import Worker
 
 FIRST_WAIT = timedelta(milliseconds=250)
 LONGEST_WAIT = timedelta(seconds=30)
@@ -27,24 +28,24 @@ def another_may_take(job: Job, params: bytes, reading: Reading, now: datetime) -
 
     The current declaration counts whether or not there is a worker of it yet; an earlier one while a worker has it.
     """
-    declared = reading.types.get(job.type)
-    if declared is None:
-        return False
-    takers = {declared.signature, *signatures_up(job, reading, now)} - {_refused_by(job, reading)}
-    return any(name in takers and accepts(schema, params) for name, schema in declared.schemas.items())
+    current = reading.types.get(reading.run_as(job.type))
+    takers = {*([current.signature] if current else []), *signatures_up(job, reading, now)} - {
+        _refused_by(job, reading)
+    }
+    return any(name in takers and accepts(schema, params) for name, schema in _schemas(job, reading).items())
 
 
 def fits_a_worker(job: Job, reading: Reading, now: datetime) -> bool:
     """Whether some worker that could be given a waiting job takes its params, as far as that can be told."""
-    declared, up = reading.types.get(job.type), signatures_up(job, reading, now)
-    if declared is None or job.params is None or (up == {declared.signature} and not declared.earlier):
+    schemas, up = _schemas(job, reading), signatures_up(job, reading, now)
+    if job.params is None or (len(schemas) < 2 and up <= set(schemas)):
         return True
-    return any(name not in declared.schemas or accepts(declared.schemas[name], job.params) for name in up)
+    return any(name not in schemas or accepts(schemas[name], job.params) for name in up)
 
 
 def signatures_up(job: Job, reading: Reading, now: datetime) -> set[str]:
     """The signatures of its type that workers have which could be given the job now."""
-    return {worker.signatures.get(job.type, "") for worker in servers_of(job, reading, now)}
+    return {_signature(worker, job, reading) or "" for worker in servers_of(job, reading, now)}
 
 
 def wait_before_another(job: Job) -> timedelta:
@@ -72,4 +73,15 @@ def _check_of(schema: bytes) -> Callable[[bytes], None]:
 def _refused_by(job: Job, reading: Reading) -> str | None:
     """The signature of the worker that has the job, if it is known."""
     rows = [worker for worker in reading.workers if worker.id == job.worker]
-    return rows[0].signatures.get(job.type) if rows else None
+    return _signature(rows[0], job, reading) if rows else None
+
+
+def _signature(worker: Worker, job: Job, reading: Reading) -> str | None:
+    """What the handler of a worker takes that runs the job, if that is known."""
+    return next((worker.signatures.get(name) for name in reading.handled_as(job.type) if name in worker.types), None)
+
+
+def _schemas(job: Job, reading: Reading) -> dict[str, Schema]:
+    """Every shape that the job's params may have been accepted with, by signature."""
+    known = [reading.types[name] for name in reading.handled_as(job.type) if name in reading.types]
+    return {name: schema for declared in known for name, schema in declared.schemas.items()}

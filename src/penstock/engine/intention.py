@@ -91,7 +91,7 @@ def tick_job(schedule: Schedule, declared: JobType, at: datetime, shard: ShardId
     timeout = None if declared.timeout_seconds is None else seconds(declared.timeout_seconds)
     return NewJob(
         id=ticks.tick_job_id(schedule.name, schedule.created_at, at, shard),
-        type=schedule.type,
+        type=declared.name,
         queue=schedule.queue or declared.queue,
         priority=declared.priority if schedule.priority is None else schedule.priority,
         params=schedule.params,

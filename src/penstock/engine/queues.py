@@ -1,4 +1,4 @@
-"""Queues, types and workers: what an operator looks at and pauses."""
+"""Queues and workers: what an operator looks at and pauses."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from penstock.model.errors import NotFound
 from penstock.model.job import Count
 from penstock.model.lifecycle import State
 from penstock.model.wire import QueueItem
-from penstock.model.workers import JobType, Worker, WorkerState
+from penstock.model.workers import Worker, WorkerState
 from penstock.store import Store
 
 
 class Queues:
-    """Depth, age and pause of each queue; the declared types; the workers."""
+    """Depth, age and pause of each queue; the workers."""
 
     def __init__(self, store: Store, catalog: Catalog, tickets: Tickets) -> None:
         self._store = store
@@ -45,9 +45,6 @@ class Queues:
     async def counts(self) -> Sequence[Count]:
         """Jobs by queue, type and state."""
         return await self._store.counts()
-
-    async def types(self) -> list[JobType]:
-        return list((await self._catalog.read()).types.values())
 
     async def workers(self) -> list[Worker]:
         """Every worker that has not said goodbye; those silent for too long as lost."""

@@ -14,8 +14,8 @@ from penstock.model.workers import JobType, Subscription, Worker
 class Reach(Protocol):
     """The engine as a worker sees it. Every call may raise Unavailable: nothing may then be assumed, ask again."""
 
-    async def join(self, worker: Worker, types: Sequence[JobType], age: timedelta) -> JoinResponse:
-        """Present the worker and declare its types, of code that was deployed so long ago; may be repeated."""
+    async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
+        """Present the worker and declare its types; may be repeated: of two declarations the newer code's counts."""
         ...
 
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:

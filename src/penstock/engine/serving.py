@@ -17,10 +17,14 @@ def is_silent(worker: Worker, now: datetime) -> bool:
 
 def servers_of(job: Job, reading: Reading, now: datetime) -> Iterator[Worker]:
     """The workers that take jobs of its type from its queue now."""
-    return (worker for worker in reading.workers if _serves(worker, job, now))
+    names = reading.handled_as(job.type)
+    return (
+        worker
+        for worker in reading.workers
+        if _serves(worker, job, now) and any(name in worker.types for name in names)
+    )
 
 
 def _serves(worker: Worker, job: Job, now: datetime) -> bool:
     alive = worker.state is WorkerState.READY and not is_silent(worker, now)
-    served = (worker.queues is None or job.queue in worker.queues) and job.queue not in worker.except_queues
-    return alive and job.type in worker.types and served
+    return alive and (worker.queues is None or job.queue in worker.queues) and job.queue not in worker.except_queues

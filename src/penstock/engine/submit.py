@@ -25,7 +25,7 @@ def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime
         raise InvalidParams("params: expected a JSON object of named parameters")
     return NewJob(
         id=job,
-        type=request.type,
+        type=declared.name,
         queue=request.queue or declared.queue,
         priority=declared.priority if request.priority is None else request.priority,
         params=params,

@@ -61,14 +61,10 @@ class Work:
         self._misfits = Misfits(engine)
 
     async def join(
-        self,
-        worker: Worker,
-        types: Sequence[JobType],
-        age: timedelta = timedelta(0),
-        within: Collection[str] | None = None,
+        self, worker: Worker, types: Sequence[JobType], within: Collection[str] | None = None
     ) -> JoinResponse:
         """`within`: it may declare types of these queues only."""
-        await self._engine.catalog.declare(types, age, within)
+        await self._engine.catalog.declare(types, seconds(worker.code_age_seconds), within)
         await self._store.see(worker)
         self._engine.catalog.forget()
         timing = self._engine.settings.timing

@@ -20,6 +20,7 @@ class NoticeKind(StrEnum):
     """What a notice is about. A newer Penstock may know more: what is not known is kept and passed on."""
 
     TYPE = "type"
+    ALIAS = "alias"
     PAUSE = "pause"
     KEY = "key"
     SHARD = "shard"

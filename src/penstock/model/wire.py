@@ -211,10 +211,6 @@ class QueueList(Struct, frozen=True):
     missing_shards: tuple[int, ...] = ()
 
 
-class TypeList(Struct, frozen=True):
-    types: tuple[JobType, ...]
-
-
 class WorkerList(Struct, frozen=True):
     workers: tuple[Worker, ...]
 
@@ -230,14 +226,10 @@ class Health(Struct, frozen=True):
 
 
 class JoinRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker presents itself and declares the types it can run.
-
-    `age_seconds` is how long ago its code was deployed: of two declarations of a type the newer counts.
-    """
+    """A worker presents itself and declares the types it can run; of two declarations the newer code's counts."""
 
     worker: Worker
     types: tuple[JobType, ...]
-    age_seconds: Seconds = 0.0
 
 
 class JoinResponse(Struct, frozen=True):

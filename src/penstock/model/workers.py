@@ -1,5 +1,6 @@
 """What workers say about themselves: the job types they can run, and how they are."""
 
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 DEFAULT_TIMEOUT_SECONDS = 3600.0
+LONG_AGO_SECONDS = 315_360_000.0
+"""Older than this no code is said to be."""
 TimeoutSeconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 
 
@@ -62,7 +65,10 @@ class WorkerState(StrEnum):
 
 
 class Worker(Struct, frozen=True, kw_only=True):
-    """One worker process as it reports itself with each renew. `signatures` name the params its types take."""
+    """One worker process as it reports itself with each renew.
+
+    `signatures` name the params that its types take; `code_age_seconds` is how long ago its code was deployed.
+    """
 
     id: Name
     host: str
@@ -76,10 +82,16 @@ class Worker(Struct, frozen=True, kw_only=True):
     running: int = 0
     state: WorkerState = WorkerState.READY
     started_at: Instant
+    code_age_seconds: Annotated[float, Meta(ge=0, le=LONG_AGO_SECONDS)] = 0.0
     seen_at: Instant | None = None
 
     def __post_init__(self) -> None:
         check_instants(self, "started_at", "seen_at")
+
+
+def deployed_at(worker: Worker) -> datetime | None:
+    """When the code of a worker was deployed, by the clock that has seen it."""
+    return None if worker.seen_at is None else worker.seen_at - timedelta(seconds=worker.code_age_seconds)
 
 
 class Subscription(Struct, frozen=True):

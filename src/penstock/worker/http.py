@@ -61,10 +61,9 @@ class HttpReach:
         self._past = Transfers()
         self._direct = Direct(SystemClock())
 
-    async def join(self, worker: Worker, types: Sequence[JobType], age: timedelta) -> JoinResponse:
+    async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
         self._worker = worker.id
-        request = JoinRequest(worker, tuple(types), age.total_seconds())
-        return await self._post("/v1/workers", request, JoinResponse)
+        return await self._post("/v1/workers", JoinRequest(worker, tuple(types)), JoinResponse)
 
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
         for schedule in schedules:

@@ -7,7 +7,6 @@ import random
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from functools import partial
 
 from penstock import __version__
@@ -17,7 +16,7 @@ from penstock.model.declarations import signature_of
 from penstock.model.errors import InvalidSetting, PenstockError, Unavailable
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.wire import JoinResponse
-from penstock.model.workers import HandlerKind, Subscription, Worker, WorkerState
+from penstock.model.workers import LONG_AGO_SECONDS, HandlerKind, Subscription, Worker, WorkerState
 from penstock.worker.agent.attempts import Attempts, Rules
 from penstock.worker.agent.claiming import Claiming
 from penstock.worker.agent.declaring import declare
@@ -42,7 +41,6 @@ SHARING = (HandlerKind.ASYNC, HandlerKind.THREAD)
 CLAIM_LINGER = seconds(0.2)
 """How long a claim that is under way when a drain begins may still bring jobs, which are then given back."""
 LAST_WORDS = seconds(5.0)
-LONG_AGO = timedelta(days=3650)
 
 
 class Agent:
@@ -193,12 +191,12 @@ class Agent:
                 return answer
 
     async def _join_once(self) -> JoinResponse:
-        return await self._reach.join(self._describe(), self._loaded.types, self._age())
+        return await self._reach.join(self._describe(), self._loaded.types)
 
-    def _age(self) -> timedelta:
-        """How long ago this worker's code was deployed: as the settings say, or when it started."""
+    def _code_age(self) -> float:
+        """Seconds since this worker's code was deployed: as the settings say, or since it started."""
         deployed_at = self._settings.worker.deployed or self._started_at
-        return min(LONG_AGO, max(timedelta(0), self._clock.now() - deployed_at))
+        return min(LONG_AGO_SECONDS, max(0.0, (self._clock.now() - deployed_at).total_seconds()))
 
     def _terms_of(self, joined: JoinResponse) -> Terms:
         return Terms.of(joined.lease_seconds, joined.heartbeat_seconds, self._settings.worker.grace_seconds)
@@ -256,6 +254,7 @@ class Agent:
             running=len(self._attempts.running()) if self._ready else 0,
             state=WorkerState.DRAINING if self._draining.on else WorkerState.READY,
             started_at=self._started_at,
+            code_age_seconds=self._code_age(),
         )
 
     def _new_backoff(self, longest_after: float = LONGEST_AFTER_SECONDS) -> Backoff:

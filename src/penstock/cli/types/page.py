@@ -1,4 +1,4 @@
-"""`penstock types`"""
+"""`penstock types list`"""
 
 from datetime import timedelta
 from pathlib import Path
@@ -10,15 +10,15 @@ from penstock.cli.server import connected
 from penstock.cli.spans import lasted
 from penstock.cli.table import print_table
 from penstock.model.retry import Retry
-from penstock.model.wire import TypeList
+from penstock.model.type_wire import TypeItem, TypeList
 from penstock.model.workers import JobType
 
 HEADS = ("TYPE", "QUEUE", "RUNS AS", "RETRY", "TIMEOUT", "PARAMS", "ABOUT")
 
 
-@command("types", "penstock types --json")
+@command("list", "penstock types list --json")
 @options.remote
-def types(*, url: str | None, config: Path | None, as_json: bool) -> None:
+def page(*, url: str | None, config: Path | None, as_json: bool) -> None:
     """List the job types that workers have declared, with their defaults and params."""
     with connected(url, config) as client:
         found = client.types()
@@ -30,11 +30,17 @@ def types(*, url: str | None, config: Path | None, as_json: bool) -> None:
         ink.say("no job types yet: start a worker with: penstock worker module:app", err=True)
 
 
-def _row(declared: JobType) -> tuple[str, ...]:
+def _row(declared: TypeItem) -> tuple[str, ...]:
     limit = declared.timeout_seconds
     timeout = lasted(timedelta(seconds=limit)) if limit is not None else "none"
-    about = (declared.description or "").partition("\n")[0]
+    about = _renamed(declared) or (declared.description or "").partition("\n")[0]
     return (declared.name, declared.queue, declared.kind, _retry(declared.retry), timeout, _params(declared), about)
+
+
+def _renamed(declared: TypeItem) -> str:
+    if declared.run_as is not None:
+        return f"run as {declared.run_as}"
+    return f"runs {', '.join(declared.aliases)} too" if declared.aliases else ""
 
 
 def _retry(retry: Retry) -> str:
