@@ -55,7 +55,8 @@ class Penstock:
     """The job types and schedules of one application. Decorate functions with `@app.job`, and point workers at it.
 
     `url` is the server that jobs are submitted to: else PENSTOCK_URL, else http://127.0.0.1:7373.
-    `key` is the API key to show it: else PENSTOCK_KEY, else none.
+    `key` is the API key to show it: else PENSTOCK_KEY, else none. In a handler both are those of its worker, unless
+    given here.
     """
 
     def __init__(self, url: str | None = None, *, key: str | None = None) -> None:

@@ -42,6 +42,13 @@ async def who() -> dict[str, object]:
     }
 
 
+@app.job
+def surroundings() -> list[str]:
+    """Everything in its environment, now and when its process began."""
+    began = Path("/proc/self/environ").read_bytes().decode().split("\0")
+    return [f"{name}={value}" for name, value in os.environ.items()] + began
+
+
 @app.job(isolated=True)
 def who_alone() -> dict[str, int]:
     return {"pid": os.getpid(), "parent": os.getppid(), "imported_by": IMPORTED_BY}

@@ -14,6 +14,7 @@ from penstock.model.job import FileLink, Lease, ObjectLink
 from penstock.model.workers import Subscription
 from penstock.worker.http import HttpReach
 from tests.services.desk import worker
+from tests.services.mouth import Mouth, answering
 
 WANTED = Subscription(frozenset({"add"}))
 WAIT = timedelta(seconds=1)
@@ -22,12 +23,6 @@ PROBLEM = b'{"type":"about:blank","title":"no","status":409,"code":"lease_lost",
 
 
 PROBLEM_JSON = "application/problem+json; charset=utf-8"
-
-
-def answering(status: int, body: bytes, content_type: str, **headers: str) -> bytes:
-    named = {"content-type": content_type, "content-length": str(len(body)), **headers}
-    lines = [f"HTTP/1.1 {status} Words", *(f"{name.replace('_', '-')}: {value}" for name, value in named.items())]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 OTHERS_WORDS = [
@@ -65,37 +60,6 @@ CALLS: dict[str, Callable[[HttpReach], Awaitable[object]]] = {
     "output": lambda reach: reach.write_output(Lease(JobId("j"), 3), 0, body_of(b"hello"), "text/plain", "d"),
     "leave": lambda reach: reach.leave("w"),
 }
-
-
-class Mouth:
-    """Says one answer per request, in order, and remembers what was asked."""
-
-    def __init__(self, *answers: bytes) -> None:
-        self.answers = list(answers)
-        self.requests: list[bytes] = []
-        self.connections = 0
-        self.asked = asyncio.Event()
-        self.disconnected = asyncio.Event()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while head := await self._request(reader):
-                self.requests.append(head)
-                self.asked.set()
-                if self.answers:
-                    writer.write(self.answers.pop(0))
-        finally:
-            self.disconnected.set()
-            writer.close()
-
-    async def _request(self, reader: asyncio.StreamReader) -> bytes:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except asyncio.IncompleteReadError:
-            return b""
-        lengths = [line for line in head.split(b"\r\n") if line.startswith(b"content-length")]
-        return head + await reader.readexactly(int(lengths[0].split(b":")[1]) if lengths else 0)
 
 
 @asynccontextmanager

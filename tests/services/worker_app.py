@@ -5,6 +5,7 @@ import asyncio
 import ctypes
 import logging
 import os
+import subprocess
 import sys
 import time
 from decimal import Decimal
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import Cancelled, Context, Penstock
+from penstock import Cancelled, Client, Context, Penstock
 
 app = Penstock()
 FOLDER = Path(os.environ.get("WORKER_APP_FOLDER", "."))
@@ -343,7 +344,26 @@ async def scribble(text: str) -> str:
     return "too late"
 
 
+# -- what surrounds a handler
+
+
+@app.job
+def surroundings() -> list[str]:
+    """Everything that it and its children find in their environment."""
+    child = subprocess.run(["/usr/bin/env"], capture_output=True, check=True).stdout
+    inherited = Path("/proc/self/environ").read_bytes().replace(b"\0", b"\n")
+    return [f"{name}={value}" for name, value in os.environ.items()] + (child + inherited).decode().splitlines()
+
+
+@app.job
+def submit_child(elsewhere: str) -> list[str]:
+    with Client(elsewhere, patience=0) as other:
+        other.submit("add", {"a": 1})
+    return [add.submit(1).id, asyncio.run(add.submit_async(2)).id]
+
+
 SHELL = "/bin/sh"
+app.command("env", [SHELL, "-c", "env >&2"])
 app.command(
     "shout",
     [SHELL, "-c", 'tr a-z A-Z; echo out; echo err >&2; echo "{\\"got\\": \\"$WORD$SECRET\\"}" > "$PENSTOCK_RESULT"'],

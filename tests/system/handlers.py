@@ -31,6 +31,12 @@ async def mark(n: int) -> int:
 
 
 @app.job(retry=ONCE)
+def parent(n: int) -> int:
+    """Have another job do it."""
+    return mark.submit(n).wait(timeout=60).result
+
+
+@app.job(retry=ONCE)
 def hold(ctx: Context) -> int:
     """Give an output, then wait until the file `go` is there."""
     note(ctx, "start")

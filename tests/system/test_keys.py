@@ -71,9 +71,11 @@ def test_with_keys_a_server_listens_to_everyone_and_serves_who_shows_one(tmp_pat
         with Client(url, key=admin, patience=0) as ops:
             # The worker beside the server has a key of its own.
             assert ops.wait(ops.submit("mark", {"n": 7}).id, timeout=WITHIN).result == 7
+            # So have its handlers, and they find the server that runs them.
+            assert ops.wait(ops.submit("parent", {"n": 8}).id, timeout=WITHIN).result == 8
             shop = ops.create_key("shop", ["jobs:read"])
         with Client(url, key=shop.key, patience=0) as reader:
-            assert [one.type for one in reader.list()] == ["mark"]
+            assert {one.type for one in reader.list()} == {"mark", "parent"}
             with pytest.raises(Forbidden, match="jobs:write"):
                 reader.submit("mark", {"n": 2})
         told = penstock("keys", "revoke", shop.id, environ={"PENSTOCK_URL": url, "PENSTOCK_KEY": admin})
@@ -108,6 +110,10 @@ def test_workers_schedulers_and_the_command_line_show_their_keys(tmp_path: Path)
             worker.says("ready")
             ops.schedule("often", "mark", {"n": 1}, interval=1)
             eventually("a tick was run", lambda: [one for one in ops.list() if one.state == "succeeded"])
+            refused = ops.wait(ops.submit("parent", {"n": 1}).id, timeout=WITHIN).error
+            assert refused is not None
+            assert "jobs:write" in refused.message
+            assert "it is the worker's key: give that the scope too" in refused.message
             listed = penstock("jobs", "list", "--url", server.url, environ={"PENSTOCK_KEY": admin})
             assert "mark" in listed.stdout
             ops.revoke_key(keys["worker"].id)

@@ -157,6 +157,14 @@ async def test_what_an_app_does_to_its_process_at_import_does_not_reach_the_work
     assert (folder / "exited").exists()
 
 
+async def test_nothing_that_a_worker_connects_with_is_in_the_environment_of_its_forks(fleet: Fleet) -> None:
+    await fleet.start(PENSTOCK_STORE_URL="postgresql://jobs:hunter2@db/jobs", OF_THE_USER="kept")
+    seen = await fleet.run("surroundings")
+    assert "OF_THE_USER=kept" in seen
+    assert not [one for one in seen if "hunter2" in one]
+    assert {one.partition("=")[0] for one in seen if one.startswith("PENSTOCK_")} == {"PENSTOCK_URL", "PENSTOCK_MEMBER"}
+
+
 async def test_an_executor_that_crashes_is_forked_anew(fleet: Fleet) -> None:
     await fleet.start()
     before = await fleet.run("who")

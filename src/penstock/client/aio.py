@@ -12,7 +12,7 @@ from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard
 from penstock.client.calls import AsyncTransport, Reply
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
 from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step
-from penstock.client.http import AsyncHttpTransport, server_key, server_url
+from penstock.client.http import AsyncHttpTransport, server_url
 from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
     ConflictName,
@@ -56,7 +56,7 @@ class AsyncClient:
         clock: Clock | None = None,
         chance: random.Random | None = None,
     ) -> None:
-        self._transport = transport or AsyncHttpTransport(server_url(url), key=server_key(key))
+        self._transport = transport or AsyncHttpTransport(server_url(url), key=key)
         # Of its own, so that nothing meant for Penstock alone reaches an object store.
         self._elsewhere = AsyncHttpTransport("")
         self._clock = clock or SystemClock()

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.client.calls import Call, Reply
+from penstock.client.home import URL_VARIABLE, home_key
 from penstock.client.sinks import BytesSink, Sink
 from penstock.model.errors import Invalid, ServerUnavailable
 from penstock.model.keys import authorization
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Owner: TypeAlias = tuple[int, object]
 """The process (and event loop) that a connection belongs to: it is never used by another."""
 
-URL_VARIABLE = "PENSTOCK_URL"
 KEY_VARIABLE = "PENSTOCK_KEY"
 DEFAULT_URL = "http://127.0.0.1:7373"
 
@@ -42,23 +42,31 @@ def server_key(key: str | None) -> str:
     return os.environ.get(KEY_VARIABLE, "") if key is None else key
 
 
+def _shown(url: str, key: str | None) -> Callable[[], Mapping[str, str]]:
+    """The headers that show the key. An executor's own is known only later where a template imports the app."""
+    fixed = authorization(server_key(key))
+    if fixed or key is not None:
+        return lambda: fixed
+    return lambda: authorization(home_key(url))
+
+
 class HttpTransport:
-    """Sends calls to `url`, from any thread, and shows `key` there.
+    """Sends calls to `url`, from any thread, and shows `key` there. None: PENSTOCK_KEY, else, in an executor, its own.
 
     Connections are kept and reused; a forked child makes its own.
     """
 
-    def __init__(self, url: str, inner: "httpx2.BaseTransport | None" = None, *, key: str = "") -> None:
+    def __init__(self, url: str, inner: "httpx2.BaseTransport | None" = None, *, key: str | None = "") -> None:
         self.url = url
         self._inner = inner
-        self._authorization = authorization(key)
+        self._shown = _shown(url, key)
         self._http: tuple[Owner, httpx2.Client] | None = None
 
     def send(self, call: Call[Any]) -> Reply:
         http, body = self._connected(), _chunks(call.body) if isinstance(call.body, Path) else call.body
         with (
             _explained(self.url),
-            http.stream(call.method, call.target, content=body, **_manner(call, self._authorization)) as response,
+            http.stream(call.method, call.target, content=body, **_manner(call, self._shown())) as response,
             _filling(call, response.status_code) as sink,
         ):
             for chunk in response.iter_bytes():
@@ -80,23 +88,21 @@ class HttpTransport:
 
 
 class AsyncHttpTransport:
-    """Sends calls to `url` without blocking, and shows `key` there.
+    """Sends calls to `url` without blocking, and shows `key` there, which None leaves to the surroundings.
 
     Connections are kept and reused, by each event loop its own.
     """
 
-    def __init__(self, url: str, inner: "httpx2.AsyncBaseTransport | None" = None, *, key: str = "") -> None:
+    def __init__(self, url: str, inner: "httpx2.AsyncBaseTransport | None" = None, *, key: str | None = "") -> None:
         self.url = url
         self._inner = inner
-        self._authorization = authorization(key)
+        self._shown = _shown(url, key)
         self._http: tuple[Owner, httpx2.AsyncClient] | None = None
 
     async def send(self, call: Call[Any]) -> Reply:
         http, body = self._connected(), _async_chunks(call.body) if isinstance(call.body, Path) else call.body
         with _explained(self.url):
-            async with http.stream(
-                call.method, call.target, content=body, **_manner(call, self._authorization)
-            ) as response:
+            async with http.stream(call.method, call.target, content=body, **_manner(call, self._shown())) as response:
                 with _filling(call, response.status_code) as sink:
                     async for chunk in response.aiter_bytes():
                         sink.write(chunk)

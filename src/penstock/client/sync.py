@@ -13,7 +13,7 @@ from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard
 from penstock.client.calls import Reply, Transport
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
 from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step
-from penstock.client.http import HttpTransport, server_key, server_url
+from penstock.client.http import HttpTransport, server_url
 from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
     ConflictName,
@@ -45,9 +45,9 @@ class Client:
     """A Penstock server as seen over HTTP. May be shared by threads; does nothing until the first call.
 
     `url` is the argument, else PENSTOCK_URL, else http://127.0.0.1:7373; `key`, an API key, is the argument, else
-    PENSTOCK_KEY. While the server is unavailable, calls that may be repeated safely are, for up to `patience`; then
-    ServerUnavailable. Every submit may: it carries an idempotency key. What the server refuses is raised as the error
-    of its code (`penstock.model.errors`).
+    PENSTOCK_KEY. In a handler both are those of its worker, unless given. While the server is unavailable, calls that
+    may be repeated safely are, for up to `patience`; then ServerUnavailable. Every submit may: it carries an
+    idempotency key. What the server refuses is raised as the error of its code (`penstock.model.errors`).
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Client:
         chance: random.Random | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._transport = transport or HttpTransport(server_url(url), key=server_key(key))
+        self._transport = transport or HttpTransport(server_url(url), key=key)
         # Of its own, so that nothing meant for Penstock alone reaches an object store.
         self._elsewhere = HttpTransport("")
         self._flows = Flows(clock or SystemClock(), chance or random.Random(), span_of(patience))

@@ -1,6 +1,6 @@
 """One frozen tree of settings: file < environment < flags; all faults reported at once."""
 
-from penstock.config.load import load, variable
+from penstock.config.load import is_setting, load, variable
 from penstock.config.settings import (
     BrokerSettings,
     FleetSettings,
@@ -27,6 +27,7 @@ __all__ = [
     "TimingSettings",
     "WorkerSettings",
     "is_loopback",
+    "is_setting",
     "load",
     "variable",
 ]

@@ -16,11 +16,13 @@ from penstock.config.settings import Settings
 from penstock.model.errors import InvalidSetting
 
 FILE_NAME = "penstock.toml"
+FILE_VARIABLE = "PENSTOCK_CONFIG"
 PREFIX = "PENSTOCK_"
 ALIASES = {"PENSTOCK_URL": "worker.url", "PENSTOCK_KEY": "worker.key"}
 """Short names of settings that are wanted often; the full name wins where both are set."""
 
 SECTIONS: dict[str, type[Struct]] = {name: kind for name, kind in get_type_hints(Settings).items() if name != FLEETS}
+SECTION_PREFIXES = tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)
 FIELDS: dict[str, Any] = {
     f"{section}.{name}": annotation
     for section, struct in SECTIONS.items()
@@ -104,6 +106,11 @@ def variable(setting: str) -> str:
     return PREFIX + setting.upper().replace(".", "_")
 
 
+def is_setting(name: str) -> bool:
+    """Whether an environment variable gives a setting, under any name, or the file that holds them."""
+    return name in ALIASES or name == FILE_VARIABLE or name.startswith(SECTION_PREFIXES)
+
+
 def _kind(setting: str) -> Type:
     known = type_info(FIELDS[setting])
     return known.type if isinstance(known, Metadata) else known
@@ -126,7 +133,7 @@ def _file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path, bool]:
     """Which file, and whether it has to be there."""
     if file is not None:
         return file, True
-    named = environ.get("PENSTOCK_CONFIG")
+    named = environ.get(FILE_VARIABLE)
     return (Path(named), True) if named else (Path(FILE_NAME), False)
 
 
@@ -169,7 +176,7 @@ def _read_environment(environ: Mapping[str, str]) -> Reading:
     for name, value in sorted(environ.items()):
         if name in names:
             reading.given.append(Given(names[name], value, name, text=True))
-        elif name.startswith(tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)):
+        elif name.startswith(SECTION_PREFIXES):
             reading.faults.append(Fault(name, "", _unknown("variable", name, names)))
     return reading
 

@@ -163,7 +163,7 @@ class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
 class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a worker runs jobs."""
 
-    url: Annotated[str, Meta(description="Server a worker, the SDK and the command line talk to.")] = (
+    url: Annotated[str, Meta(description="Server a worker, the SDK in its handlers and the command line talk to.")] = (
         "http://127.0.0.1:7373"
     )
     key: Annotated[

@@ -177,9 +177,14 @@ def require(key: ApiKey | None, scopes: Collection[KeyScope]) -> None:
         needed = " or ".join(scopes)
         raise Forbidden(
             f"the API key {key.id} has not the scope {needed}; ask with one that has: "
-            f"`penstock keys create --scope {next(iter(scopes))} …`",
+            f"`penstock keys create --scope {next(iter(scopes))} …`{_hint(key)}",
             scopes=tuple(scopes),
         )
+
+
+def _hint(key: ApiKey) -> str:
+    """Handlers ask with their worker's key, and mostly it is in them that it is not enough."""
+    return ". In a handler it is the worker's key: give that the scope too" if KeyScope.WORKER in key.scopes else ""
 
 
 def bearer(authorization: str | None) -> str | None:

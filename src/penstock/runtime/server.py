@@ -31,8 +31,15 @@ from penstock.runtime.stopping import Stopping
 logger = logging.getLogger("penstock.server")
 
 BACKLOG = 2048
-BESIDE = (KeyScope.WORKER, KeyScope.SCHEDULES)
-"""What a worker beside the server does there: it works, and brings the schedules of its app."""
+BESIDE = (
+    KeyScope.WORKER,
+    KeyScope.SCHEDULES,
+    KeyScope.JOBS_READ,
+    KeyScope.JOBS_WRITE,
+    KeyScope.JOBS_CANCEL,
+    KeyScope.QUEUES,
+)
+"""What a worker beside the server does there: it works, brings its app's schedules, and its handlers use the SDK."""
 OTHER_FILES = 150
 """Open files that are not connections, and connections that are turned away."""
 

@@ -20,10 +20,12 @@ class Frame(Struct, frozen=True, array_like=True, tag_field="frame"):
 
 
 class Load(Frame, frozen=True, tag=0):
-    """Always first: import this app; keep at most `log_bytes` of log per attempt."""
+    """Always first: import this app; keep at most `log_bytes` of log per attempt; the SDK talks to `url` with `key`."""
 
     app: str
     log_bytes: int
+    url: str
+    key: str
 
 
 class Start(Frame, frozen=True, tag=1, gc=False):

@@ -33,7 +33,7 @@ from penstock.worker.agent.renewing import Renewing
 from penstock.worker.agent.settling import Settling
 from penstock.worker.agent.terms import Terms
 from penstock.worker.agent.watching import Watching
-from penstock.worker.frames import Loaded
+from penstock.worker.frames import Load, Loaded
 
 LOGGER = logging.getLogger("penstock.worker")
 JOBS_PER_EXECUTOR = 16
@@ -162,10 +162,9 @@ class Agent:
     def _plan(self) -> Plan:
         worker = self._settings.worker
         return Plan(
-            app=self._app,
+            load=Load(self._app, self._settings.limits.log_bytes, worker.url, worker.key),
             wanted=self.executors_wanted,
             places=2 * self.capacity,
-            log_bytes=self._settings.limits.log_bytes,
             memory_bytes=limit_bytes(worker.memory_mib, self.executors_wanted),
             recycle_jobs=worker.recycle_jobs,
             recycle_bytes=worker.recycle_mib * MIB,

@@ -19,6 +19,7 @@ from penstock.worker.agent.process import ExecutorProcess, Phase
 from penstock.worker.frames import (
     Errored,
     Finished,
+    Load,
     Loaded,
     LoadFailed,
     Pong,
@@ -41,10 +42,9 @@ STALL_SECONDS = 0.75
 class Plan(Struct, frozen=True):
     """What the executors are to be like. Zero switches a limit off."""
 
-    app: str
+    load: Load
     wanted: int
     places: int
-    log_bytes: int
     memory_bytes: int = 0
     recycle_jobs: int = 0
     recycle_bytes: int = 0
@@ -179,9 +179,8 @@ class Executors:
 
     def _start(self, *, alone: bool = False, replaces: ExecutorProcess | None = None) -> ExecutorProcess:
         executor = ExecutorProcess(
-            self._plan.app,
+            self._plan.load,
             places=1 if alone else self._plan.places,
-            log_bytes=self._plan.log_bytes,
             watcher=self,
             deadline=self._clock.monotonic() + LOAD_SECONDS,
         )
@@ -256,7 +255,7 @@ class Executors:
             case Loaded():
                 self._is_loaded(executor, frame)
             case LoadFailed(message, traceback):
-                self.loading.failed(f"{self._plan.app} cannot be imported: {message}\n{traceback}".rstrip())
+                self.loading.failed(f"{self._plan.load.app} cannot be imported: {message}\n{traceback}".rstrip())
             case Pong() | Wrote() | Progressed():
                 pass
 
@@ -291,7 +290,7 @@ class Executors:
             and not self._closing
             and not (executor.killed and self._clock.monotonic() < executor.deadline)
         ):
-            self.loading.failed(f"{self._plan.app}: the process that imports it {describe(status)}")
+            self.loading.failed(f"{self._plan.load.app}: the process that imports it {describe(status)}")
         self._end_jobs(executor, status)
         self.mend()
         if not self._members:

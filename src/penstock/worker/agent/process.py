@@ -47,7 +47,7 @@ class Watcher(Protocol):
 class ExecutorProcess:
     """Starts at once. When it has ended, everything it said before has been heard."""
 
-    def __init__(self, app: str, *, places: int, log_bytes: int, watcher: Watcher, deadline: float) -> None:
+    def __init__(self, load: Load, *, places: int, watcher: Watcher, deadline: float) -> None:
         self.phase = Phase.LOADING
         self.alone = False
         self.attempts: dict[int, Attempt] = {}
@@ -67,7 +67,7 @@ class ExecutorProcess:
         self._taken: set[int] = set()
         self._process = self._start(places)
         self._channel.open(self._loop)
-        self._channel.send([Load(app, log_bytes)])
+        self._channel.send([load])
         when_ended(self._process, self._loop, self._exited)
 
     def _start(self, places: int) -> Child:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from penstock.worker.child import Child, Forked
+from penstock.worker.environment import without_settings
 from penstock.worker.template.asking import TemplateLost
 from penstock.worker.template.own import own_template, without_template
 
@@ -28,6 +29,7 @@ def _spawn(end: int, marks: int, places: int) -> Child:
     ends = [str(end), str(marks), str(places), str(os.getpid())]
     return subprocess.Popen(
         [sys.executable, "-m", "penstock.worker.executor", *ends],
+        env=without_settings(os.environ),
         pass_fds=(end, marks),
         stdin=subprocess.DEVNULL,
         stdout=sys.__stderr__ if sys.__stderr__ is not None else subprocess.DEVNULL,

@@ -8,6 +8,7 @@ import sys
 import msgspec
 
 from penstock.app import Penstock
+from penstock.client.home import belong_to
 from penstock.model.timing import SystemClock
 from penstock.worker.channel import HEADER
 from penstock.worker.executor.executor import Executor
@@ -31,6 +32,7 @@ def execute(end: int, marks: int, places: int, *, loaded: Penstock | None = None
     """Load the app unless it is `loaded`, then run what the agent sends, until it says to leave."""
     channel = socket.socket(fileno=end)
     told = _first(channel)
+    belong_to(told.url, told.key)
     app = loaded if loaded is not None else _load_or_exit(told.app, channel)
     executor = Executor(app, channel, Marks(marks, places), SystemClock(), told.log_bytes)
     _runner().run(executor.serve())

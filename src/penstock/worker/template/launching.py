@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from penstock.model.errors import FleetUnavailable
 from penstock.worker.child import Child, Forked, when_ended
+from penstock.worker.environment import settings_of
 from penstock.worker.frames import Loaded
 from penstock.worker.mortality import PARENT
 from penstock.worker.template.asking import TemplateLost
@@ -59,12 +60,14 @@ class Launcher:
         return loaded
 
     async def launch(self, app: str, environment: Mapping[str, str], own: Mapping[str, str]) -> Launched:
-        """Start a worker that has both environments; only the first is there while a template imports the app.
+        """Start a worker that has both environments. Only the first, without settings, is there while a template
+        imports the app.
 
         InvalidSetting: the app cannot be used. FleetUnavailable: there is no room for another process now.
         """
         own = {**own, PARENT: str(os.getpid())}
-        pid = await self._fork(_key(app, environment), own) if self._forks else None
+        told = {**settings_of({**os.environ, **environment}), **own}
+        pid = await self._fork(_key(app, environment), told) if self._forks else None
         if pid is not None:
             return Launched(Forked(pid))
         try:

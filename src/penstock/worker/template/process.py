@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Self
 
 from penstock.model.errors import InvalidSetting
+from penstock.worker.environment import for_import
 from penstock.worker.frames import Loaded
 from penstock.worker.mortality import describe
 from penstock.worker.template.asking import Template, TemplateLost
@@ -61,7 +62,7 @@ def _spawn(app: str, end: socket.socket, environment: Mapping[str, str]) -> "sub
     with end:
         return subprocess.Popen(
             [sys.executable, "-m", MODULE, str(end.fileno()), str(os.getpid()), app],
-            env={**os.environ, **environment},
+            env=for_import({**os.environ, **environment}),
             pass_fds=(end.fileno(),),
             stdin=subprocess.DEVNULL,
             stdout=sys.__stderr__ if sys.__stderr__ is not None else subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from functools import partial
 from penstock.app import Penstock
 from penstock.config import variable
 from penstock.model.timing import SystemClock
+from penstock.worker.environment import without_settings
 from penstock.worker.executor import capture
 from penstock.worker.executor.loading import UNLOADABLE, describe_app, load_or_explain
 from penstock.worker.executor.process import execute, tie_to
@@ -45,20 +46,16 @@ def serve_template(reference: str, end: int, owner: int, work: Callable[[str], N
     `work` is what a worker does with the app's reference; nothing else can be asked for.
     """
     die_with(owner)
-    _note_deployment()
+    # Whatever is forked from here runs the code of now, however much later it starts.
+    deployed_at = SystemClock().now().isoformat()
     before = Before.now()
     control = socket.socket(fileno=end)
     capture.install()
     app = _import_or_exit(reference, control)
     asked = _serve(control)
     if asked is not None and isinstance(asked[0], ForkWorker):
-        _be_worker(partial(work, reference), app, before, asked[0].environment)
-
-
-def _note_deployment() -> None:
-    """Whatever is forked from here runs the code of now, however much later it starts."""
-    if not os.environ.get(DEPLOYED_AT):
-        os.environ[DEPLOYED_AT] = SystemClock().now().isoformat()
+        told = asked[0].environment
+        _be_worker(partial(work, reference), app, before, {**told, DEPLOYED_AT: told.get(DEPLOYED_AT) or deployed_at})
 
 
 def _import_or_exit(reference: str, control: socket.socket) -> Penstock:
@@ -125,7 +122,7 @@ def _be_worker(work: Callable[[], None], app: Penstock, before: Before, added: M
 def _be_template_of(worker: int, control: socket.socket, app: Penstock, added: Mapping[str, str]) -> None:
     freshen()
     die_with(worker)
-    os.environ.update(added)
+    os.environ.update(without_settings(added))
     asked = _serve(control)
     if asked is not None and isinstance(asked[0], ForkExecutor):
         end, marks = asked[1]
