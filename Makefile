@@ -10,7 +10,7 @@ LOCK := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.
 	--generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick check bench cluster servers lock clean
+.PHONY: help setup demo up test test-quick mutants check bench cluster servers lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,10 +29,13 @@ test: check servers ## Run the checks and every test, as CI does
 test-quick: setup ## Run the tests that need no server process: under a minute
 	$(PYTEST) -m "not slow" $(wildcard tests/unit tests/contracts tests/services) $(ARGS)
 
+mutants: setup servers ## Break the code in every way of tools/mutants.toml and see a test notice it (ARGS="fence tick")
+	$(BIN)/python tools/mutants.py $(ARGS)
+
 check: setup ## Check format, lint, types, layers and dependencies
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy $(wildcard src examples servers cluster tests)
+	$(BIN)/mypy $(wildcard src examples servers cluster tools tests)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
 
@@ -56,7 +59,7 @@ lock: $(UV) ## Pin pyproject.toml's dependencies by hash (ARGS=--upgrade for the
 
 clean: ## Remove .venv, caches and build leftovers
 	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
-	find src tests examples bench servers cluster -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests examples bench servers cluster tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(SYNCED): requirements/dev.txt pyproject.toml | $(UV)
 	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt

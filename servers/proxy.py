@@ -9,10 +9,14 @@ from typing import Self
 
 
 class Fault(StrEnum):
-    """`silent` lets connections stand and passes no byte on; `refusing` breaks them and takes no new ones."""
+    """`silent` lets connections stand and passes no byte on; `refusing` breaks them and takes no new ones.
+
+    `deaf` breaks one connection when the server next answers on it, and is over then.
+    """
 
     NONE = "none"
     SLOW = "slow"
+    DEAF = "deaf"
     SILENT = "silent"
     REFUSING = "refusing"
 
@@ -84,16 +88,20 @@ class FaultProxy:
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pump(reader, there_writer))
-                both.create_task(self._pump(there_reader, writer))
+                both.create_task(self._pump(there_reader, writer, answers=True))
         finally:
             self._writers -= {writer, there_writer}
             writer.transport.abort()
             there_writer.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool = False) -> None:
         with suppress(OSError):
             while chunk := await reader.read(65536):
                 await self._healed.wait()
+                if answers and self._fault is Fault.DEAF:
+                    self._fault = Fault.NONE
+                    writer.transport.abort()
+                    return
                 if self._fault is Fault.SLOW:
                     await asyncio.sleep(self.delay)
                 writer.write(chunk)

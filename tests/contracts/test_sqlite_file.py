@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -117,6 +118,22 @@ async def test_a_call_that_breaks_an_invariant_fails_alone(store: SqliteStore, s
     assert isinstance(error, Invalid)
     assert not any(isinstance(one, BaseException) for one in kept)
     assert len(await stage.all_jobs()) == 5
+    assert await stage.counted() == await stage.counted_by_hand()
+
+
+async def test_nothing_of_a_group_that_was_undone_is_done_twice(store: SqliteStore, stage: Stage) -> None:
+    """A claim in one commit with a call that breaks an invariant is undone with it, and then done by itself."""
+    job = await stage.submit()
+    go_on = threading.Event()
+    held = asyncio.ensure_future(store.writer.run(lambda _: go_on.wait()))
+    claiming = asyncio.ensure_future(stage.claim(job.id))
+    refused = asyncio.ensure_future(store.submit([stage.new(priority=99)], TICKET))
+    # All of them are in the writer's hands before it goes on.
+    await asyncio.wait([held, claiming, refused], timeout=0)
+    go_on.set()
+    await asyncio.wait([held, claiming, refused])
+    assert [(claim.fence, claim.attempt) for claim in claiming.result()] == [(1, 1)]
+    assert isinstance(refused.exception(), Invalid)
     assert await stage.counted() == await stage.counted_by_hand()
 
 

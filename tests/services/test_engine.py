@@ -2,7 +2,10 @@
 
 import asyncio
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -264,6 +267,31 @@ async def test_large_params_and_results_lie_in_the_object_store(engine: Engine) 
     assert (msgspec.json.decode(item.params), len(item.result)) == (large, 70_002)
     (listed,) = (await engine.jobs.list(JobFilter(), None, 10)).jobs
     assert listed.omitted == ("params", "result")
+
+
+async def test_an_outcome_whose_object_store_is_down_is_told_again_and_not_forgotten(
+    engine: Engine, tmp_path: Path
+) -> None:
+    await join(engine)
+    large, small = await submit(engine), await submit(engine)
+    claims = {one.job: one for one in await claim(engine)}
+    outcomes = [success(claims[large.id], "r" * 70_000), success(claims[small.id], 1)]
+    with down(tmp_path / "objects"):
+        assert [(one.job, one.loss) for one in await engine.work.settle(outcomes)] == [(large.id, Loss.UNSURE)]
+        assert (await engine.jobs.get(large.id)).state is State.RUNNING
+        assert (await engine.jobs.get(small.id)).state is State.SUCCEEDED
+    assert await engine.work.settle(outcomes[:1]) == []
+    assert (await engine.jobs.get(large.id)).state is State.SUCCEEDED
+
+
+@contextmanager
+def down(objects: Path) -> Iterator[None]:
+    """As long as this lasts, there is no folder where the objects were."""
+    elsewhere = objects.rename(objects.with_name("elsewhere"))
+    try:
+        yield
+    finally:
+        elsewhere.rename(objects)
 
 
 async def test_whoever_waits_is_answered_when_the_job_ends(engine: Engine) -> None:

@@ -3,13 +3,16 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
+from penstock.engine.files import job_prefix
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, shard_of
 from penstock.model.job import Claim, JobFilter, Line, LogLine, Loss
@@ -18,9 +21,11 @@ from penstock.model.submission import Inserted, Submission
 from penstock.model.wire import LogEntry
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import Orchestrator
-from tests.services.desk import claim, join, lease, request, success, worker
+from penstock.scheduler import Pruner
+from tests.services.desk import body, claim, join, lease, request, success, worker
 from tests.services.shards_case import Case, Mood, key_at
 
+WITHIN = 15.0
 ILL = pytest.mark.parametrize("mood", [Mood.RAISES, Mood.HANGS])
 
 
@@ -166,3 +171,41 @@ async def test_a_list_names_the_shards_that_are_not_in_it(case: Case, engine: En
     page = await engine.jobs.list(JobFilter(), None, 10)
     assert {item.id for item in page.jobs} == {jobs[0], jobs[2]}
     assert page.missing_shards == (1,)
+
+
+async def test_what_a_slow_shard_gives_too_late_is_given_back_to_it(
+    case: Case, engine: Engine, store: Orchestrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has its answer by then, so nobody would ever run those jobs under these leases."""
+    _, slow = await submit_at(engine, store, 0, 1)
+    go_on = asyncio.Event()
+    inside = case.shard(1).inside
+    claim_there = inside.claim
+
+    async def claim_later(*asked: Any) -> list[Claim]:
+        claims = await claim_there(*asked)
+        await go_on.wait()
+        return claims
+
+    monkeypatch.setattr(inside, "claim", claim_later)
+    assert set(await claimed_by_shard(engine)) == {0}
+    assert (await engine.jobs.get(slow)).state is State.RUNNING
+    go_on.set()
+    async with asyncio.timeout(WITHIN):
+        while (given_back := await engine.jobs.get(slow)).state is State.RUNNING:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0)
+    assert (given_back.state, given_back.attempt, given_back.losses) == (State.QUEUED, 0, 0)
+
+
+async def test_the_pruner_of_one_shard_leaves_the_objects_of_others_alone(
+    case: Case, engine: Engine, store: Orchestrator
+) -> None:
+    upload = await engine.files.upload(body(b"1"), "text/plain")
+    (made,) = await engine.jobs.submit([request(inputs={"in": upload.id}, idempotency_key=key_at(store, 1))])
+    assert isinstance(made, Submission)
+    case.clock.advance(timedelta(days=9))
+    here, there, _ = store.parts()
+    assert (here.shard, there.shard) == (0, 1)
+    for shard in (here, there):
+        await Pruner(engine, shard).sweep()
+        assert await engine.objects.stat(f"{job_prefix(made.job.id)}/inputs/0") is not None

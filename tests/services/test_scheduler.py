@@ -70,6 +70,21 @@ async def test_a_lost_ticket_is_posted_again_after_its_deadline(engine: Engine, 
     assert len(await claim(engine)) == 1
 
 
+async def test_a_first_ticket_that_was_never_posted_is_posted_within_seconds(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    """An API that dies between its commit and its publish leaves a ticket that nobody has."""
+    await join(engine)
+    posting = dispatcher(engine)
+    await posting.step()
+    job = await submit(engine)
+    await engine.broker.take(Subscription(frozenset({"add"})), 10, NO_WAIT)
+    clock.advance(timedelta(seconds=5))
+    await reaper(engine).step()
+    await posting.step()
+    assert (await claim_one(engine)).job == job.id
+
+
 async def test_a_broker_that_lost_its_memory_gets_every_ticket_again(engine: Engine) -> None:
     await join(engine)
     for _ in range(5):
@@ -97,6 +112,12 @@ class TestWindow:
         await posting.step()
         await posting.step()
         assert await engine.broker.depths() == {Line("sums", "add"): 3}
+
+    async def test_jobs_submitted_one_by_one_keep_to_the_window_too(self, engine: Engine) -> None:
+        await join(engine)
+        for _ in range(5):
+            await submit(engine)
+        assert sum((await engine.broker.depths()).values()) == 3
 
     async def test_the_backlog_keeps_priority_and_age(self, engine: Engine) -> None:
         await join(engine)

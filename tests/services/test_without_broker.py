@@ -111,3 +111,22 @@ async def test_due_jobs_are_queued_and_posted_once_the_broker_is_back(
     await posting.step()
     assert await broker.depths() == {Line("sums", "add"): 1}
     assert (await claim_one(engine)).job == job.id
+
+
+class Silent(MemoryBroker):
+    """Takes tickets and never says that it has them."""
+
+    async def publish(self, tickets: Sequence[Ticket]) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_nobody_waits_long_for_a_broker_that_falls_silent(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.engine.tickets.PUBLISH_WITHIN", timedelta(milliseconds=50))
+    engine.broker = engine.tickets._broker = Silent()  # noqa: SLF001 - the engine of the fixture, on another broker
+    await join(engine)
+    async with asyncio.timeout(10):
+        jobs = {(await submit(engine)).id, (await submit(engine, delay_seconds=0)).id}
+        await dispatcher(engine).step()
+    assert {one.job for one in await claim(engine)} == jobs

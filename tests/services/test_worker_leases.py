@@ -14,10 +14,10 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from penstock.model.job import Claim, Lease
+from penstock.model.job import Claim, Lease, Renewal
 from penstock.model.timing import SystemClock
 from penstock.model.wire import Refusal
-from penstock.model.workers import WorkerState
+from penstock.model.workers import Worker, WorkerState
 from tests.services.fake_reach import WITHIN, FakeReach
 from tests.services.worker_case import APP, handlers_in, until, working
 
@@ -59,6 +59,63 @@ async def test_a_worker_that_cannot_renew_stops_its_jobs_before_their_leases_end
         reach.down = False
         assert await at.reach.result(at.reach.submit("add", a=1)) == 2
         assert not {kind, stubborn} & set(at.reach.outcomes)
+
+
+async def test_a_stubborn_handler_is_killed_when_its_lease_is_gone_whatever_grace_it_has_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "penstock.worker")
+    clock = JumpingClock()
+    async with working(tmp_path, clock=clock, executors=1, grace_seconds=600) as at:
+        job = at.reach.submit("swallow")
+        await at.appears("swallowing")
+        before = at.executors()
+        at.reach.down = True
+        # It is asked to stop at 10.25 s, and from 14 s on the lease is gone.
+        clock.jump(11)
+        await until("it is asked", lambda: "could not renew its lease, asked to stop" in caplog.text)
+        assert at.executors() == before
+        clock.jump(3)
+        await until("it is killed", lambda: not set(before) <= set(at.executors()), 5.0)
+        at.reach.down = False
+        assert job not in {*at.reach.outcomes, *at.reach.released}
+
+
+class SlowToAnswer(FakeReach):
+    """A renewal takes so long to be answered that little of the lease is left; then nothing more is answered."""
+
+    def __init__(self, clock: JumpingClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
+        renewals = await super().renew(worker, leases)
+        if leases:
+            self._clock.jump(12)
+            self.down = True
+        return renewals
+
+
+async def test_a_renewed_lease_counts_from_before_it_was_asked_for(tmp_path: Path) -> None:
+    """The server may have counted from any moment since, and hands the job on when its own count is over."""
+    clock = JumpingClock()
+    reach = SlowToAnswer(clock)
+    async with working(tmp_path, reach, clock=clock) as at:
+        job = reach.submit("sleep")
+        await at.appears("cleaned", 5.0)
+        reach.down = False
+        assert job not in reach.outcomes
+
+
+async def test_a_job_outlives_a_heartbeat_that_its_shard_did_not_answer(tmp_path: Path) -> None:
+    async with working(tmp_path) as at:
+        job = at.reach.submit("wait_async", name="n")
+        at.reach.unsure.add(job)
+        await at.appears("waiting-n")
+        await at.reach.until("it is asked for", lambda: sum(job in jobs for jobs in at.reach.renewed) > 2)
+        at.reach.unsure.clear()
+        at.go()
+        assert await at.reach.result(job) == "n"
 
 
 async def test_an_outcome_waits_for_the_engine_to_come_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

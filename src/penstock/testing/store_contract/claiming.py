@@ -60,7 +60,9 @@ class Claiming(OnStage):
         claims = await stage.claim_next({"a": 9}, "mail")
         assert {claim.job for claim in claims} == set(mails)
         assert (await stage.job(scan)).state is State.QUEUED
-        assert [claim.job for claim in await stage.claim_next({"a": 9})] == [scan]
+        draw = await stage.submit(type="draw", queue="a")
+        assert [claim.job for claim in await stage.claim_next({"a": 9}, "mail", "scan")] == [scan]
+        assert (await stage.job(draw.id)).state is State.QUEUED
 
     async def test_no_type_stands_in_the_way_of_another(self, stage: Stage) -> None:
         """However many jobs of it are more urgent, older, and in the same queue."""

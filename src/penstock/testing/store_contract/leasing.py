@@ -157,6 +157,16 @@ class Leasing(OnStage):
         assert (job.state, job.completed_at) == (State.CANCELLED, stage.clock.now())
         assert await stage.claim(lease.job) == []
 
+    async def test_an_old_fence_gives_no_marked_job_back(self, stage: Stage) -> None:
+        old = await stage.running()
+        await stage.store.release([old])
+        new = await stage.running_again(old.job)
+        await stage.store.cancel([old.job])
+        (late,) = await stage.store.release([old])
+        assert (late.event, late.loss) == (None, Loss.LOST)
+        assert (await stage.job(old.job)).state is State.RUNNING
+        assert (await stage.settle(new)).loss is None
+
     async def test_suspects_are_claimed_alone_from_then_on(self, stage: Stage) -> None:
         suspect, other = await stage.running(), await stage.running()
         await stage.store.release([suspect], suspects=True)

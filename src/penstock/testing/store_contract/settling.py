@@ -76,8 +76,9 @@ class Settling(OnStage):
         old = await stage.running()
         await stage.store.release([old])
         new = await stage.running_again(old.job)
-        refused = await stage.settle(old, State.FAILED)
-        assert (refused.event, refused.loss) == (None, Loss.LOST)
+        for state, retry_in in ((State.FAILED, None), (State.SCHEDULED, MINUTE)):
+            refused = await stage.settle(old, state, retry_in=retry_in)
+            assert (refused.event, refused.loss) == (None, Loss.LOST)
         accepted = await stage.settle(new, result=b"2")
         assert accepted.event is not None
         late = await stage.settle(old, result=b"1")
