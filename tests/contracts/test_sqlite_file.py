@@ -299,6 +299,30 @@ async def test_a_full_disk_acknowledges_nothing_and_is_recovered_from(
     assert await stage.counted() == await stage.counted_by_hand()
 
 
+async def test_a_disk_that_refuses_submits_is_not_well_although_a_probe_would_fit(
+    store: SqliteStore, stage: Stage, path: Path
+) -> None:
+    await store.probe()
+    kept = await stage.submit()
+    with files_up_to(size(wal_of(path)) + 3 * 4096):
+        await store.probe()
+        with pytest.raises(StoreUnavailable):
+            await stage.submit(params=LARGE * 10)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await store.probe()
+    await store.probe()
+    assert await store.writer.run(lambda tx: tx.connection.execute("SELECT count(*) FROM ballast").get) == 0
+    assert await stage.all_jobs() == [kept]
+
+
+async def test_a_store_that_opens_on_a_full_disk_is_not_well(store: SqliteStore, stage: Stage, path: Path) -> None:
+    await stage.submit()
+    with files_up_to(size(wal_of(path)) + 3 * 4096), pytest.raises(StoreUnavailable):
+        await store.probe()
+    await store.probe()
+
+
 async def test_a_full_database_refuses_the_whole_batch(store: SqliteStore, stage: Stage) -> None:
     kept = await stage.submit()
     await store.writer.run(lambda tx: tx.connection.pragma("max_page_count", 1))

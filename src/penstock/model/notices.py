@@ -10,6 +10,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from penstock.model.timing import from_millis, to_millis
 
 Name = tuple[str, str]
 
@@ -29,12 +32,18 @@ class NoticeKind(StrEnum):
 
 
 class Notice(Struct, frozen=True):
-    """One declaration. `value` is JSON; None withdraws what was declared under this name before."""
+    """One declaration. `value` is JSON; None withdraws what was declared under this name before.
+
+    `told_at` is in whole milliseconds, as stores keep it: whoever told it and those who read it must see the same.
+    """
 
     kind: str
     name: str
     value: bytes | None
     told_at: datetime
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "told_at", from_millis(to_millis(self.told_at)))
 
     @property
     def about(self) -> Name:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 import psycopg
+from psycopg.errors import DiskFull
 from psycopg.pq import TransactionStatus
 
 from penstock.model.errors import StoreUnavailable
@@ -34,6 +35,8 @@ class Connections:
         self._idle: list[Connection] = []
         self._tasks: set[asyncio.Task[object]] = set()
         self._closed = False
+        self.doubted = False
+        """Whether the server's disk may be full: it has said so, and no probe has proved otherwise since."""
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """What the work returns. StoreUnavailable in an outage: then the work may have been done, or not.
@@ -69,6 +72,7 @@ class Connections:
         except StoreUnavailable:
             raise
         except Exception as error:
+            self.doubted |= isinstance(error, DiskFull)
             if is_outage(error):
                 raise unavailable(self.address, error) from error
             raise

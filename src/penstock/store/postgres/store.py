@@ -57,9 +57,13 @@ CONNECTIONS = 10
 FOLD_EVERY = 256
 """Writes of this process between two folds of the counts."""
 
+BALLAST_BYTES = 1 << 20
+"""The room that a disk must have for the shard to be well again after it has refused a write."""
+
 T = TypeVar("T")
 
 _PROBE = load("probe")
+_LOAD_BALLAST = load("load_ballast")
 _SHARD = load("shard")
 _FOUND_SHARD = load("found_shard")
 _DURABILITY = load("durability")
@@ -276,6 +280,10 @@ class PostgresStore:
         return await self._read(partial(ticks.ticks, name=name, before=before, limit=limit))
 
     async def probe(self) -> None:
+        if self._connections.doubted:
+            # A full disk takes a probe, whose page has room, and refuses a submit.
+            self._connections.doubted = False
+            await self._move(_try_ballast)
         await self._move(_probe)
         await self.notices()
 
@@ -351,6 +359,11 @@ class PostgresStore:
             _log.info("counts are folded later: %s", error)
         finally:
             self._folding = None
+
+
+async def _try_ballast(session: Session) -> None:
+    async with session.connection.transaction(force_rollback=True):
+        await execute(session.connection, _LOAD_BALLAST, {"bytes": BALLAST_BYTES})
 
 
 async def _probe(session: Session) -> None:

@@ -58,6 +58,11 @@ FIRST_SHARD = ShardId(0)
 _PROBE = load("probe")
 _SHARD = load("shard")
 _FOUND_SHARD = load("found_shard")
+_LOAD_BALLAST = load("load_ballast")
+_DROP_BALLAST = load("drop_ballast")
+
+BALLAST_BYTES = 1 << 20
+"""The room that a disk must have for the shard to be well again after it has refused a write."""
 
 
 class SqliteStore:
@@ -233,6 +238,11 @@ class SqliteStore:
         return await self._readers.read(partial(ticks.ticks, name=name, before=before, limit=limit))
 
     async def probe(self) -> None:
+        if self.writer.doubted:
+            # A full disk takes a probe's single page and refuses a submit.
+            self.writer.doubted = False
+            await self.writer.run(_load_ballast)
+            await self.writer.run(_drop_ballast)
         await self.writer.run(_probe)
         await self.notices()
 
@@ -244,6 +254,14 @@ class SqliteStore:
 
 def _probe(tx: Transaction) -> None:
     tx.connection.execute(_PROBE, {"now": tx.now})
+
+
+def _load_ballast(tx: Transaction) -> None:
+    tx.connection.execute(_LOAD_BALLAST, {"bytes": BALLAST_BYTES})
+
+
+def _drop_ballast(tx: Transaction) -> None:
+    tx.connection.execute(_DROP_BALLAST)
 
 
 def _own(connection: apsw.Connection, shard: ShardId, now: int) -> None:

@@ -59,6 +59,8 @@ class Writer:
 
     def __init__(self, path: Path, connection: apsw.Connection, clock: ShardClock) -> None:
         self.commits = 0
+        self.doubted = True
+        """Whether the disk may be full: at first, and when it has refused something since a probe last proved it."""
         self._path = path
         self._connection: apsw.Connection | None = self._watched(connection)
         self._clock = clock
@@ -121,6 +123,7 @@ class Writer:
             _log.warning("%s: %d calls refused: %s", self._path, len(calls), error)
             for call in calls:
                 call.error = unavailable(self._path, error)
+            self.doubted = True
             self._drop_connection()
 
     def _commit_all(self, calls: list[Call]) -> None:

@@ -1,0 +1,1 @@
+INSERT INTO ballast (bytes) VALUES (zeroblob(:bytes))
