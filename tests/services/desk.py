@@ -53,7 +53,7 @@ def dispatcher(engine: Engine) -> Dispatcher:
 
 def reaper(engine: Engine) -> Reaper:
     (shard,) = engine.store.parts()
-    return Reaper(engine, shard)
+    return Reaper(engine, shard, patience=timedelta(0))
 
 
 def pruner(engine: Engine) -> Pruner:

@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from datetime import timedelta
+from typing import cast
 
 import pytest
 
@@ -10,10 +12,13 @@ from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
 from penstock.engine.files import job_prefix
+from penstock.model.errors import Unavailable
 from penstock.model.job import FileLink, Line
 from penstock.model.lifecycle import State
 from penstock.model.workers import Subscription
-from penstock.scheduler import run_service
+from penstock.scheduler import Reaper, run_service
+from penstock.store import Shard
+from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import (
     NO_WAIT,
@@ -28,7 +33,9 @@ from tests.services.desk import (
     request,
     submit,
     success,
+    worker,
 )
+from tests.services.shards_case import Mood, MoodyShard
 
 
 async def test_a_delayed_job_is_dispatched_when_it_is_due_and_not_before(engine: Engine, clock: SimulatedClock) -> None:
@@ -54,6 +61,30 @@ async def test_a_lost_worker_loses_its_job_to_another(engine: Engine, clock: Sim
     await dispatcher(engine).step()
     heir = await claim_one(engine, "w2")
     assert (heir.job, heir.attempt, heir.fence) == (lost.job, 1, 3)
+
+
+async def test_workers_can_be_heard_before_their_leases_are_taken_after_an_outage(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine)
+    await submit(engine)
+    held = await claim_one(engine)
+    (shard,) = engine.store.parts()
+    moody = MoodyShard(cast("SqliteStore", shard))
+    reaping = Reaper(engine, cast("Shard", moody), patience=timedelta(seconds=9))
+    for mood in (Mood.WELL, Mood.RAISES, Mood.WELL):
+        moody.mood = mood
+        with suppress(Unavailable):
+            await reaping.step()
+        assert (await engine.jobs.get(held.job)).state is State.RUNNING
+        clock.advance(timedelta(seconds=8))
+    await engine.work.renew(worker("w1"), [lease(held)])
+    clock.advance(timedelta(seconds=14))
+    await reaping.step()
+    assert (await engine.jobs.get(held.job)).state is State.RUNNING
+    clock.advance(timedelta(seconds=2))
+    await reaping.step()
+    assert (await engine.jobs.get(held.job)).state is State.QUEUED
 
 
 async def test_a_lost_ticket_is_posted_again_after_its_deadline(engine: Engine, clock: SimulatedClock) -> None:

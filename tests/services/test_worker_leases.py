@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ async def test_a_worker_that_cannot_renew_stops_its_jobs_before_their_leases_end
         await until("the stubborn one is killed", lambda: at.executors() != before, 2.0)
         reach.down = False
         assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        await at.reach.until("both are given back", lambda: {kind, stubborn} <= set(at.reach.released))
         assert not {kind, stubborn} & set(at.reach.outcomes)
 
 
@@ -129,6 +131,20 @@ async def test_an_outcome_waits_for_the_engine_to_come_back(tmp_path: Path, capl
         at.reach.down = False
         assert await at.reach.result(job) == "n"
         assert caplog.text.count("cannot be reached") == 1
+
+
+async def test_an_outcome_is_told_even_when_its_lease_ended_meanwhile(tmp_path: Path) -> None:
+    """Only the fence says whether somebody else has the job by now."""
+    reach = FakeReach(lease=1.5)
+    async with working(tmp_path, reach) as at:
+        job = at.reach.submit("wait_async", name="n")
+        await at.appears("waiting-n")
+        at.reach.down = True
+        at.go()
+        ended = time.monotonic() + reach.lease
+        await until("its lease has ended", lambda: time.monotonic() > ended)
+        at.reach.down = False
+        assert await at.reach.result(job) == "n"
 
 
 async def test_an_outcome_that_its_shard_did_not_answer_for_is_told_again(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from penstock.client import Client
-from tests.system.harness import Server, ending, eventually
+from tests.system.harness import Server, ending, eventually, ledger
 
 JOBS = 10_000
 CLIENTS = 8
@@ -87,3 +89,30 @@ def test_what_was_queued_when_the_server_died_is_done_by_the_next(tmp_path: Path
         second = Server(tmp_path / "data", port=first.port)
         with ending(second):
             assert [client.wait(job, timeout=30).state for job in ids] == ["succeeded"] * 5
+
+
+@pytest.mark.slow
+def test_a_job_runs_on_through_crashes_of_its_server_and_what_it_did_is_kept(tmp_path: Path) -> None:
+    servers = [Server(tmp_path / "data", "--executors", "1")]
+    try:
+        with Client(servers[0].url) as client:
+            job = client.submit("hold").id
+            eventually("it runs", lambda: ledger(tmp_path))
+            for _ in range(KILLS):
+                servers[-1].kill()
+                servers.append(Server(tmp_path / "data", "--executors", "1", port=servers[0].port))
+                started = datetime.now(UTC)
+                eventually("its worker is heard of", partial(any_seen, client, started))
+            (tmp_path / "go").touch()
+            ended = client.wait(job, timeout=60)
+    finally:
+        (tmp_path / "go").touch()
+        for server in servers:
+            server.end()
+    assert (ended.state, ended.result, ended.attempt) == ("succeeded", 1, 1)
+    assert [line["what"] for line in ledger(tmp_path)] == ["start", "end"]
+    assert list((tmp_path / "data").glob("*.key")) == [tmp_path / "data" / "worker.key"]
+
+
+def any_seen(client: Client, since: datetime) -> bool:
+    return any(worker.seen_at is not None and worker.seen_at > since for worker in client.workers())

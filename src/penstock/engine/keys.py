@@ -114,11 +114,17 @@ class Keys:
 
         await self._catalog.change(NoticeKind.KEY, revoked)
 
-    def lend(self, name: str, scopes: Sequence[KeyScope]) -> str:
-        """A key that only this process knows, and that ends with it: for what it starts beside itself."""
-        key, token = self._new(name, scopes)
+    def lend(self, name: str, scopes: Sequence[KeyScope], token: str | None = None) -> str:
+        """A key that only this process knows, for what it starts beside itself.
+
+        With the `token` of a key that an earlier process lent, that one: who was given it then is still known.
+        """
+        key, fresh = self._new(name, scopes)
+        if token is not None and (parsed := parse_token(token)) is not None:
+            id, secret = parsed
+            key, fresh = replace(key, id=id, digest=digest_of(secret)), token
         self._lent[key.id] = key
-        return token
+        return fresh
 
     def _new(
         self,

@@ -20,13 +20,14 @@ from penstock.engine import Engine
 from penstock.model.errors import InvalidSetting
 from penstock.model.keys import KeyScope
 from penstock.model.timing import seconds, within
-from penstock.runtime.backends import check_shared, open_engine
+from penstock.runtime.backends import check_shared, data_folder, open_engine
 from penstock.runtime.connection import HEAD_BYTES, HttpConnection, HttpServer
 from penstock.runtime.guard import refuse_unguarded
 from penstock.runtime.leaving import turn_away
 from penstock.runtime.scaling import local_fleets
 from penstock.runtime.services import hearing, running, services
 from penstock.runtime.stopping import Stopping
+from penstock.runtime.worker_key import kept_token
 
 logger = logging.getLogger("penstock.server")
 
@@ -72,11 +73,12 @@ async def up(
             _call(on_ready, url)
             await stopping.asked.wait()
         else:
-            # A key that only this process knows: whatever PENSTOCK_KEY says is about other servers.
-            own = replace(settings, worker=replace(settings.worker, key=engine.keys.lend("worker", BESIDE)))
-            async with local_fleets(engine, own, app, url, stopping):
-                _call(on_ready, url)
-                await stopping.asked.wait()
+            # A key of its own: whatever PENSTOCK_KEY says is about other servers.
+            with kept_token(data_folder(settings), partial(engine.keys.lend, "worker", BESIDE)) as token:
+                own = replace(settings, worker=replace(settings.worker, key=token))
+                async with local_fleets(engine, own, app, url, stopping):
+                    _call(on_ready, url)
+                    await stopping.asked.wait()
 
 
 async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) -> None:

@@ -4,27 +4,52 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from penstock.engine import Engine
+from penstock.model.errors import Unavailable
 from penstock.model.lifecycle import Event
 from penstock.model.timing import seconds
 from penstock.store import Shard
 
 REAP_JOBS = 1000
 AT_ONCE = timedelta(0)
+RETURN = seconds(5.0)
+"""How long a shard has to answer before leases are taken back: a worker that could not reach it asks every 2 s."""
 
 
 class Reaper:
-    """One step takes back a bounded number of each from a shard and says when to look again."""
+    """One step takes back a bounded number of each from a shard and says when to look again.
 
-    def __init__(self, engine: Engine, shard: Shard) -> None:
+    A lease may have run out because nobody could renew it: no server ran, or the shard did not answer. So after its
+    start, and whenever the shard was away, it first lets the workers that are still there be heard.
+    """
+
+    def __init__(self, engine: Engine, shard: Shard, patience: timedelta = RETURN) -> None:
         self._engine = engine
         self._shard = shard
+        self._patience = patience.total_seconds()
         self._every = seconds(engine.settings.timing.reap_seconds)
+        self._answers_since: float | None = None
 
     async def step(self) -> timedelta:
-        more = [await self._reap(self._shard.reclaim), await self._reap(self._shard.expire)]
+        try:
+            return await self._step()
+        except Unavailable:
+            self._answers_since = None
+            raise
+
+    async def _step(self) -> timedelta:
+        more = [await self._reap(self._shard.expire)]
+        if self._was_heard():
+            more.append(await self._reap(self._shard.reclaim))
         if await self._shard.lapse():
             self._engine.tickets.wake.set()
         return AT_ONCE if any(more) else self._every
+
+    def _was_heard(self) -> bool:
+        """Whether the shard has answered for long enough that every worker could renew its leases."""
+        now = self._engine.clock.monotonic()
+        if self._answers_since is None:
+            self._answers_since = now
+        return now >= self._answers_since + self._patience
 
     async def _reap(self, move: Callable[[int], Awaitable[list[Event]]]) -> bool:
         """Apply a move; True when there may be more to do."""

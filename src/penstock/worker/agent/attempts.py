@@ -301,7 +301,8 @@ class Attempts:
         for end in ends:
             attempt, ending = end
             attempt.bearer = None
-            if attempt.lease_ends <= gone:
+            # One that was asked to stop in time and did not is given back all the same: its worker is there.
+            if attempt.lease_ends <= gone and attempt.reason is not StopReason.UNRENEWED:
                 attempt.reason = StopReason.LOST
             if type(ending) is Returned and ending.outputs is not None and attempt.reason is not StopReason.LOST:
                 self._spawn(attempt, self._store_and_close(attempt, ending))

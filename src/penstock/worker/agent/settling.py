@@ -34,9 +34,9 @@ REFUSED = seconds(2.0)
 class Settling:
     """Tells the engine how attempts ended. What piles up while one call runs goes with the next.
 
-    Kept and tried again while the engine is unavailable, until the lease is gone: then somebody else has the job. What
-    waits for its own shard or its own log holds up nothing else. If a call fails for a reason that lies in what it
-    says, each part of it is told by itself.
+    Kept and tried again while the engine is unavailable, for a while beyond the lease too: the fence says whether
+    somebody else has the job. What waits for its own shard or its own log holds up nothing else. If a call fails for a
+    reason that lies in what it says, each part of it is told by itself.
     """
 
     def __init__(
@@ -148,10 +148,10 @@ class Settling:
     def _still_ours(self, untold: list[Pending]) -> list[Pending]:
         now = self._clock.monotonic()
         for one in untold:
-            if now >= self._terms.gone(one.attempt.lease_ends):
+            if now >= self._terms.given_up(one.attempt.lease_ends):
                 self._logs.forget(one.attempt)
                 LOGGER.warning("%s: its lease ended before the outcome could be recorded; discarded", one.attempt)
-        return [one for one in untold if now < self._terms.gone(one.attempt.lease_ends)]
+        return [one for one in untold if now < self._terms.given_up(one.attempt.lease_ends)]
 
     # -- telling it
 

@@ -67,7 +67,7 @@ class Stragglers:
 
     async def _tell(self, one: Pending) -> None:
         backoff = self._new_backoff()
-        while self._clock.monotonic() < self._terms.gone(one.attempt.lease_ends):
+        while self._clock.monotonic() < self._terms.given_up(one.attempt.lease_ends):
             error = await self._try(one)
             if error is None:
                 return

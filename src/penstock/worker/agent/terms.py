@@ -36,6 +36,10 @@ class Terms(Struct, frozen=True):
         """From when on nothing may be said or done under the lease."""
         return lease_ends - self.skew
 
+    def given_up(self, lease_ends: float) -> float:
+        """From when on an end is no longer told. Until then it is, also beyond the lease: the fence guards the job."""
+        return lease_ends + self.lease
+
     def gone_by(self, now: float) -> float:
         """Leases that end by then are gone now."""
         return now + self.skew
