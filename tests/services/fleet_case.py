@@ -172,6 +172,7 @@ class FakeFleets:
             running=len(worker.jobs),
             state=WorkerState.DRAINING if ending else WorkerState.READY,
             started_at=worker.started_at,
+            code_age_seconds=(self.clock.now() - worker.started_at).total_seconds(),
         )
 
 

@@ -97,6 +97,32 @@ async def test_a_job_says_that_workers_are_on_the_way_as_long_as_an_autoscaler_s
     assert await why() == "scaling up"
     world.clock.advance(timedelta(minutes=1))
     assert await why() == "no worker runs this type"
+    since = world.clock.now() - timedelta(minutes=1)
+    world.clock.advance(timedelta(minutes=1))
+    assert await why() == f"no worker has run this type since {since:%Y-%m-%dT%H:%M:%SZ}"
+
+
+async def test_jobs_of_a_type_that_no_worker_has_any_more_do_not_hold_a_fleet(world: World) -> None:
+    gone = replace(OTHER, name="gone", queue="gone")
+    await world.engine.catalog.declare([gone])
+    since = world.clock.now()
+    jobs = [await submit(world.engine, "gone", {}) for _ in range(100)]
+    await world.run(60)
+    assert (world.size(), world.fleets.most) == (0, 1)
+    started = len(world.fleets.workers)
+    await world.run(120)
+    assert len(world.fleets.workers) == started
+    await burst(world, 5)
+    await world.run(1)
+    assert world.size() > 0
+    item = await world.engine.jobs.item(await world.engine.jobs.get(jobs[0].id))
+    assert item.reason == f"no worker has run this type since {since:%Y-%m-%dT%H:%M:%SZ}"
+    await world.run(30)
+    assert await world.jobs() == {State.QUEUED: 100, State.SUCCEEDED: 5}
+    world.types = [*world.types, gone]
+    await world.engine.catalog.declare([gone])
+    await world.run(60)
+    assert await world.jobs() == {State.SUCCEEDED: 105}
 
 
 async def test_looks_that_come_too_fast_are_put_off(world: World) -> None:

@@ -346,8 +346,16 @@ async def test_a_waiting_job_says_why(engine: Engine, clock: SimulatedClock) -> 
     engine.catalog.forget()
     await engine.work.renew(worker(), [])
     assert (await engine.jobs.item(queued)).reason == "waiting for a free worker"
-    clock.advance(timedelta(minutes=5))
+    seen_at = clock.now()
+    clock.advance(timedelta(minutes=1))
     assert (await engine.jobs.item(queued)).reason == "no worker runs this type"
+    clock.advance(timedelta(minutes=1))
+    since = f"no worker has run this type since {seen_at:%Y-%m-%dT%H:%M:%SZ}"
+    assert (await engine.jobs.item(queued)).reason == since
+    await engine.work.leave("w1")
+    assert (await engine.jobs.item(queued)).reason == since
+    await engine.types.retire("add")
+    assert (await engine.jobs.item(queued)).reason == f"this type was retired at {clock.now():%Y-%m-%dT%H:%M:%SZ}"
 
 
 async def test_queues_tell_their_depth_and_the_age_of_the_oldest(engine: Engine, clock: SimulatedClock) -> None:

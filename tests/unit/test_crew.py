@@ -11,6 +11,7 @@ from penstock.autoscaler.crew import Crew, Knowledge, Post, crew_of, longest_idl
 from penstock.autoscaler.fleets import Condition, Member
 from penstock.autoscaler.flow import Depths, Flow, watched
 from penstock.autoscaler.sight import ShardSight, Sight, reading_of
+from penstock.engine.catalog import Reading as Registry
 from penstock.model.errors import Invalid
 from penstock.model.fleet_plan import DEFAULT, Orders, Source, Standing, changed, plan
 from penstock.model.fleet_readings import Due, FleetReading, Unknown
@@ -116,7 +117,8 @@ def test_those_idle_for_longest_are_named_first_and_the_busy_never() -> None:
 
 def sight(missing: str = "", *jobs: Count, **more: Any) -> Sight:
     seen = ShardSight(jobs, {}, {}, more.pop("falling", ()))
-    known: dict[str, Any] = {"ticks": [], "paused": frozenset(), "rows": {}}
+    registry = Registry({}, {}, {}, more.pop("paused", frozenset()), (), 0.0, NOW)
+    known: dict[str, Any] = {"ticks": [], "registry": registry, "rows": {}}
     return Sight(at=NOW, shards=[seen], missing=missing, **known | more)
 
 

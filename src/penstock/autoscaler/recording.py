@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from penstock.model.fleet_plan import Standing
+from penstock.model.fleet_readings import Runs
 from penstock.model.fleet_wire import DECISIONS_KEPT, FleetDecision, FleetRecord, workers_of
 
 AT_MOST_EVERY = timedelta(seconds=1)
@@ -24,7 +25,7 @@ class Recording:
     def record(self) -> FleetRecord | None:
         return self._record
 
-    def note(self, standing: Standing, decision: FleetDecision, trouble: str | None) -> None:
+    def note(self, standing: Standing, decision: FleetDecision, trouble: str | None, runs: Runs | None) -> None:
         """One more decision; it joins the others if it changed something."""
         before = self._record
         if before is None:
@@ -42,6 +43,7 @@ class Recording:
             starts=before.starts + bool(decision.start),
             stops=before.stops + bool(decision.stop),
             trouble=trouble,
+            runs=runs,
         )
 
     def due(self, now: datetime) -> FleetRecord | None:

@@ -11,13 +11,15 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.autoscaler.crew import Crew, Post
 from penstock.autoscaler.flow import Depths, Flow, depths_of
 from penstock.engine import Engine
+from penstock.engine.catalog import Reading as Registry
 from penstock.model.errors import Unavailable
 from penstock.model.fleet_plan import Standing
-from penstock.model.fleet_readings import Due, FleetReading, Reading, Tally, Unknown
+from penstock.model.fleet_readings import Due, FleetReading, Reading, Runs, Tally, Unknown
 from penstock.model.job import Count
 from penstock.model.lifecycle import State
 from penstock.model.schedule import Schedule
@@ -49,7 +51,7 @@ class Sight(Struct, frozen=True, kw_only=True):
     shards: Sequence[ShardSight]
     missing: str
     ticks: SlotsDue
-    paused: frozenset[str]
+    registry: Registry
     rows: Mapping[str, Worker] | Unknown
 
     @property
@@ -60,6 +62,22 @@ class Sight(Struct, frozen=True, kw_only=True):
             held.update(shard.held)
         said = {} if isinstance(self.rows, Unknown) or not self.missing else self.rows
         return held | Counter({name: row.running for name, row in said.items()})
+
+    def for_workers_of(self, runs: Runs | None) -> "Sight":
+        """Without waiting jobs that no worker of a fleet would run: they must not keep it at work for ever."""
+        if runs is None:
+            return self
+        known = runs
+
+        def helps(count: Count) -> bool:
+            if count.state is not State.QUEUED:
+                return True
+            names = self.registry.handled_as(count.type)
+            declared = [self.registry.types[name].declared_at for name in names if name in self.registry.types]
+            return not known.lacks(names, max(declared, default=None))
+
+        shards = [replace(shard, counts=[one for one in shard.counts if helps(one)]) for shard in self.shards]
+        return replace(self, shards=shards)
 
 
 async def look(engine: Engine, ahead: timedelta) -> Sight:
@@ -74,7 +92,7 @@ async def look(engine: Engine, ahead: timedelta) -> Sight:
         shards=[shard for shard in shards if not isinstance(shard, Unknown)],
         missing="; ".join(dict.fromkeys(faults)) or ("" if shards else "there is no shard in use"),
         ticks=[] if isinstance(ticks, Unknown) else ticks,
-        paused=catalog.paused,
+        registry=catalog,
         rows=await _or_unknown(_rows(engine)),
     )
 
@@ -184,7 +202,7 @@ def _oldest_wait(standing: Standing, sight: Sight) -> Reading:
 
 def _wants(standing: Standing, sight: Sight) -> Callable[[str], bool]:
     """Whether jobs of a queue may be handed out to the fleet."""
-    return lambda queue: queue not in sight.paused and standing.serves(queue)
+    return lambda queue: queue not in sight.registry.paused and standing.serves(queue)
 
 
 def _at(crew: Crew | Unknown, post: Post) -> Tally:

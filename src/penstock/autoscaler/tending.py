@@ -20,7 +20,7 @@ from penstock.autoscaler.sight import Sight, depths, reading_of
 from penstock.engine import Engine
 from penstock.model.errors import FleetUnavailable, Unavailable
 from penstock.model.fleet_plan import Standing
-from penstock.model.fleet_readings import Decision, FleetReading, Reading, Tally, Unknown
+from penstock.model.fleet_readings import Decision, FleetReading, Reading, Tally, Unknown, runs_of
 from penstock.model.fleet_wire import FleetDecision, FleetRecord, look_of
 from penstock.model.timing import seconds
 from penstock.model.workers import WorkerState
@@ -70,6 +70,7 @@ class Tending:
         self._backoff = Backoff()
         self._startup: Reading = _known_before(None if before is None else before.latest.reading.startup_seconds)
         self._capacity: Tally = _known_before(None if before is None else before.latest.reading.capacity)
+        self._runs = None if before is None else before.runs
         self._ordered: dict[str, datetime] = {}
         self._fresh: set[str] = set()
         self._joined: dict[str, datetime] = {}
@@ -93,6 +94,7 @@ class Tending:
         """One look and what follows from it; when to look again. What could not be done is told and tried later."""
         now = self._engine.clock.now()
         self.crew = await self._look(sight, now)
+        sight = sight.for_workers_of(self._runs)
         self._flow = watched(self._flow, depths(standing, sight))
         reading = reading_of(standing, sight, self.crew, self._flow, self._startup, self._capacity)
         decision = self._decide(standing, reading)
@@ -137,7 +139,8 @@ class Tending:
         self._asked = {name: at for name, at in self._asked.items() if name in listed}
 
     def _learn(self, crew: Crew, now: datetime) -> None:
-        """Start-up time, capacity, and since when who is idle."""
+        """Start-up time, capacity, what they run, and since when who is idle."""
+        self._runs = runs_of(hand.row for hand in crew.hands if hand.row and hand.post is not Post.LOST) or self._runs
         for hand in crew.hands:
             if hand.row is not None:
                 self._joined[hand.name] = now
@@ -251,7 +254,7 @@ class Tending:
         )
         if done.started or done.stopped:
             logger.info("fleet %s: %s", self._name, reason)
-        self.recording.note(standing, noted, trouble)
+        self.recording.note(standing, noted, trouble, self._runs)
 
 
 def _known_before(value: T | None) -> T | Unknown:

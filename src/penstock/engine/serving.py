@@ -28,3 +28,18 @@ def servers_of(job: Job, reading: Reading, now: datetime) -> Iterator[Worker]:
 def _serves(worker: Worker, job: Job, now: datetime) -> bool:
     alive = worker.state is WorkerState.READY and not is_silent(worker, now)
     return alive and (worker.queues is None or job.queue in worker.queues) and job.queue not in worker.except_queues
+
+
+def last_had(name: str, reading: Reading) -> datetime | None:
+    """When a worker was last known to have a type; None if it was never declared."""
+    declared = reading.types.get(name)
+    if declared is None:
+        return None
+    seen = [worker.seen_at for worker in reading.workers if name in worker.types]
+    return max(at for at in (declared.declared_at, declared.left_at, *seen) if at is not None)
+
+
+def only_had_by(worker: Worker, reading: Reading) -> list[str]:
+    """The types that no other worker has which can be heard."""
+    others = [one for one in reading.workers if one.id != worker.id and not is_silent(one, reading.shard_now)]
+    return [name for name in worker.types if not any(name in one.types for one in others)]

@@ -1,11 +1,11 @@
 """Why a job waits, in words. Pure."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from penstock.engine.catalog import Reading
 from penstock.engine.coming import is_coming
 from penstock.engine.fit import fits_a_worker
-from penstock.engine.serving import servers_of
+from penstock.engine.serving import last_had, servers_of
 from penstock.model.job import Job
 from penstock.model.lifecycle import State
 
@@ -14,10 +14,16 @@ WAITS_TO_RETRY = "waiting to try again"
 QUEUE_PAUSED = "queue paused"
 SCALING_UP = "scaling up"
 NO_WORKER = "no worker runs this type"
+NO_WORKER_SINCE = "no worker has run this type since {at}"
+RETIRED = "this type was retired at {at}"
 NO_FIT = "no worker that is up takes these params"
 NO_ROOM = "waiting for a free worker"
 ASKED_TO_STOP = "asked to cancel"
 """Every reason a job can give while it has not ended; the documentation lists them."""
+
+
+A_WHILE = timedelta(minutes=2)
+"""How long a type may be without a worker before a job says since when: workers come and go."""
 
 
 def why_it_waits(job: Job, reading: Reading, now: datetime) -> str | None:
@@ -33,6 +39,18 @@ def why_it_waits(job: Job, reading: Reading, now: datetime) -> str | None:
             return None
 
 
+def _why_no_worker(job: Job, reading: Reading, now: datetime) -> str:
+    name = reading.run_as(job.type)
+    if (retired_at := reading.retired_at(name)) is not None:
+        return RETIRED.format(at=_shown(retired_at))
+    since = last_had(name, reading)
+    return NO_WORKER if since is None or now - since < A_WHILE else NO_WORKER_SINCE.format(at=_shown(since))
+
+
+def _shown(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def _why_scheduled(job: Job, reading: Reading, now: datetime) -> str:
     if job.attempt:
         return WAITS_TO_RETRY
@@ -44,5 +62,5 @@ def _why_queued(job: Job, reading: Reading, now: datetime) -> str:
     if job.queue in reading.paused:
         return QUEUE_PAUSED
     if not any(servers_of(job, reading, now)):
-        return SCALING_UP if is_coming(job.queue, reading.notices.values(), now) else NO_WORKER
+        return SCALING_UP if is_coming(job, reading, now) else _why_no_worker(job, reading, now)
     return NO_ROOM if fits_a_worker(job, reading, now) else NO_FIT

@@ -25,12 +25,14 @@ class DeclaredType(JobType, frozen=True, kw_only=True):
     """A job type as it was declared last. `declared_at` is when that code was deployed, by the shard's clock.
 
     `signature` names the shape of its params. `earlier` are other shapes that workers have declared, by signature,
-    newest first: jobs may have been accepted with them, and workers that are merely older have them still.
+    newest first: jobs may have been accepted with them, and workers that are merely older have them still. `left_at` is
+    when the last worker that had it left, as far as one has.
     """
 
     declared_at: Instant = EPOCH
     signature: str = ""
     earlier: Mapping[str, Schema] = {}
+    left_at: Instant | None = None
 
     @property
     def schemas(self) -> dict[str, Schema]:

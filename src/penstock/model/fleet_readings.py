@@ -1,10 +1,13 @@
 """What an autoscaler sees of a fleet, and what it decides. A measurement that could not be made is Unknown, never 0."""
 
+from collections.abc import Iterable
+from datetime import datetime
 from typing import TypeAlias, TypeGuard, TypeVar
 
 from msgspec import Struct
 
 from penstock.model.timing import Instant
+from penstock.model.workers import Worker, deployed_at
 
 
 class Unknown(Struct, frozen=True):
@@ -54,6 +57,30 @@ class FleetReading(Struct, frozen=True, kw_only=True):
     idle: Tally = Unknown()
     busy: Tally = Unknown()
     draining: Tally = Unknown()
+
+
+class Runs(Struct, frozen=True):
+    """The types that a fleet's workers had when they were last seen, and when the newest of their code was deployed."""
+
+    types: tuple[str, ...]
+    deployed_at: Instant
+
+    def lacks(self, names: Iterable[str], declared_at: datetime | None) -> bool:
+        """Whether starting workers helps no job of a type that goes by these names: they would not have it.
+
+        One that was declared by newer code may be had by the next worker that starts.
+        """
+        older = declared_at is None or declared_at <= self.deployed_at
+        return older and not any(name in self.types for name in names)
+
+
+def runs_of(workers: Iterable[Worker]) -> Runs | None:
+    """What these workers run; None if there are none."""
+    seen = [worker for worker in workers if worker.seen_at is not None]
+    if not seen:
+        return None
+    types = {name for worker in seen for name in worker.types}
+    return Runs(tuple(sorted(types)), max(at for worker in seen if (at := deployed_at(worker)) is not None))
 
 
 class Decision(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import force_setattr, replace
 
-from penstock.model.fleet_readings import FleetReading, Unknown
+from penstock.model.fleet_readings import FleetReading, Runs, Unknown
 from penstock.model.fleets import MOST_WORKERS, Count, Fleet, KeepWarm, Policy
 from penstock.model.names import Name
 from penstock.model.spans import Span, span_seconds
@@ -55,7 +55,8 @@ class FleetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the autoscaler that acts says about a fleet. Kept as a notice.
 
     `latest` is its last look, whether or not anything came of it; `decisions` are those that changed something, newest
-    first. `started` and `stopped` count workers, `starts` and `stops` decisions, since the fleet was first seen.
+    first. `started` and `stopped` count workers, `starts` and `stops` decisions, since the fleet was first seen. `runs`
+    is what its workers run, also while it has none.
     """
 
     by: str
@@ -68,6 +69,7 @@ class FleetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     starts: int = 0
     stops: int = 0
     trouble: str | None = None
+    runs: Runs | None = None
 
 
 class FleetItem(Struct, frozen=True, kw_only=True):
