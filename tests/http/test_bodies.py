@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from starlette.applications import Starlette
 
+from penstock.config import Settings
 from tests.http.desk import Client, Visit, problem
 
 JSON = {"Content-Type": "application/json"}
@@ -132,3 +134,30 @@ async def test_a_client_that_hangs_up_in_mid_body_adds_nothing(app: Starlette, c
     await asyncio.wait_for(visit.says(b'{"type":"other"}', more=True).hangs_up().run(), 5)
     assert visit.sent == []
     assert (await client.get("/v1/jobs")).json()["jobs"] == []
+
+
+class TestSoManyValues:
+    """A body may have so many strings, lists and objects."""
+
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, limits=replace(settings.limits, values=2000))
+
+    @pytest.mark.parametrize(
+        ("params", "status"),
+        [
+            pytest.param(b"[" + b'"",' * 1_980 + b"1]", 201, id="strings"),
+            pytest.param(b"[" + b'"",' * 2_000 + b"1]", 413, id="too many strings"),
+            pytest.param(b"[" + b"[]," * 2_000 + b"1]", 413, id="too many lists"),
+            pytest.param(b"[" + b"{}, " * 2_000 + b"1]", 413, id="too many objects"),
+            pytest.param(b"{" + b",".join(b'"%d":1' % n for n in range(2_000)) + b"}", 413, id="too many keys"),
+            pytest.param(b"[" + b"1," * 20_000 + b"1]", 201, id="numbers"),
+            pytest.param(rb'["[[{{' + rb"[{\"" * 8_000 + rb'\\"]', 201, id="inside a string"),
+            pytest.param(rb'["\\","\\",' + rb'"\\",' * 2_000 + b"1]", 413, id="backslashes before quotes"),
+        ],
+    )
+    async def test_more_is_too_large(self, client: Client, params: bytes, status: int) -> None:
+        answer = await client.post("/v1/jobs", content=b'{"type":"other","params":{"x":' + params + b"}}", headers=JSON)
+        assert answer.status_code == status, answer.text[:200]
+        if status == 413:
+            assert "limits.values" in problem(answer, 413, "too_large")

@@ -12,24 +12,28 @@ from penstock.model.errors import Invalid, Malformed, TooLarge
 
 T = TypeVar("T")
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _NOT_MARKS = bytes(set(range(256)) - set(b'[]{}"\\'))
 _ALL_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19
 _ROUNDS = 3
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_EXPLAINED_BYTES = 64 * 1024
 
 
-def checked_json(body: bytes, depth: int) -> None:
-    """Return if the body is one JSON value that everyone reads alike; Malformed if not.
+def checked_json(body: bytes, depth: int, values: int) -> None:
+    """Return if the body is one JSON value that everyone reads alike; Malformed if not, TooLarge above `values`.
 
     Refused beyond bad syntax: NaN, numbers beyond a double or integers beyond 64 bits, lone surrogates, bytes that are
-    not UTF-8, an object with the same key twice, and nesting deeper than `depth`.
+    not UTF-8, an object with the same key twice, and nesting deeper than `depth`. `values` bounds strings, lists and
+    objects. No Python code runs for each of these, and the decoder never sees more: others wait while it works.
     """
+    _refuse_many(body, values)
     try:
         value = msgspec.json.decode(body)
-        if not _plain(body, value):
-            _strict_for(body).decode(body.decode())
+        if _doubled(body, value):
+            _explain(body, "an object has the same key twice")
+        if _long_number(body) and _LONG_INTEGER.search(_without_strings(body)):
+            _explain(body, "an integer does not fit into 64 bits")
     except RecursionError:
         _refuse_depth(depth)
     except ValueError as fault:
@@ -56,17 +60,49 @@ def too_large(limit: int, setting: str) -> TooLarge:
     return TooLarge(f"the body may have at most {limit:,} bytes ({setting})")
 
 
-def _plain(body: bytes, value: Any) -> bool:
-    """Whether the body is what msgspec, and so our SDK, writes for its value: then there is nothing doubled in it.
+def _refuse_many(body: bytes, values: int) -> None:
+    if body.count(b'"') // 2 + _openings(body) <= values:
+        return
+    # Some of these may stand inside strings.
+    strings = _without_escapes(body).count(b'"') // 2
+    if strings > values or strings + _openings(_without_strings(body)) > values:
+        raise TooLarge(f"the body has more than {values:,} strings, lists and objects (limits.values)")
 
-    Many times as fast as reading it a second time.
-    """
-    return not _long_number(body) and msgspec.json.encode(value) == body
+
+def _openings(body: bytes) -> int:
+    return body.count(b"[") + body.count(b"{")
+
+
+def _doubled(body: bytes, value: Any) -> bool:
+    """Whether some key of an object is lost in the value: with it goes the colon after it, and any in its own value."""
+    encoded = msgspec.json.encode(value)
+    return encoded != body and encoded.count(b":") != _colons(body)
+
+
+def _colons(body: bytes) -> int:
+    """The colons of valid JSON, also those that are written as an escape."""
+    plain = body.count(b":")
+    if b"\\u003" not in body:
+        return plain
+    escapes = body.replace(b"\\\\", b"").lower()
+    return plain + escapes.count(b"\\u003a")
+
+
+def _without_escapes(body: bytes) -> bytes:
+    """Valid JSON without escaped quotes and backslashes, so that every quote is one that opens or closes a string."""
+    if b"\\" not in body:
+        return body
+    return body.replace(b"\\\\", b"").replace(b'\\"', b"")
+
+
+def _without_strings(body: bytes) -> bytes:
+    """Valid JSON with nothing inside its strings."""
+    return b'""'.join(_without_escapes(body).split(b'"')[::2])
 
 
 def _deeper(body: bytes, depth: int) -> bool:
-    """True when valid JSON nests deeper than `depth`. Valid only: an unclosed string would make this quadratic."""
-    if body.count(b"[") + body.count(b"{") <= depth:
+    """True when valid JSON nests deeper than `depth`."""
+    if _openings(body) <= depth:
         return False
     brackets = _brackets(body)
     if _shallow(brackets, min(depth // 2, _ROUNDS)):
@@ -88,15 +124,21 @@ def _brackets(body: bytes) -> bytes:
     # A bracket inside a string has an odd number of quotes before it; removing pairs of quotes leaves it one.
     if b'"' not in marks and b"\\" not in marks:
         return marks
-    return _STRING.sub(b"", body).translate(None, _NOT_MARKS)
+    return _without_strings(body).translate(None, _NOT_MARKS).replace(b'""', b"")
 
 
 def _refuse_depth(depth: int) -> NoReturn:
     raise Malformed(f"the body nests deeper than {depth} levels (limits.depth)") from None
 
 
+def _explain(body: bytes, fault: str) -> NoReturn:
+    """Raise ValueError for a body that has this fault; of a small one it names the place, which is slow."""
+    if len(body) <= _EXPLAINED_BYTES:
+        _STRICT.decode(body.decode())
+    raise ValueError(fault)
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> None:
-    """Check an object's keys and forget it: the values are decoded elsewhere."""
     if len(dict(pairs)) != len(pairs):
         (doubled, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"key {doubled!r} appears more than once in one object")
@@ -107,18 +149,27 @@ def _bounded(digits: str) -> None:
         raise ValueError(f"integer {digits[:24]} does not fit into 64 bits")
 
 
-_STRICT = json.JSONDecoder(object_pairs_hook=_unique)
-_STRICT_INTEGERS = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_bounded)
-
-
-def _strict_for(body: bytes) -> json.JSONDecoder:
-    """Looking at each integer is slow, so it is done only where one may be too long."""
-    return _STRICT_INTEGERS if _long_number(body) else _STRICT
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_bounded)
 
 
 def _long_number(body: bytes) -> bool:
     return _LONG_NUMBER in body.translate(_ALL_ZEROS)
 
+
+def _above(limit: int) -> str:
+    """A pattern of the whole numbers above the limit, for those that are written without leading zeros."""
+    digits = str(limit)
+    longer = rf"[0-9]{{{len(digits) + 1},}}"
+    larger = [
+        rf"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{len(digits) - place - 1}}}"
+        for place, digit in enumerate(digits)
+        if digit != "9"
+    ]
+    return "|".join((longer, *larger))
+
+
+# Not a fraction and not an exponent: those are checked, or cut short, by the decoder.
+_LONG_INTEGER = re.compile(rf"(?<![0-9.eE+-])(?:(?:{_above(2**63 - 1)})|-(?:{_above(2**63)}))(?![0-9.eE])".encode())
 
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 

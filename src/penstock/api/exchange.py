@@ -95,7 +95,7 @@ class Call:
         if media_type != JSON:
             raise UnsupportedMediaType(f"the body must be {JSON}, not {media_type or 'without a Content-Type'}")
         body = await self._whole(limits.body_bytes)
-        checked_json(body, limits.depth)
+        checked_json(body, limits.depth, limits.values)
         return decoded(body, kind)
 
     def file(self) -> AsyncIterator[bytes]:

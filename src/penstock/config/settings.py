@@ -137,6 +137,9 @@ class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     body_bytes: Annotated[int, Meta(description="Largest JSON body of a request.", ge=KIB)] = 16 * MIB
     batch_jobs: Annotated[int, Meta(description="Most jobs in one bulk submit.", ge=1, le=SERIES_MAX)] = 10_000
     depth: Annotated[int, Meta(description="Deepest nesting of a JSON body.", ge=4, le=200)] = 64
+    values: Annotated[
+        int, Meta(description="Most strings, lists and objects in a JSON body; a key is a string too.", ge=1000)
+    ] = 250_000
     page_jobs: Annotated[int, Meta(description="Most jobs on one page of a list.", ge=1)] = 500
     wait_seconds: Annotated[
         float, Meta(description="Longest time a request may wait for a job to end or for work.", ge=0)
