@@ -1,6 +1,7 @@
 """A server that needs no API key answers programs of its machine, and no web page that somebody there looks at."""
 
 import random
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from penstock.model.keys import KeyScope
 from penstock.model.timing import SystemClock
 from penstock.objects.folder import FolderObjects
 from penstock.store.sqlite import SqliteStore
-from tests.http.desk import UNKNOWN_JOB, Client, Visit, problem, submit
+from tests.http.desk import Client, Visit, problem, submit
 from tests.http.keyed import FOREIGN, made, showing
 
 Headers = list[tuple[bytes, bytes]]
@@ -220,21 +221,9 @@ async def test_the_sdk_uploads_text_without_a_key(app: Starlette) -> None:
 async def test_every_operation_is_checked_also_those_for_everyone(client: Client) -> None:
     evil = {"host": "evil.example", "content-type": "application/json"}
     for one in OPERATIONS:
-        path = one.path.format_map(dict.fromkeys(("queue", "worker", "schedule", "name"), "x") | PARTS)
-        answer = await client.request(one.method, path, headers=evil)
+        answer = await client.request(one.method, re.sub(r"{\w+}", "x", one.path), headers=evil)
         problem(answer, 403, "foreign_host")
     problem(await client.get("/nowhere", headers=evil), 403, "foreign_host")
-
-
-PARTS = {
-    "job": UNKNOWN_JOB,
-    "scheduler": "s1",
-    "fence": "1",
-    "number": "0",
-    "key": "aaaaaaaa",
-    "shard": "0",
-    "fleet": "default",
-}
 
 
 async def test_no_answer_lets_a_page_of_another_origin_read_it(client: Client) -> None:
