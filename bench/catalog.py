@@ -1,11 +1,15 @@
 """The systems that can be measured, and how much work each is given."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One system in one fair setting. A drain should last seconds, so a fast peer gets more jobs."""
+    """One system in one fair setting. A drain should last seconds, so a fast peer gets more jobs.
+
+    `checkout` is another checkout of Penstock to measure, None for this one.
+    """
 
     name: str
     adapter: str
@@ -16,10 +20,15 @@ class Peer:
     own_server: bool = False
     by_default: bool = True
     keeps: str = ""
+    checkout: Path | None = None
 
     @property
     def needs_virtualenv(self) -> bool:
         return not self.node and not self.own_server
+
+    def of_checkout(self, checkout: Path) -> "Peer":
+        """The same system as another checkout has it."""
+        return replace(self, name=f"{self.name}@{checkout.name}", checkout=checkout)
 
 
 _ALL = (

@@ -68,12 +68,13 @@ def _node(places: Places) -> str:
 
 
 def _project_python(peer: Peer, places: Places) -> str:
-    """The interpreter that runs the bench, which is the project's: Penstock is measured as installed there."""
+    """The interpreter of the peer's checkout: of this one, it is the one that runs the bench."""
+    python = str(peer.checkout / ".venv" / "bin" / "python") if peer.checkout else sys.executable
     try:
-        _run([sys.executable, "-c", "import penstock; penstock.Penstock"], peer.adapter, places)
-    except StepFailed as failure:
-        raise Unavailable("penstock cannot be imported by the Python that runs the bench: make setup") from failure
-    return sys.executable
+        _run([python, "-c", "import penstock; penstock.Penstock"], peer.adapter, places)
+    except (StepFailed, OSError) as failure:
+        raise Unavailable(f"penstock cannot be imported by {python}: run `make setup` in its checkout") from failure
+    return python
 
 
 def _install(command: list[str], name: str, places: Places) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from environments import Unavailable, virtualenv
-from places import SOURCE, Places
+from places import Places
 from processes import Account, StepFailed, child, output_of
 
 READY_SECONDS = 120.0
@@ -45,7 +45,7 @@ def own(command: list[str], name: str, places: Places) -> Iterator[Places]:
     address = {"BENCH_PORT": str(port), "BENCH_SERVER_DATA": str(data)}
     there = replace(places, addresses={**places.addresses, **address})
     log = places.logs / f"{name}-server.log"
-    with child([*command, "server"], env=there.environ(), log=log, cwd=SOURCE) as process:
+    with child([*command, "server"], env=there.environ(), log=log, cwd=there.source) as process:
         _await_port(process, port, log)
         yield there
 

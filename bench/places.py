@@ -12,10 +12,14 @@ PROJECT_BIN = Path(sys.executable).parent
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The folders of one run, below BENCH_HOME; `started` is the file that every executed job writes to."""
+    """The folders of one run, below BENCH_HOME; `started` is the file that every executed job writes to.
+
+    `source` is the `bench` folder whose adapters run: another checkout has its own.
+    """
 
     home: Path
     started: Path
+    source: Path = SOURCE
     addresses: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -34,7 +38,7 @@ class Places:
             "BENCH_DATA": str(self.data),
             "BENCH_LOG": str(self.started),
             "NODE_PATH": str(self.home / "node" / "node_modules"),
-            "PYTHONPATH": str(SOURCE),
+            "PYTHONPATH": str(self.source),
             "PYTHONPYCACHEPREFIX": str(self.home / "pycache"),
         }
 

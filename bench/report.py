@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from calibration import Calibration
-from catalog import PEERS
+from catalog import PEERS, Peer
 
 _COLUMNS = {
     "enqueue": "enqueue/s",
@@ -51,7 +51,7 @@ def _table(samples: Sequence[Sample]) -> str:
     head = ["| peer | " + " | ".join(_COLUMNS[name] for name in names) + " | keeps; acknowledges |"]
     rule = ["|---" * (len(names) + 2) + "|"]
     rows = [
-        f"| {peer} | " + " | ".join(_cell(samples, peer, name) for name in names) + f" | {PEERS[peer].keeps} |"
+        f"| {peer} | " + " | ".join(_cell(samples, peer, name) for name in names) + f" | {_peer(peer).keeps} |"
         for peer in peers
     ]
     return "\n".join(head + rule + rows)
@@ -69,15 +69,28 @@ def _ratios(samples: Sequence[Sample]) -> str:
         for ours in measured
         for theirs in measured
         if _compared(ours, theirs)
-        for name, other in (*zip(_COLUMNS, _COLUMNS, strict=True), ("callers", "enqueue"))
+        for name, other in _compared_numbers(theirs)
         if (line := _ratio_line(samples, (ours, name), (theirs, other)))
     ]
     return "\n".join(["Ratios, repetition by repetition:", "", *lines]) if lines else ""
 
 
 def _compared(ours: str, theirs: str) -> bool:
-    """Penstock with its peers, and a grown one with the same when it is empty."""
-    return PEERS[ours].own_server and (not PEERS[theirs].own_server or ours == f"{theirs}-grown")
+    """Penstock with its peers, a grown one with the same when it is empty, and this checkout with another."""
+    if "@" in ours or not _peer(ours).own_server:
+        return False
+    return not _peer(theirs).own_server or ours == f"{theirs}-grown" or theirs.startswith(f"{ours}@")
+
+
+def _compared_numbers(theirs: str) -> list[tuple[str, str]]:
+    """Each number with its like; and many callers with one, for peers that cannot have many."""
+    many_with_one = [] if _peer(theirs).own_server else [("callers", "enqueue")]
+    return [*zip(_COLUMNS, _COLUMNS, strict=True), *many_with_one]
+
+
+def _peer(name: str) -> Peer:
+    """The catalogue's entry for a peer, whichever checkout it was measured in."""
+    return PEERS[name.partition("@")[0]]
 
 
 def _ratio_line(samples: Sequence[Sample], ours: tuple[str, str], theirs: tuple[str, str]) -> str:

@@ -3,6 +3,7 @@
 run.py --quick                                     does everything work? its numbers mean nothing
 run.py                                             the default peers, three repetitions
 run.py --only huey-sqlite,penstock --parts drain   two systems, one measurement
+run.py --only penstock --against ../before --reps 5 this checkout beside another one
 run.py --all --parts drain,growth --json out.json  everything, and the raw numbers in a file
 """
 
@@ -102,7 +103,8 @@ def _set_up(peers: Sequence[Peer], places: Places, running: contextlib.ExitStack
         except (Unavailable, StepFailed) as reason:
             print(f"skipping {peer.name}: {reason}", flush=True)
         else:
-            benches.append(Bench(peer, command, places))
+            source = peer.checkout / "bench" if peer.checkout else places.source
+            benches.append(Bench(peer, command, replace(places, source=source)))
     return benches
 
 
@@ -140,6 +142,7 @@ def _options() -> Options:
     parser.add_argument("--parts", default=DEFAULT_PARTS, help=f"of {', '.join(PARTS)} (default: {DEFAULT_PARTS})")
     parser.add_argument("--reps", type=int, default=3, help="repetitions (default: 3)")
     parser.add_argument("--jobs", type=int, help="jobs in each enqueue, bulk and drain step (default: by system)")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="also Penstock as this checkout has it")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples to this file")
     parser.add_argument("--quick", action="store_true", help="small amounts and one repetition, to see that it works")
     given = parser.parse_args()
@@ -148,12 +151,20 @@ def _options() -> Options:
     peers = _chosen(parser, given.only.split(",") if given.only else default, PEERS)
     parts = _chosen(parser, given.parts.split(","), PARTS)
     return Options(
-        peers=tuple(PEERS[name] for name in peers),
+        peers=tuple(_with_checkout([PEERS[name] for name in peers], given.against)),
         parts=tuple(parts),
         repetitions=1 if given.quick else given.reps,
         amounts=replace(amounts, jobs=given.jobs) if given.jobs else amounts,
         json=given.json,
     )
+
+
+def _with_checkout(peers: Sequence[Peer], checkout: Path | None) -> Iterator[Peer]:
+    """Each peer, and after each that is Penstock the same of the other checkout."""
+    for peer in peers:
+        yield peer
+        if checkout is not None and peer.own_server:
+            yield peer.of_checkout(checkout.resolve())
 
 
 def _chosen(parser: argparse.ArgumentParser, wanted: list[str], known: Mapping[str, object]) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import peer_servers
 from catalog import Peer
-from places import SOURCE, Places
+from places import Places
 from processes import StepFailed, child, output_of
 from startlog import StartLog, anomaly, latency_ms, rate_per_second
 
@@ -77,14 +77,16 @@ class Bench:
     @contextlib.contextmanager
     def worker(self) -> Iterator[None]:
         log = self.places.logs / f"{self.peer.name}-worker.log"
-        with child([*self.command, "worker"], env=self.places.environ(), log=log, cwd=SOURCE):
+        with child([*self.command, "worker"], env=self.places.environ(), log=log, cwd=self.places.source):
             yield
 
     def ask(self, *words: object) -> dict[str, float]:
         """The adapter's answer to a command. Raises StepFailed."""
         command = [*self.command, *map(str, words)]
         log = self.places.logs / f"{self.peer.name}.log"
-        printed = output_of(command, env=self.places.environ(), log=log, timeout=COMMAND_SECONDS, cwd=SOURCE)
+        printed = output_of(
+            command, env=self.places.environ(), log=log, timeout=COMMAND_SECONDS, cwd=self.places.source
+        )
         answers = [line for line in printed.splitlines() if line.startswith("{")]
         if not answers:
             raise StepFailed(f"{self.peer.name} {words[0]}: no answer: see {log}")
