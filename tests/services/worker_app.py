@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from penstock import Cancelled, Client, Context, Penstock
+from penstock import Cancelled, Client, Context, Penstock, Retry
 
 app = Penstock()
 FOLDER = Path(os.environ.get("WORKER_APP_FOLDER", "."))
@@ -334,6 +334,36 @@ def output_types_by_hand(ctx: Context) -> str:
 @app.job
 def output_named_half(ctx: Context) -> None:
     ctx.outputs.path(HALF)
+
+
+@app.job(retry=Retry.none())
+def misbehave(ctx: Context, how: str, codes: list[int]) -> object:  # noqa: C901 - a case for each way
+    """Do something with a text that JSON cannot carry here, which is why it comes in code points."""
+    text = "".join(map(chr, codes))
+    match how:
+        case "raise":
+            raise ValueError(text)
+        case "class":
+            raise type("Odd", (Exception,), {"__module__": text, "__qualname__": text})
+        case "print":
+            print(text)
+            print(text, file=sys.stderr)
+        case "log":
+            logging.getLogger(text).warning(text, text)
+        case "progress":
+            ctx.progress(Decimal("0.5"), text)
+        case "return":
+            return text
+        case "key":
+            return {text: [text]}
+        case "output":
+            Path(ctx.outputs.path("a.txt").parent, text).write_text(text)
+        case "content type":
+            ctx.outputs.write("a.txt", "", text)
+        case "content type by hand":
+            ctx.outputs.write(text, "")
+            ctx.outputs.content_types[text] = text
+    return how
 
 
 @app.job
