@@ -135,6 +135,16 @@ class TestWithKeys:
         assert (fleet.max, fleet.target_wait) == (4, 2.0)
         assert (fleet.image, fleet.command, fleet.environment) == (None, None, {})
 
+    async def test_a_worker_key_cannot_ask_for_more_workers_than_the_operator_allows(
+        self, client: Client, engine: Engine
+    ) -> None:
+        with showing(client, (await made(engine, KeyScope.WORKER, queues=["other"])).key):
+            await declare_own(client, min=10_000, max=10_000)
+        with showing(client, (await made(engine, KeyScope.ADMIN)).key):
+            item = (await client.get("/v1/fleets/other")).json()
+        assert (item["fleet"]["min"], item["fleet"]["max"]) == (100, 100)
+        assert "fleet.declared_max" in item["faults"][0]
+
     async def test_an_admin_key_may_say_both(self, client: Client, engine: Engine) -> None:
         with showing(client, (await made(engine, KeyScope.ADMIN)).key):
             await declare_own(client)

@@ -4,10 +4,11 @@ import asyncio
 import hashlib
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from starlette.applications import Starlette
@@ -21,6 +22,8 @@ from penstock.engine import Engine
 from penstock.engine.catalog import FRESH
 from penstock.model.errors import InvalidSetting, Unauthorized
 from penstock.model.keys import KeyScope
+from penstock.model.notices import NoticeChange
+from penstock.model.workers import JobType
 from penstock.runtime.guard import refuse_unguarded
 from penstock.testing.clock import SimulatedClock
 from tests.http.desk import ADD, JOIN, OTHER, WORKER, Client, Json, Visit, claim, job, problem, submit
@@ -232,6 +235,75 @@ async def test_a_limited_worker_is_known_for_its_queues_and_declares_only_their_
     assert workers == {"w1": None, "w2": ["sums"]}
     types = {one["name"]: one["description"] for one in (await client.get("/v1/types")).json()["types"]}
     assert types == {"add": "mine", "other": None}
+
+
+async def test_a_limited_worker_key_cannot_make_a_type_of_another_queue_its_own(client: Client, engine: Engine) -> None:
+    limited = await made(engine, KeyScope.WORKER, queues=["sums"])
+    stolen = {"worker": {**WORKER, "id": "w2"}, "types": [{**OTHER, "queue": "sums"}]}
+    with showing(client, limited.key):
+        assert "of queue other" in problem(await client.post("/v1/workers", json=stolen), 403, "forbidden")
+    item = await submit(client, "other")
+    assert item["queue"] == "other"
+    with showing(client, limited.key):
+        assert await claim(client) == []
+
+
+async def test_a_type_that_another_declares_meanwhile_is_not_taken_over(
+    client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = await made(engine, KeyScope.WORKER, queues=["sums"])
+    pay = {"name": "pay", "queue": "pay", "kind": "async"}
+    change_notices = engine.store.change_notices
+
+    async def late(changes: Sequence[NoticeChange]) -> list[bool]:
+        monkeypatch.setattr(engine.store, "change_notices", change_notices)
+        await engine.catalog.declare([msgspec.convert(pay, JobType)])
+        return await change_notices(changes)
+
+    monkeypatch.setattr(engine.store, "change_notices", late)
+    with showing(client, limited.key):
+        stolen = {"worker": {**WORKER, "id": "w2"}, "types": [{**pay, "queue": "sums"}]}
+        problem(await client.post("/v1/workers", json=stolen), 403, "forbidden")
+    assert {one["name"]: one["queue"] for one in (await client.get("/v1/types")).json()["types"]}["pay"] == "pay"
+
+
+async def test_a_fleet_that_a_limited_worker_key_declares_serves_no_queue_of_others(
+    client: Client, engine: Engine
+) -> None:
+    limited = await made(engine, KeyScope.WORKER, queues=["sums"])
+    fleet = {"max": 3, "queues": ["sums", "other"]}
+    with showing(client, limited.key):
+        joined = {"worker": {**WORKER, "id": "w2"}, "types": [{**ADD, "fleet": fleet}]}
+        assert (await client.post("/v1/workers", json=joined)).status_code == 200
+    fleets = {one["name"]: one["queues"] for one in (await client.get("/v1/fleets")).json()["fleets"]}
+    assert fleets == {"default": None, "sums": ["sums"]}
+
+
+async def test_a_limited_worker_key_makes_sees_and_changes_only_schedules_of_its_queues(
+    client: Client, engine: Engine
+) -> None:
+    limited = await made(engine, KeyScope.WORKER, KeyScope.SCHEDULES, queues=["sums"])
+    mine = {"name": "mine", "type": "add", "params": {"a": 1}, "interval": 60}
+    theirs = {"name": "theirs", "type": "other", "interval": 60, "params": {"secret": 1}}
+    assert (await client.post("/v1/schedules", json=theirs)).status_code == 201
+    with showing(client, limited.key):
+        assert (await client.post("/v1/schedules", json=mine)).status_code == 201
+        own = {**mine, "name": "theirs", "on_conflict": "replace"}
+        for method, path, body in (
+            ("POST", "", {**theirs, "name": "another"}),
+            ("POST", "", own),
+            ("PATCH", "/theirs", {"interval": 90}),
+            ("PATCH", "/mine", {"type": "other", "params": {}}),
+            ("POST", "/theirs/pause", {}),
+            ("POST", "/theirs/trigger", {}),
+            ("DELETE", "/theirs", None),
+            ("GET", "/theirs", None),
+            ("GET", "/theirs/ticks", None),
+        ):
+            problem(await client.request(method, f"/v1/schedules{path}", json=body), 403, "forbidden")
+        listed = (await client.get("/v1/schedules")).json()["schedules"]
+        assert [one["name"] for one in listed] == ["mine"]
+    assert (await client.get("/v1/schedules/theirs")).json()["interval"] == 60
 
 
 async def test_a_lent_key_lets_in_here_and_is_kept_nowhere(client: Client, engine: Engine) -> None:

@@ -15,7 +15,7 @@ from penstock.engine.catalog import Reading as Registry
 from penstock.model.errors import Invalid
 from penstock.model.fleet_plan import DEFAULT, Orders, Source, Standing, changed, plan
 from penstock.model.fleet_readings import Due, FleetReading, Unknown
-from penstock.model.fleets import Depth, Fleet
+from penstock.model.fleets import Depth, Fleet, KeepWarm
 from penstock.model.job import Count
 from penstock.model.lifecycle import State
 from penstock.model.workers import JobType, Worker, WorkerState
@@ -324,3 +324,15 @@ def test_a_policy_ends_a_target_and_the_other_way_round() -> None:
 def test_what_cannot_be_is_refused(said: dict[str, object]) -> None:
     with pytest.raises(Invalid):
         changed(Fleet(), said)
+
+
+def test_what_a_job_type_declares_is_bounded_by_the_operator_and_says_so_but_not_what_operators_say() -> None:
+    asked = Fleet(min=400, max=9000, fallback=500, keep_warm=(KeepWarm(workers=600),))
+    mail = JobType(name="mail", queue="mail", fleet=asked)
+    (_, found) = plan(Fleet(max=3), {}, [mail], {}, 100).values()
+    bounds = (found.fleet.min, found.fleet.max, found.fleet.fallback, found.fleet.keep_warm[0].workers)
+    assert bounds == (100, 100, 100, 100)
+    assert found.faults == ("up to 9000 workers are declared; fleet.declared_max allows 100",)
+    raised = plan(Fleet(max=3), {"mail": {"max": 2000}}, [mail], {}, 100)["mail"]
+    ordered = plan(Fleet(max=3), {}, [mail], {"mail": Orders(changes={"max": 300})}, 100)["mail"]
+    assert (raised.fleet.max, ordered.fleet.max) == (2000, 300)

@@ -33,15 +33,19 @@ def own_types(call: Call, types: Sequence[JobType]) -> Sequence[JobType]:
     if key is None:
         return types
     mine = [one for one in types if not key.foreign((one.queue,))]
-    return mine if KeyScope.ADMIN in key.scopes else [_harmless(one) for one in mine]
+    return mine if KeyScope.ADMIN in key.scopes else [_harmless(one, key) for one in mine]
 
 
-def _harmless(declared: JobType) -> JobType:
-    """The type without what its fleet would be made of: to run jobs is not to say what is started elsewhere."""
+def _harmless(declared: JobType, key: ApiKey) -> JobType:
+    """The type without what its fleet would be made of, and without the queues that the key is not for.
+
+    To run jobs is not to say what is started elsewhere, nor who else's jobs are run by it.
+    """
     fleet = declared.fleet
     if fleet is None:
         return declared
-    return replace(declared, fleet=replace(fleet, image=None, command=None, environment={}))
+    queues = fleet.queues and tuple(queue for queue in fleet.queues if not key.foreign((queue,)))
+    return replace(declared, fleet=replace(fleet, image=None, command=None, environment={}, queues=queues or None))
 
 
 async def refuse_foreign_jobs(call: Call, jobs: Iterable[JobId], unless: KeyScope | None = None) -> None:

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from penstock.api.exchange import NO_CONTENT, Call, Headers, Reply, json_reply
 from penstock.api.operation import Answer, operation
+from penstock.engine.schedules import Schedules
 from penstock.model.errors import Invalid
 from penstock.model.schedule import Schedule
 from penstock.model.schedule_wire import (
@@ -63,7 +64,7 @@ class PreviewQuery(Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def create_schedule(call: Call) -> Reply:
     """Make a schedule. One of that name is left, replaced or refused, as `on_conflict` says."""
-    schedule, made = await call.engine.schedules.create(await call.json(ScheduleRequest))
+    schedule, made = await _schedules(call).create(await call.json(ScheduleRequest))
     return _schedule_reply(schedule, made=made)
 
 
@@ -71,7 +72,7 @@ async def create_schedule(call: Call) -> Reply:
 async def list_schedules(call: Call) -> Reply:
     """List schedules, by name."""
     query = call.query(SchedulesQuery)
-    found, cursor = await call.engine.schedules.list(query.cursor, _page(call, query.limit))
+    found, cursor = await _schedules(call).list(query.cursor, _page(call, query.limit))
     return json_reply(200, SchedulePage(tuple(map(schedule_item, found)), cursor))
 
 
@@ -79,14 +80,14 @@ async def list_schedules(call: Call) -> Reply:
 async def preview_unsaved(call: Call) -> Reply:
     """Tell when a schedule would tick, without making it."""
     request = await call.json(PreviewRequest)
-    ticks = await call.engine.schedules.preview_of(request, request.count)
+    ticks = await _schedules(call).preview_of(request, request.count)
     return json_reply(200, PreviewResponse(tuple(ticks)))
 
 
 @operation("GET /v1/schedules/{schedule}", {200: Answer("The schedule.", ScheduleItem)}, refusals=(404,))
 async def get_schedule(call: Call) -> Reply:
     """Look at a schedule."""
-    return _item_reply(await call.engine.schedules.get(call.path("schedule")))
+    return _item_reply(await _schedules(call).get(call.path("schedule")))
 
 
 @operation(
@@ -101,7 +102,7 @@ async def get_schedule(call: Call) -> Reply:
 async def replace_schedule(call: Call) -> Reply:
     """Make a schedule what the body says, whether there is one of that name or not. May be repeated."""
     name = call.path("schedule")
-    schedule, made = await call.engine.schedules.replace(name, await call.json(ScheduleBody))
+    schedule, made = await _schedules(call).replace(name, await call.json(ScheduleBody))
     return _schedule_reply(schedule, made=made)
 
 
@@ -114,13 +115,13 @@ async def replace_schedule(call: Call) -> Reply:
 async def update_schedule(call: Call) -> Reply:
     """Change what is said and leave the rest."""
     name = call.path("schedule")
-    return _item_reply(await call.engine.schedules.update(name, await call.json(ScheduleChange)))
+    return _item_reply(await _schedules(call).update(name, await call.json(ScheduleChange)))
 
 
 @operation("DELETE /v1/schedules/{schedule}", {204: Answer("Gone, with its history; its jobs stay.")}, refusals=(404,))
 async def delete_schedule(call: Call) -> Reply:
     """Remove a schedule and its history; its jobs stay."""
-    await call.engine.schedules.delete(call.path("schedule"))
+    await _schedules(call).delete(call.path("schedule"))
     return NO_CONTENT
 
 
@@ -131,7 +132,7 @@ async def delete_schedule(call: Call) -> Reply:
 )
 async def pause_schedule(call: Call) -> Reply:
     """Let no tick become a job until the schedule is resumed."""
-    return _item_reply(await call.engine.schedules.pause(call.path("schedule")))
+    return _item_reply(await _schedules(call).pause(call.path("schedule")))
 
 
 @operation(
@@ -141,7 +142,7 @@ async def pause_schedule(call: Call) -> Reply:
 )
 async def resume_schedule(call: Call) -> Reply:
     """Let a schedule go on; its misfire policy decides about the ticks that came meanwhile."""
-    return _item_reply(await call.engine.schedules.resume(call.path("schedule")))
+    return _item_reply(await _schedules(call).resume(call.path("schedule")))
 
 
 @operation(
@@ -151,7 +152,7 @@ async def resume_schedule(call: Call) -> Reply:
 )
 async def trigger_schedule(call: Call) -> Reply:
     """Make a job now, as a tick of its own."""
-    job = await call.engine.schedules.trigger(call.path("schedule"))
+    job = await _schedules(call).trigger(call.path("schedule"))
     return json_reply(201, await call.engine.jobs.item(job), _location(f"/v1/jobs/{job.id}"))
 
 
@@ -164,7 +165,7 @@ async def trigger_schedule(call: Call) -> Reply:
 async def backfill_schedule(call: Call) -> Reply:
     """Give a job to each tick of a span of time that has neither job nor record. May be repeated."""
     name, request = call.path("schedule"), await call.json(BackfillRequest)
-    filled = await call.engine.schedules.backfill(name, request.from_at, request.to_at)
+    filled = await _schedules(call).backfill(name, request.from_at, request.to_at)
     return json_reply(200, BackfillResponse(tuple(map(tick_item, filled))))
 
 
@@ -177,7 +178,7 @@ async def backfill_schedule(call: Call) -> Reply:
 async def preview_schedule(call: Call) -> Reply:
     """Tell when a schedule ticks next."""
     name, query = call.path("schedule"), call.query(PreviewQuery)
-    return json_reply(200, PreviewResponse(tuple(await call.engine.schedules.preview(name, query.count))))
+    return json_reply(200, PreviewResponse(tuple(await _schedules(call).preview(name, query.count))))
 
 
 @operation(
@@ -190,9 +191,14 @@ async def list_ticks(call: Call) -> Reply:
     """Tell what became of a schedule's ticks: a job, or the reason why not."""
     name, query = call.path("schedule"), call.query(TicksQuery)
     limit = _page(call, query.limit)
-    records = await call.engine.schedules.history(name, _instant_of(query.cursor), limit)
+    records = await _schedules(call).history(name, _instant_of(query.cursor), limit)
     cursor = records[-1].at.isoformat().replace("+00:00", "Z") if len(records) == limit else None
     return json_reply(200, TickPage(tuple(map(tick_item, records)), cursor))
+
+
+def _schedules(call: Call) -> Schedules:
+    """Those that the key is for."""
+    return call.engine.schedules.within(None if call.key is None else call.key.queues)
 
 
 def _page(call: Call, limit: int) -> int:

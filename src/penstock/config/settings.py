@@ -228,6 +228,15 @@ class FleetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     min: Annotated[int, Meta(description="Fewest workers of the default fleet.", ge=0, le=MOST_WORKERS)] = 0
     max: Annotated[int, Meta(description="Most workers of the default fleet.", ge=1, le=MOST_WORKERS)] = 10
+    declared_max: Annotated[
+        int,
+        Meta(
+            description="Most workers of a fleet that is declared beside a job type; `[fleets.NAME]` and "
+            "`penstock fleets set` may allow more.",
+            ge=1,
+            le=MOST_WORKERS,
+        ),
+    ] = 100
     target_wait_seconds: Annotated[
         float, Meta(description="How soon nearly every job of the default fleet should start.", gt=0)
     ] = 5.0

@@ -38,7 +38,8 @@ class Fleets:
 
     def _plan(self, reading: Reading, orders: Mapping[str, Orders]) -> dict[str, Standing]:
         settings = self._settings
-        return plan(settings.fleet.default, settings.fleets, reading.types.values(), orders)
+        types, most = reading.types.values(), settings.fleet.declared_max
+        return plan(settings.fleet.default, settings.fleets, types, orders, most)
 
     async def list(self) -> list[FleetItem]:
         """By name, without their decisions."""

@@ -1,6 +1,6 @@
 """Schedules as their owners see them: create, look at, change, pause, trigger, preview, backfill, delete."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock.engine.by_hand import MILLISECOND, TRIES, ByHand, too_busy, whole_millis
 from penstock.engine.intention import changed_body, new_schedule, replaced, same_intention, when_of
 from penstock.model import ticks
-from penstock.model.errors import Conflict, NotFound, TooLarge
+from penstock.model.errors import Conflict, Forbidden, NotFound, TooLarge
 from penstock.model.job import Job
 from penstock.model.schedule import Cron, Every, Schedule, TickRecord
 from penstock.model.schedule_wire import OnConflict, ScheduleBody, ScheduleChange, ScheduleRequest, WhenBody
@@ -22,12 +22,20 @@ Edit = Callable[[Schedule, datetime], Awaitable[Schedule]]
 
 
 class Schedules:
-    """The client's moves on schedules. What is refused leaves nothing behind."""
+    """The client's moves on schedules. What is refused leaves nothing behind.
 
-    def __init__(self, engine: "Engine") -> None:
+    `queues`: only schedules whose jobs go to these can be made, seen or touched; Forbidden for others. None: all can.
+    """
+
+    def __init__(self, engine: "Engine", queues: Collection[str] | None = None) -> None:
         self._engine = engine
         self._store = engine.store
+        self._queues = queues
         self._by_hand = ByHand(engine, self.get)
+
+    def within(self, queues: Collection[str] | None) -> "Schedules":
+        """The same, limited to schedules whose jobs go to these queues."""
+        return self if queues is None else Schedules(self._engine, queues)
 
     async def create(self, request: ScheduleRequest) -> tuple[Schedule, bool]:
         """Make the schedule, and True; where there is one of that name, do as `on_conflict` says, and False."""
@@ -84,15 +92,19 @@ class Schedules:
         (found,) = await self._store.get_schedules([name])
         if found is None:
             raise NotFound(f"there is no schedule {name!r}")
+        await self._refuse_foreign(found)
         return found
 
     async def list(self, after: str | None, limit: int) -> tuple[Sequence[Schedule], str | None]:
         """Schedules by name, and the cursor of the next page."""
         found = await self._store.schedules(after, limit)
-        return found, found[-1].name if len(found) == limit else None
+        cursor = found[-1].name if len(found) == limit else None
+        return found if self._queues is None else [one for one in found if await self._is_own(one)], cursor
 
     async def delete(self, name: str) -> None:
         """Remove the schedule and its history; its jobs stay."""
+        if self._queues is not None:
+            await self.get(name)
         if not await self._store.drop_schedule(name):
             raise NotFound(f"there is no schedule {name!r}")
         self._engine.changes.note()
@@ -136,7 +148,21 @@ class Schedules:
         allow_unknown = self._engine.settings.server.allow_unknown_types
         declared = (await self._engine.catalog.read()).type(body.type, allow_unknown=allow_unknown)
         self._engine.catalog.check(declared, schedule.params)
+        await self._refuse_foreign(schedule)
         return schedule
+
+    async def _refuse_foreign(self, schedule: Schedule) -> None:
+        if self._queues is not None and not await self._is_own(schedule):
+            raise Forbidden(
+                f"the jobs of schedule {schedule.name!r} go to a queue that this API key is not for; "
+                f"it is for {', '.join(sorted(self._queues))}"
+            )
+
+    async def _is_own(self, schedule: Schedule) -> bool:
+        reading = await self._engine.catalog.read()
+        declared = reading.types.get(reading.run_as(schedule.type))
+        queue = schedule.queue or (schedule.type if declared is None else declared.queue)
+        return self._queues is None or queue in self._queues
 
     async def _change(self, name: str, edit: Edit) -> Schedule:
         for _ in range(TRIES):

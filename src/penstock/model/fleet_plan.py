@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.model.errors import Invalid
-from penstock.model.fleets import Fleet
+from penstock.model.fleets import MOST_WORKERS, Fleet
 from penstock.model.workers import JobType
 
 DEFAULT = "default"
@@ -62,13 +62,16 @@ def plan(
     tables: Mapping[str, Mapping[str, object]],
     types: Iterable[JobType],
     orders: Mapping[str, Orders],
+    declared_max: int = MOST_WORKERS,
 ) -> dict[str, Standing]:
     """Every fleet by name, the default one among them. A queue is served by one fleet: the first by name that wants it.
 
-    Fields count in this order: orders, then the table of the settings, then what stands beside the job.
+    Fields count in this order: orders, then the table of the settings, then what stands beside the job. That alone
+    never asks for more than `declared_max` workers.
     """
     types = sorted(types, key=lambda declared: declared.name)
-    known = {DEFAULT: _default(default, types), **_declared(types)}
+    declared = {name: _clamped(standing, declared_max) for name, standing in _declared(types).items()}
+    known = {DEFAULT: _default(default, types), **declared}
     for name, table in tables.items():
         before = known.get(name) or _standing(name, Fleet(), Source.SETTINGS)
         known[name] = _laid_over(before, table, "penstock.toml")
@@ -112,6 +115,22 @@ def _declared(types: Iterable[JobType]) -> dict[str, Standing]:
             fault = f"job type {one.name} declares another fleet for the same queue; that one is passed over"
             found[one.queue] = replace(before, faults=(*before.faults, fault))
     return found
+
+
+def _clamped(standing: Standing, most: int) -> Standing:
+    """What stands beside a job may come from a worker that is trusted with its queue, and no more."""
+    fleet = standing.fleet
+    if fleet.max <= most:
+        return standing
+    bounded = replace(
+        fleet,
+        max=most,
+        min=min(fleet.min, most),
+        fallback=min(fleet.fallback, most),
+        keep_warm=tuple(replace(window, workers=min(window.workers, most)) for window in fleet.keep_warm),
+    )
+    fault = f"up to {fleet.max} workers are declared; fleet.declared_max allows {most}"
+    return replace(standing, fleet=bounded, faults=(*standing.faults, fault))
 
 
 def _standing(name: str, fleet: Fleet, source: Source) -> Standing:
