@@ -12,7 +12,17 @@ from penstock.client.aio import AsyncClient
 from penstock.client.answers import error_of
 from penstock.client.handle import JobHandle
 from penstock.client.scheduling import ScheduleOptions, declared_schedule
-from penstock.client.submission import Duration, JobSpec, Stencil, SubmitOptions, body_of, seconds_of, spec_of
+from penstock.client.submission import (
+    OPTIONS,
+    Duration,
+    JobSpec,
+    Stencil,
+    SubmitOptions,
+    body_of,
+    check_submit,
+    seconds_of,
+    spec_of,
+)
 from penstock.client.sync import Client
 from penstock.context import Context
 from penstock.model.errors import Invalid, InvalidParams
@@ -21,6 +31,7 @@ from penstock.model.ids import JobId
 from penstock.model.params import Signature
 from penstock.model.retry import Retry
 from penstock.model.schedule_wire import ScheduleRequest
+from penstock.model.suggestion import check_options
 from penstock.model.wire import BatchAnswer
 from penstock.model.workers import HandlerKind, JobType
 from penstock.transactional import submit_request, submit_request_async
@@ -170,7 +181,11 @@ class Handler(Generic[P, R]):
         return self.declared.name
 
     def using(self, **options: Unpack[SubmitOptions]) -> "Submitter[P, R]":
-        """Submit with these options: `thumbnail.using(priority=9, delay=60).submit(url)`."""
+        """Submit with these options: `thumbnail.using(priority=9, delay=60).submit(url)`.
+
+        Invalid names one that there is not.
+        """
+        check_submit(options, OPTIONS)
         return Submitter(self, options)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
@@ -329,6 +344,8 @@ def job_type(
     description: str | None = None,
 ) -> JobType:
     """The declared job type; Invalid names what in it cannot be."""
+    known = JobOptions if kind is HandlerKind.COMMAND else FunctionOptions
+    check_options(f"job type {name!r}", options, known.__optional_keys__)
     fields: dict[str, Any] = {"name": name, **options}
     fields.setdefault("queue", fields["name"])
     if fields.pop("isolated", False):

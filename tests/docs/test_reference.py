@@ -1,6 +1,7 @@
 """What the reference says exists, and what exists is in the reference."""
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import click
 import pytest
 
 import penstock
+from penstock import JobHandle
 from penstock.api.app import OPERATIONS
 from penstock.api.problems import status_of
 from penstock.cli import ROOT
@@ -109,6 +111,14 @@ def test_why_a_job_waits() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_how_long_a_wait_lasts_unless_told_otherwise() -> None:
+    page = (DOCS / "reference/python.md").read_text()
+    told = {float(seconds) for seconds in re.findall(r"(?:job|client)\.wait\((?:id, )?timeout=(\d+)\)`", page)}
+    waits = (JobHandle.wait, JobHandle.wait_async, penstock.Client.wait, penstock.AsyncClient.wait)
+    defaults = {inspect.signature(wait).parameters["timeout"].default.total_seconds() for wait in waits}
+    assert told == defaults
 
 
 def test_the_names_of_the_package_and_of_its_clients() -> None:

@@ -18,6 +18,7 @@ from penstock.model.errors import (
     CorruptObject,
     Invalid,
     InvalidParams,
+    JobEnded,
     KeyConflict,
     NotFound,
     PenstockError,
@@ -374,6 +375,13 @@ def test_waiting_ends_in_time_and_says_why_the_job_waits() -> None:
     with server.client() as client, pytest.raises(WaitTimeout, match=r"queued .no worker runs this type. after 3 s"):
         client.wait(ID, timeout=3)
     assert 2.5 < sum(server.time.slept) <= 3.2
+
+
+def test_a_job_that_goes_on_is_not_taken_for_one_that_ended() -> None:
+    """`except JobEnded: refund()` must not run."""
+    with Server(answer(item())).client() as client, pytest.raises(WaitTimeout) as told:
+        client.wait(ID, timeout=0)
+    assert not isinstance(told.value, JobEnded)
 
 
 def test_waiting_outlives_a_server_that_restarts() -> None:

@@ -204,7 +204,7 @@ def test_wrong_words_are_refused_before_anything_is_sent() -> None:
     with server.client() as client:
         with pytest.raises(Invalid, match=r"start_at: .* has no time zone"):
             client.schedule("x", "report", interval=60, start_at=datetime(2030, 1, 1))  # noqa: DTZ001
-        with pytest.raises(Invalid, match="no option evry; it has after_completion, cron"):
+        with pytest.raises(Invalid, match="no option evry"):
             client.schedule("x", "report", evry=60)  # type: ignore[call-arg]
         with pytest.raises(Invalid, match="list of words"):
             client.schedule("x", "report", interval=60, tags="money")

@@ -1,11 +1,12 @@
 """The shapes of our commands: groups that load what they need, helps that show an example, hints for typing errors."""
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
+
+from penstock.model.suggestion import suggest
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -92,5 +93,4 @@ def _write_examples(examples: Sequence[str], formatter: click.HelpFormatter) -> 
 
 
 def _no_such_command(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"no such command: {name}; " + (f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}")
+    return f"no such command: {name}; {suggest(name, known)}"

@@ -11,7 +11,7 @@ from msgspec import Raw
 from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls, type_calls
 from penstock.client.calls import AsyncTransport, Reply
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
-from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step
+from penstock.client.flows import DEFAULT_WAIT, NOTHING, PATIENCE, Flow, Flows, Pause, Step
 from penstock.client.http import AsyncHttpTransport, server_url
 from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
@@ -77,8 +77,8 @@ class AsyncClient:
         """The job as it is now; NotFound if there is none of this id."""
         return await self._run(self._flows.ask(calls.get(job)))
 
-    async def wait(self, job: str, timeout: Duration | None = None) -> JobItem:
-        """The job once it has ended, however it ended; WaitTimeout if it has not within `timeout`."""
+    async def wait(self, job: str, timeout: Duration | None = DEFAULT_WAIT) -> JobItem:
+        """The job once it has ended, however it ended; WaitTimeout if it has not in time. None waits for ever."""
         return await self._run(self._flows.wait(job, None if timeout is None else span_of(timeout)))
 
     async def list(

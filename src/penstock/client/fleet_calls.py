@@ -9,6 +9,7 @@ from penstock.model.errors import Invalid
 from penstock.model.fleet_wire import FleetChange, FleetItem, FleetList
 from penstock.model.fleets import KeepWarm, Policy
 from penstock.model.spans import Span
+from penstock.model.suggestion import check_options
 
 WorkerCount: TypeAlias = int | Literal["auto"]
 
@@ -43,6 +44,7 @@ def get(name: str) -> Call[FleetItem]:
 def change(name: str, changes: FleetChanges) -> Call[FleetItem]:
     if not changes:
         raise Invalid(f"fleet {name}: nothing to change; name at least one of its fields")
+    check_options("update_fleet", changes, FleetChanges.__optional_keys__)
     return Call("PATCH", path_of("fleets", name), _FLEET, body=msgspec.json.encode(FleetChange(**changes)))
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from penstock.client import answers, calls
 from penstock.client.calls import Call, Reply
 from penstock.client.direct import Direct
-from penstock.client.submission import Content, JobSpec, body_of, keyed, new_key
+from penstock.client.submission import Content, JobSpec, body_of, check_submit, keyed, new_key
 from penstock.model.errors import NotFound, PenstockError, TooLarge, Unavailable, WaitTimeout
 from penstock.model.retry import Retry
 from penstock.model.timing import Clock
@@ -42,6 +42,7 @@ NOTHING = Reply(0)
 """What a flow is given after a pause."""
 
 PATIENCE = timedelta(seconds=30)
+DEFAULT_WAIT = timedelta(seconds=30)
 BACKOFF = Retry(delay_seconds=0.2, cap_seconds=5.0)
 LONGEST_POLL = timedelta(seconds=20)
 SHORTEST_POLL = timedelta(milliseconds=200)
@@ -188,6 +189,7 @@ class Flows:
             if isinstance(spec, msgspec.Raw):
                 bodies.append(spec)
                 continue
+            check_submit(spec)
             uploads = (yield from self._upload_inputs(spec)) if spec.get("inputs") else {}
             bodies.append(msgspec.Raw(_encode(body_of(spec, uploads))))
         return bodies

@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from penstock.client.aio import AsyncClient
+from penstock.client.flows import DEFAULT_WAIT
 from penstock.client.submission import Duration
 from penstock.client.sync import Client
 from penstock.model.errors import Conflict, Invalid, JobEnded
@@ -16,8 +17,6 @@ from penstock.model.wire import FileItem, JobItem
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-DEFAULT_WAIT = 30.0
 
 
 class Clients(Protocol):

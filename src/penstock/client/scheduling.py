@@ -11,6 +11,7 @@ from penstock.model.errors import Invalid
 from penstock.model.retry import Retry, RetryKind
 from penstock.model.schedule import Cron, Every, Misfire, Overlap
 from penstock.model.schedule_wire import OnConflict, ScheduleRequest
+from penstock.model.suggestion import check_options
 from penstock.model.ticks import check
 
 MisfireName: TypeAlias = Misfire | Literal["skip", "run_once", "run_all"]
@@ -69,7 +70,8 @@ SPELT = {
 
 
 def schedule_body(name: str, type_name: str, params: object, options: ScheduleOptions) -> dict[str, object]:
-    """The wire's `ScheduleRequest`, holding only what was said."""
+    """The wire's `ScheduleRequest`, holding only what was said. Invalid names an option that there is not."""
+    check_options(f"schedule {name!r}", options, ScheduleOptions.__optional_keys__)
     body = {"name": name, "type": type_name, "params": params_json(type_name, params)}
     return body | _without_nones(options_body(options))
 
@@ -90,11 +92,13 @@ def declared_schedule(name: str, type_name: str, params: object, options: Schedu
 
 def preview_body(when: WhenOptions, count: int) -> dict[str, object]:
     """The wire's `PreviewRequest`."""
+    check_options("preview_of", when, WhenOptions.__optional_keys__)
     return _without_nones(options_body(cast(ScheduleOptions, when))) | {"count": count}
 
 
 def changes_body(changes: ScheduleChanges) -> dict[str, object]:
-    """The wire's `ScheduleChange`: None is said, as null."""
+    """The wire's `ScheduleChange`: None is said, as null. Invalid names an option that there is not."""
+    check_options("update_schedule", changes, ScheduleChanges.__optional_keys__)
     body = options_body(changes)
     if "params" in changes:
         body["params"] = params_json(changes.get("type", "scheduled"), changes["params"])
@@ -102,10 +106,7 @@ def changes_body(changes: ScheduleChanges) -> dict[str, object]:
 
 
 def options_body(options: ScheduleOptions) -> dict[str, object]:
-    """What was said, as the wire writes it; None too. Invalid names an option that there is not."""
-    if unknown := sorted(set(options) - ScheduleChanges.__optional_keys__):
-        known = ", ".join(sorted(ScheduleOptions.__optional_keys__))
-        raise Invalid(f"a schedule has no option {', '.join(unknown)}; it has {known}")
+    """What was said, as the wire writes it; None too."""
     values: dict[str, object] = {
         **options,
         "interval": seconds_of(options.get("interval")),

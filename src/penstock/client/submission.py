@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.retry import Retry, RetryKind
+from penstock.model.suggestion import check_options
 from penstock.model.timing import utc
 
 Duration: TypeAlias = timedelta | float
@@ -47,13 +48,27 @@ class JobSpec(SubmitOptions, total=False):
     params: object
 
 
+OPTIONS = frozenset(SubmitOptions.__optional_keys__)
+SPEC = frozenset(JobSpec.__optional_keys__ | JobSpec.__required_keys__)
+
+
 def spec_of(type_name: str, params: object, options: SubmitOptions) -> JobSpec:
+    """Invalid names an option that there is not."""
+    check_submit(options, OPTIONS)
     return {**options, "type": type_name, "params": params}
+
+
+def check_submit(given: SubmitOptions | JobSpec, known: frozenset[str] = SPEC) -> None:
+    """Raise Invalid for what would be left out without a word: an option that there is not, or an empty key."""
+    if not given.keys() <= known:
+        check_options("submit", given, known)
+    if given.get("key") == "":
+        raise Invalid("key: an idempotency key is not empty; leave it out, or pass None, for none of your own")
 
 
 def keyed(spec: JobSpec) -> JobSpec:
     """The same with an idempotency key: the user's own, else one nobody else has."""
-    return spec if spec.get("key") else {**spec, "key": new_key()}
+    return spec if spec.get("key") is not None else {**spec, "key": new_key()}
 
 
 def new_key() -> str:
@@ -85,7 +100,7 @@ class Stencil:
 
 def _options_of(spec: SubmitOptions) -> dict[str, object]:
     options: dict[str, object] = {
-        "idempotency_key": spec.get("key") or None,
+        "idempotency_key": spec.get("key"),
         "queue": spec.get("queue"),
         "priority": spec.get("priority"),
         "delay_seconds": seconds_of(spec.get("delay")),

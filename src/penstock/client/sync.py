@@ -12,7 +12,7 @@ from msgspec import Raw
 from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls, type_calls
 from penstock.client.calls import Reply, Transport
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
-from penstock.client.flows import NOTHING, PATIENCE, Flow, Flows, Pause, Step
+from penstock.client.flows import DEFAULT_WAIT, NOTHING, PATIENCE, Flow, Flows, Pause, Step
 from penstock.client.http import HttpTransport, server_url
 from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
@@ -82,8 +82,8 @@ class Client:
         """The job as it is now; NotFound if there is none of this id."""
         return self._run(self._flows.ask(calls.get(job)))
 
-    def wait(self, job: str, timeout: Duration | None = None) -> JobItem:
-        """The job once it has ended, however it ended; WaitTimeout if it has not within `timeout`."""
+    def wait(self, job: str, timeout: Duration | None = DEFAULT_WAIT) -> JobItem:
+        """The job once it has ended, however it ended; WaitTimeout if it has not in time. None waits for ever."""
         return self._run(self._flows.wait(job, None if timeout is None else span_of(timeout)))
 
     def list(

@@ -1,6 +1,5 @@
 """Settings from three places: file < environment < flags. The later place wins, and all faults are told at once."""
 
-import difflib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -14,6 +13,7 @@ from msgspec.inspect import BoolType, FloatType, IntType, LiteralType, Metadata,
 from penstock.config.fleet_tables import FLEETS, read_tables
 from penstock.config.settings import Settings
 from penstock.model.errors import InvalidSetting
+from penstock.model.suggestion import suggest
 
 FILE_NAME = "penstock.toml"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
@@ -225,9 +225,7 @@ def _invalid(faults: Sequence[Fault]) -> InvalidSetting:
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    known = list(known)
-    near = difflib.get_close_matches(name, known, 1)
-    return f"unknown {kind}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
+    return f"unknown {kind}; {suggest(name, known)}"
 
 
 def _range(ge: float | None, gt: float | None, le: float | None) -> str:

@@ -26,8 +26,8 @@ PenstockError
 │   ├── ServerBusy          server_busy          the server has as many connections as it may
 │   ├── RequestTimeout      request_timeout      the rest of the request did not come in time
 │   └── ShuttingDown        shutting_down        this process is stopping
-└── JobEnded                job_ended            waited for a job that did not succeed
-    └── WaitTimeout         wait_timeout         the job had not ended in time; it goes on
+├── JobEnded                job_ended            waited for a job that did not succeed
+└── WaitTimeout             wait_timeout         the job had not ended in time; it goes on
 """
 
 from collections.abc import Iterator
@@ -201,8 +201,8 @@ class JobEnded(PenstockError):
     code = "job_ended"
 
 
-class WaitTimeout(JobEnded):
-    """The job had not ended in time; it goes on."""
+class WaitTimeout(PenstockError):
+    """The job had not ended in time; it goes on. `details["job"]` is the job item."""
 
     code = "wait_timeout"
 

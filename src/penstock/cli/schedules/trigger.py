@@ -20,7 +20,7 @@ def trigger(*, name: str, wait: bool, url: str | None, config: Path | None, as_j
     with connected(url, config) as client:
         job = client.trigger(name)
         if wait:
-            return print_ended(client.wait(job.id), as_json=as_json)
+            return print_ended(client.wait(job.id, timeout=None), as_json=as_json)
     if as_json:
         print_json(job)
     else:

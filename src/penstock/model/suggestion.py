@@ -1,0 +1,29 @@
+"""What somebody may have meant who wrote a name that there is not."""
+
+from collections.abc import Collection, Iterable
+
+from penstock.model.errors import Invalid
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """`did you mean priority?`; if nothing is near, all that there are.
+
+    Near is also what the name begins or ends with: `delay_seconds` for `delay`, `idempotency_key` for `key`.
+    """
+    # Only a mistake needs it, and every process that submits jobs would have to import it.
+    import difflib
+
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, 1) or [one for one in known if _is_affix(one, name)]
+    return f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+
+
+def check_options(subject: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise Invalid for an option that there is not: `using: there is no option prioritty; did you mean priority?`"""
+    for name in given:
+        if name not in known:
+            raise Invalid(f"{subject}: there is no option {name}; {suggest(name, known)}")
+
+
+def _is_affix(one: str, name: str) -> bool:
+    return name.startswith(f"{one}_") or name.endswith(f"_{one}")
