@@ -26,6 +26,8 @@ PLANS = {
     "promote": {"due", "jobs_pkey"},
     "dispatch": {"unticketed"},
     "lapse": {"away", "jobs_pkey"},
+    "lapse_overdue": {"jobs_pkey"},
+    "overdue_tickets": {"away"},
     "claim": {"jobs_pkey"},
     "claim_next": {"unticketed"},
     "claim_merged": {"unticketed"},

@@ -57,11 +57,11 @@ async def test_a_ticket_a_retry_and_a_role_last_as_long_as_without_the_step(stag
     assert await stage.store.lead("autoscaler", "one", TICKET) == 1
     stage.clock.advance(TICKET - SECOND)
     step_wall_clock(stage, step)
-    assert await stage.store.lapse() == 0
+    assert await stage.lapse_overdue() == 0
     assert await stage.store.promote(9) == []
     assert await stage.store.lead("autoscaler", "two", TICKET) is None
     stage.clock.advance(SECOND)
-    assert await stage.store.lapse() == 1
+    assert await stage.lapse_overdue() == 1
     assert [event.job for event in await stage.store.promote(9)] == [waiting.job]
     assert await stage.store.lead("autoscaler", "two", TICKET) == 2
     assert (await stage.job(ticketed.id)).state is State.QUEUED

@@ -28,6 +28,7 @@ PLANS = {
     "promote": {"SEARCH jobs USING due", "SEARCH jobs USING INTEGER PRIMARY KEY"},
     "dispatch": {"SEARCH jobs USING unticketed (queue=? AND type=?)", "SEARCH jobs USING INTEGER PRIMARY KEY"},
     "lapse": {"SEARCH jobs USING ticketed"},
+    "lapse_overdue": {"SEARCH jobs USING by_id"},
     "claim": {"SEARCH jobs USING by_id"},
     "claim_next": {
         "SEARCH jobs USING unticketed (queue=? AND type=? AND priority>?)",
@@ -74,6 +75,7 @@ PLANS = {
 """What each statement must use. None of these may sort, or scan a table."""
 
 SORTED_PLANS = {
+    "overdue_tickets": {"SEARCH jobs USING ticketed (queue=? AND ticket_until>? AND ticket_until<?)"},
     "list_scheduled": {"SCAN jobs USING due"},
     "list_running": {"SCAN jobs USING leases"},
     "holders": {"SCAN jobs USING leases"},

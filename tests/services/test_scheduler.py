@@ -101,6 +101,51 @@ async def test_a_lost_ticket_is_posted_again_after_its_deadline(engine: Engine, 
     assert len(await claim(engine)) == 1
 
 
+async def test_tickets_in_the_hands_of_a_lost_process_are_posted_again_within_seconds(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    """An API, or a worker of its own, that dies between taking tickets and claiming their jobs."""
+    await join(engine)
+    posting = dispatcher(engine)
+    job = await submit(engine, delay_seconds=1)
+    clock.advance(timedelta(seconds=1))
+    await posting.step()
+    assert len(await engine.broker.take(Subscription(frozenset({"add"})), 10, NO_WAIT)) == 1
+    clock.advance(timedelta(seconds=5))
+    await reaper(engine).step()
+    await posting.step()
+    assert (await claim_one(engine)).job == job.id
+
+
+async def test_a_ticket_that_waits_in_the_broker_does_not_lapse(engine: Engine, clock: SimulatedClock) -> None:
+    await join(engine)
+    await submit(engine)
+    await submit(engine)
+    await engine.broker.take(Subscription(frozenset({"add"})), 1, NO_WAIT)
+    clock.advance(timedelta(minutes=5))
+    await reaper(engine).step()
+    (shard,) = engine.store.parts()
+    assert len(await shard.overdue_tickets(None, 9)) == 1
+    assert (await shard.outlook()).backlog == {Line("sums", "add")}
+
+
+async def test_overdue_tickets_are_looked_at_in_turn(
+    engine: Engine, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.scheduler.reaper.OVERDUE_TICKETS", 2)
+    await join(engine)
+    for _ in range(4):
+        await submit(engine)
+    last = await submit(engine, "other", {})
+    await engine.broker.take(Subscription(frozenset({"other"})), 1, NO_WAIT)
+    clock.advance(timedelta(minutes=5))
+    reaping = reaper(engine)
+    for _ in range(3):
+        await reaping.step()
+    await dispatcher(engine).step()
+    assert [one.job for one in await claim(engine, "w1", "other")] == [last.id]
+
+
 async def test_a_first_ticket_that_was_never_posted_is_posted_within_seconds(
     engine: Engine, clock: SimulatedClock
 ) -> None:

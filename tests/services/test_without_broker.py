@@ -10,6 +10,7 @@ import pytest
 from penstock.broker.memory import MemoryBroker
 from penstock.engine import Engine
 from penstock.model.errors import BrokerUnavailable
+from penstock.model.ids import JobId
 from penstock.model.job import Line, Ticket
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
@@ -38,6 +39,10 @@ class OutOfReach(MemoryBroker):
     async def depths(self) -> dict[Line, int]:
         self._reach()
         return await super().depths()
+
+    async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
+        self._reach()
+        return await super().held(jobs)
 
     async def epoch(self) -> str:
         self._reach()

@@ -45,6 +45,9 @@ class MemoryBroker:
     async def depths(self) -> dict[Line, int]:
         return dict(self._lanes.depths)
 
+    async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
+        return self._lanes.held.intersection(jobs)
+
     async def epoch(self) -> str:
         return self._epoch
 
@@ -136,7 +139,7 @@ class Lanes:
     def __init__(self) -> None:
         self.depths: dict[Line, int] = {}
         self._levels: list[Level] = [{} for _ in range(PRIORITIES)]
-        self._held: set[JobId] = set()
+        self.held: set[JobId] = set()
 
     def append(self, tickets: Iterable[Ticket]) -> list[Ticket]:
         """Put tickets at the ends of their lanes, and give them back without those of jobs that are held already."""
@@ -162,14 +165,14 @@ class Lanes:
             if level and len(tickets) < limit:
                 lanes = [lane for lane in level if wanted.wants(*lane, priority)]
                 tickets += self._share(level, lanes, limit - len(tickets))
-        self._held.difference_update([ticket.job for ticket in tickets])
+        self.held.difference_update([ticket.job for ticket in tickets])
         return tickets
 
     def _admit(self, tickets: Iterable[Ticket]) -> Iterator[tuple[deque[Ticket], Ticket]]:
         """Each ticket whose job is not held yet, counted, with the line it belongs in."""
         for ticket in tickets:
-            if ticket.job not in self._held:
-                self._held.add(ticket.job)
+            if ticket.job not in self.held:
+                self.held.add(ticket.job)
                 level, lane = self._levels[ticket.priority], ticket.line
                 self.depths[lane] = self.depths.get(lane, 0) + 1
                 yield level.get(lane) or level.setdefault(lane, deque()), ticket

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from penstock.model.ids import JobId
 from penstock.model.job import Line, Ticket
 from penstock.model.workers import Subscription
 
@@ -37,6 +38,10 @@ class Broker(Protocol):
 
     async def depths(self) -> dict[Line, int]:
         """Tickets held, by queue and type; lines without any may be left out."""
+        ...
+
+    async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
+        """Those of the jobs whose tickets are held; what a taker was given is not."""
         ...
 
     async def epoch(self) -> str:

@@ -116,9 +116,12 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     reap_seconds: Annotated[
         float, Meta(description="How often lost leases, expired jobs and lapsed tickets are sought.", gt=0)
     ] = 2.0
-    ticket_seconds: Annotated[float, Meta(description="A ticket not claimed in this time is posted again.", gt=0)] = (
-        30.0
-    )
+    ticket_seconds: Annotated[
+        float,
+        Meta(
+            description="A ticket taken from the broker, or lost, and not claimed in this time is posted again.", gt=0
+        ),
+    ] = 5.0
     window_jobs: Annotated[
         int,
         Meta(description="How many tickets of each type in a queue the broker holds; more wait in the store.", ge=1),

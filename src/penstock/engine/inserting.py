@@ -53,7 +53,7 @@ class Inserting:
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
         marked = await self._engine.posting.mark(jobs)
-        answers = await self._engine.store.submit(marked, self._engine.tickets.first_for)
+        answers = await self._engine.store.submit(marked, self._engine.tickets.ticket_for)
         made = [answer for answer in answers if isinstance(answer, Inserted)]
         await self._engine.posting.post(marked, [one.new for one in made])
         # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.

@@ -30,7 +30,6 @@ PUBLISH_WITHIN = timedelta(seconds=2)
 """A broker slower than this is left alone: its tickets lapse and are posted again."""
 
 
-FIRST_FOR = timedelta(seconds=5)
 AGAIN_AFTER = timedelta(seconds=1)
 MOMENT = 0.05
 REMEMBERED = 2.0
@@ -59,12 +58,11 @@ class Tickets:
 
     @property
     def ticket_for(self) -> timedelta:
-        return seconds(self._timing.ticket_seconds)
+        """Short: a process that is lost with tickets in its hands, or before it has posted them, costs this time.
 
-    @property
-    def first_for(self) -> timedelta:
-        """Of tickets that are posted after their job was made: short, since whoever dies in between posts none."""
-        return min(self.ticket_for, FIRST_FOR)
+        What waits in the broker for longer does not lapse.
+        """
+        return seconds(self._timing.ticket_seconds)
 
     async def room(self, lines: Iterable[Line]) -> dict[Line, int]:
         """For each line, how many jobs may be ticketed at their submit; none where others wait ahead.

@@ -72,7 +72,7 @@ class Ticks:
         marked = await self._engine.posting.mark([job for move in moves for job in move.jobs])
         by_id = {job.id: job for job in marked}
         ready = [replace(move, jobs=tuple(by_id[job.id] for job in move.jobs)) for move in moves]
-        ticked = await self._store.tick(ready, self._engine.tickets.first_for)
+        ticked = await self._store.tick(ready, self._engine.tickets.ticket_for)
         failpoint(AFTER_TICK_COMMIT)
         await self._engine.posting.post(marked, [job for one in ticked for job in one.jobs])
         self._engine.moved([event for one in ticked for event in one.events])

@@ -120,8 +120,11 @@ class GuardedShard:
     async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
         return await self._ask(lambda shard: shard.dispatch(room, ticket_for, post))
 
-    async def lapse(self, *, everything: bool = False) -> int:
-        return await self._ask(lambda shard: shard.lapse(everything=everything))
+    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
+        return await self._ask(lambda shard: shard.overdue_tickets(after, limit))
+
+    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
+        return await self._ask(lambda shard: shard.lapse(jobs))
 
     async def outlook(self) -> Outlook:
         return await self._ask(lambda shard: shard.outlook())

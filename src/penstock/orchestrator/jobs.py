@@ -142,8 +142,12 @@ class JobRoutes:
         )
         return [claim for batch in batches for claim in batch]
 
-    async def lapse(self, *, everything: bool) -> int:
-        return sum((await answered(self._roster.well, lambda shard: shard.lapse(everything=everything))).values())
+    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
+        found = await answered(self._roster.well, lambda shard: shard.overdue_tickets(after, limit))
+        return sorted(job for mine in found.values() for job in mine)[:limit]
+
+    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
+        return sum((await answered(self._roster.well, lambda shard: shard.lapse(jobs))).values())
 
     async def _limited(
         self, limit: int, call: Callable[[GuardedShard, int], Awaitable[A]], size: Callable[[A], int]

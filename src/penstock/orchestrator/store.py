@@ -100,8 +100,11 @@ class Orchestrator:
     async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
         return await self._jobs.dispatch(room, ticket_for, post)
 
-    async def lapse(self, *, everything: bool = False) -> int:
-        return await self._jobs.lapse(everything=everything)
+    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
+        return await self._jobs.overdue_tickets(after, limit)
+
+    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
+        return await self._jobs.lapse(jobs)
 
     async def outlook(self) -> Outlook:
         return await self._jobs.outlook()

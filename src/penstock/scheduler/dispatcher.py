@@ -61,7 +61,7 @@ class Dispatcher:
         if self._epoch is None:
             self._epoch = await self._known_epoch()
         if epoch != self._epoch:
-            await self._shard.lapse(everything=True)
+            await self._shard.lapse(None)
             await self._shard.tell([Notice(EPOCH, str(self._shard.shard), epoch.encode(), await self._shard.now())])
             self._epoch = epoch
 
@@ -84,7 +84,7 @@ class Dispatcher:
         """Forget the tickets it holds, so that workers can take their jobs from the store meanwhile."""
         if not self._out_of_reach:
             logger.warning("%s; workers take jobs of shard %d from the store", trouble, self._shard.shard)
-            await self._shard.lapse(everything=True)
+            await self._shard.lapse(None)
             self._out_of_reach = True
         return LONGEST_REST
 

@@ -4,12 +4,16 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from penstock.engine import Engine
-from penstock.model.errors import Unavailable
+from penstock.model.errors import BrokerUnavailable, Unavailable
+from penstock.model.ids import JobId
 from penstock.model.lifecycle import Event
 from penstock.model.timing import seconds
 from penstock.store import Shard
 
 REAP_JOBS = 1000
+OVERDUE_TICKETS = 20_000
+"""How many are looked at in one step; the next one goes on behind them."""
+
 AT_ONCE = timedelta(0)
 RETURN = seconds(5.0)
 """How long a shard has to answer before leases are taken back: a worker that could not reach it asks every 2 s."""
@@ -28,6 +32,7 @@ class Reaper:
         self._patience = patience.total_seconds()
         self._every = seconds(engine.settings.timing.reap_seconds)
         self._answers_since: float | None = None
+        self._after: JobId | None = None
 
     async def step(self) -> timedelta:
         try:
@@ -40,7 +45,7 @@ class Reaper:
         more = [await self._reap(self._shard.expire)]
         if self._was_heard():
             more.append(await self._reap(self._shard.reclaim))
-        if await self._shard.lapse():
+        if (lost := await self._lost_tickets()) and await self._shard.lapse(lost):
             self._engine.tickets.wake.set()
         return AT_ONCE if any(more) else self._every
 
@@ -50,6 +55,17 @@ class Reaper:
         if self._answers_since is None:
             self._answers_since = now
         return now >= self._answers_since + self._patience
+
+    async def _lost_tickets(self) -> list[JobId]:
+        """The jobs whose ticket is overdue and not in the broker: whoever took it, or was to post it, was lost."""
+        overdue = await self._shard.overdue_tickets(self._after, OVERDUE_TICKETS)
+        self._after = overdue[-1] if len(overdue) == OVERDUE_TICKETS else None
+        try:
+            held = await self._engine.broker.held(overdue) if overdue else set()
+        except BrokerUnavailable:
+            # The dispatcher sees to all tickets of a broker that is away.
+            return []
+        return [job for job in overdue if job not in held]
 
     async def _reap(self, move: Callable[[int], Awaitable[list[Event]]]) -> bool:
         """Apply a move; True when there may be more to do."""

@@ -115,10 +115,14 @@ class JobStore(Protocol):
         """
         ...
 
-    async def lapse(self, *, everything: bool = False) -> int:
-        """Forget tickets whose deadline has passed (or all of them: the broker lost its memory); how many.
+    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
+        """Queued jobs whose ticket was not claimed by its deadline, by id, after an id."""
+        ...
 
-        Their jobs stay queued and are dispatched again.
+    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
+        """Forget the tickets of these jobs that are overdue, or all there are (None: the broker lost its memory).
+
+        How many. Their jobs stay queued and are dispatched again.
         """
         ...
 

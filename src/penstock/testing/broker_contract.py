@@ -342,6 +342,15 @@ class BrokerContract(ABC):
         await promptly(take)
         assert (await broker.depths()).get(Line("mail", "mail"), 0) == 0
 
+    async def test_what_is_held_is_told_job_by_job(self, broker: Broker) -> None:
+        sent = [*tickets(1500, "mail"), *tickets(2, "report")]
+        await broker.publish(sent)
+        taken = await broker.take(wanting("mail"), 500, NO_WAIT)
+        assert await broker.held(jobs(sent)) == set(jobs(sent)) - set(jobs(taken))
+        assert await broker.held([]) == set()
+        await self.lose(broker)
+        assert await broker.held(jobs(sent)) == set()
+
     async def test_the_epoch_stays_while_nothing_is_lost(self, broker: Broker) -> None:
         before = await broker.epoch()
         await broker.publish(tickets(3))

@@ -206,8 +206,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert {event.job for event in self._run(self._store.promote(EVERYTHING))} == expected
 
     def _lapse(self, *, everything: bool) -> None:
-        expected = self._model.lapse(everything=everything)
-        assert self._run(self._store.lapse(everything=everything)) == expected
+        overdue = self._run(self._store.overdue_tickets(None, EVERYTHING))
+        assert overdue == self._model.overdue_tickets()
+        jobs = None if everything else overdue
+        expected = self._model.lapse(jobs)
+        assert self._run(self._store.lapse(jobs)) == expected
 
     def _reclaim(self) -> None:
         expected = self._model.reclaim()

@@ -136,9 +136,12 @@ class Model:
         wanted = {Line(share.queue, type_name) for share in asked for type_name in share.types}
         assert {self.jobs[job].line for job in chosen} <= wanted
 
-    def lapse(self, *, everything: bool) -> int:
+    def overdue_tickets(self) -> list[JobId]:
         now = self.clock.now()
-        out = [j.id for j in self.jobs.values() if j.ticket_until and (everything or j.ticket_until <= now)]
+        return sorted(job.id for job in self.jobs.values() if job.ticket_until and job.ticket_until <= now)
+
+    def lapse(self, jobs: Sequence[JobId] | None) -> int:
+        out = [job.id for job in self.jobs.values() if job.ticket_until] if jobs is None else jobs
         for job in out:
             self.change(job, ticket_until=None)
         return len(out)

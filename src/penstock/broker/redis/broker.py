@@ -17,6 +17,7 @@ from penstock.broker.redis.server import Server, ServerRefused
 from penstock.broker.redis.takers import Takers
 from penstock.broker.seam import Rung
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
+from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Line, Ticket
 from penstock.model.timing import Clock
 from penstock.model.workers import Subscription
@@ -24,6 +25,7 @@ from penstock.model.workers import Subscription
 logger = logging.getLogger("penstock.broker")
 
 DEADLINE = timedelta(seconds=1)
+HELD_AT_ONCE = 1000
 
 
 class RedisBroker:
@@ -75,6 +77,14 @@ class RedisBroker:
     async def depths(self) -> dict[Line, int]:
         words: list[bytes] = await self._server.ask("HGETALL", f"{self._base}:depths")
         return wire.depths(words)
+
+    async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
+        found: set[JobId] = set()
+        for start in range(0, len(jobs), HELD_AT_ONCE):
+            part = jobs[start : start + HELD_AT_ONCE]
+            known: list[int] = await self._server.ask("SMISMEMBER", f"{self._base}:held", *map(to_bytes, part))
+            found.update(job for job, is_held in zip(part, known, strict=True) if is_held)
+        return found
 
     async def epoch(self) -> str:
         epoch: bytes = await self._server.run(scripts.EPOCH, self._base, secrets.token_hex(8))

@@ -1,9 +1,9 @@
 """The dispatcher's moves: due jobs to queued, queued jobs to ticketed, tickets whose time is up forgotten."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 
-from penstock.model.ids import ShardId
+from penstock.model.ids import JobId, ShardId
 from penstock.model.job import Line, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
@@ -15,9 +15,7 @@ from penstock.store.seam import Post
 
 _PROMOTE = load("promote")
 _DISPATCH = load("dispatch")
-_LAPSE = load("lapse")
-
-FOREVER = (1 << 63) - 1
+_LAPSE, _LAPSE_OVERDUE = load("lapse"), load("lapse_overdue")
 
 
 async def promote(session: Session, limit: int) -> list[Event]:
@@ -50,6 +48,9 @@ async def posted(session: Session, marked: Callable[[Session], Awaitable[list[Ti
     return tickets
 
 
-async def lapse(session: Session, *, everything: bool) -> int:
+async def lapse(session: Session, jobs: Sequence[JobId] | None) -> int:
     """How many tickets were forgotten."""
-    return await execute(session.connection, _LAPSE, {"now": session.given, "until": FOREVER if everything else None})
+    if jobs is None:
+        return await execute(session.connection, _LAPSE)
+    scope = {"now": session.given, "ids": arrays.uuids(sorted(jobs))}
+    return await execute(session.connection, _LAPSE_OVERDUE, scope) if jobs else 0

@@ -16,6 +16,7 @@ from penstock.store.seam import Outlook
 _JOBS_BY_ID = load("jobs_by_id")
 _COUNTS = load("counts")
 _OUTLOOK = load("outlook")
+_OVERDUE_TICKETS = load("overdue_tickets")
 _OLDEST_DUE = load("oldest_due")
 _FALLING_DUE = load("falling_due")
 _HOLDERS = load("holders")
@@ -44,6 +45,11 @@ async def counts(connection: Connection) -> list[Count]:
 async def outlook(connection: Connection, given: int | None) -> Outlook:
     ((due_at, backlog),) = await query(connection, _OUTLOOK, {"now": given})
     return Outlook(frozenset(Line(*line) for line in backlog), instant(due_at))
+
+
+async def overdue_tickets(connection: Connection, after: JobId | None, limit: int, given: int | None) -> list[JobId]:
+    rows = await query(connection, _OVERDUE_TICKETS, {"now": given, "after": after, "limit": limit})
+    return [job for (job,) in rows]
 
 
 async def oldest_due(connection: Connection) -> dict[str, datetime]:

@@ -162,8 +162,11 @@ class PostgresStore:
         marked = partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for)
         return await self._move(marked if post is None else partial(posted, marked=marked, post=post))
 
-    async def lapse(self, *, everything: bool = False) -> int:
-        return await self._move(partial(lapse, everything=everything))
+    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
+        return await self._read(partial(reads.overdue_tickets, after=after, limit=limit, given=self._given()))
+
+    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
+        return await self._move(partial(lapse, jobs=jobs))
 
     async def outlook(self) -> Outlook:
         return await self._read(partial(reads.outlook, given=self._given()))

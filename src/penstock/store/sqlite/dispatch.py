@@ -1,9 +1,11 @@
 """The dispatcher's moves: due jobs to queued, queued jobs to ticketed, tickets whose time is up forgotten."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from penstock.model.ids import ShardId, from_bytes
+import apsw
+
+from penstock.model.ids import JobId, ShardId, from_bytes, to_bytes
 from penstock.model.job import Line, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
@@ -13,9 +15,7 @@ from penstock.store.sqlite.transaction import Transaction
 
 _PROMOTE = load("promote")
 _DISPATCH = load("dispatch")
-_LAPSE = load("lapse")
-
-FOREVER = (1 << 63) - 1
+_LAPSE, _LAPSE_OVERDUE = load("lapse"), load("lapse_overdue")
 
 
 def promote(tx: Transaction, limit: int) -> list[Event]:
@@ -44,7 +44,11 @@ def _dispatched(tx: Transaction, line: Line, room: int, until: int) -> list[Row]
     return sorted(query(tx.connection, _DISPATCH, scope), key=lambda row: (-row[1], row[2]))
 
 
-def lapse(tx: Transaction, *, everything: bool) -> int:
+def lapse(tx: Transaction, jobs: Sequence[JobId] | None) -> int:
     """How many tickets were forgotten."""
-    tx.connection.execute(_LAPSE, {"until": FOREVER if everything else tx.now})
-    return tx.connection.changes()
+    if jobs is None:
+        tx.connection.execute(_LAPSE)
+    elif jobs:
+        ids = apsw.carray(tuple(map(to_bytes, jobs)))
+        tx.connection.execute(_LAPSE_OVERDUE, {"ids": ids, "now": tx.now})
+    return tx.connection.changes() if jobs is None or jobs else 0

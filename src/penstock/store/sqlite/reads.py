@@ -6,7 +6,7 @@ from datetime import datetime
 
 import apsw
 
-from penstock.model.ids import JobId, to_bytes
+from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import Count, Job, Line
 from penstock.model.lifecycle import State
 from penstock.model.timing import from_millis, to_millis
@@ -20,6 +20,7 @@ _JOBS_BY_SEQ = load("jobs_by_seq")
 _COUNTS = load("counts")
 _BACKLOG = load("backlog")
 _NEXT_DUE = load("next_due")
+_OVERDUE_TICKETS = load("overdue_tickets")
 _OLDEST_DUE = load("oldest_due")
 _FALLING_DUE = load("falling_due")
 _HOLDERS = load("holders")
@@ -61,6 +62,11 @@ def counts(connection: apsw.Connection) -> list[Count]:
 def outlook(connection: apsw.Connection, now: int) -> Outlook:
     backlog = frozenset(Line(*row) for row in query(connection, _BACKLOG, {"now": now}))
     return Outlook(backlog, instant(connection.execute(_NEXT_DUE).get))
+
+
+def overdue_tickets(connection: apsw.Connection, after: JobId | None, limit: int, now: int) -> list[JobId]:
+    scope = {"now": now, "after": b"" if after is None else to_bytes(after), "limit": limit}
+    return [from_bytes(raw_id) for (raw_id,) in query(connection, _OVERDUE_TICKETS, scope)]
 
 
 def oldest_due(connection: apsw.Connection) -> dict[str, datetime]:

@@ -128,8 +128,12 @@ class SqliteStore:
             await post(tickets)
         return tickets
 
-    async def lapse(self, *, everything: bool = False) -> int:
-        return await self.writer.run(partial(lapse, everything=everything))
+    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
+        now = to_millis(self._clock.now())
+        return await self._readers.read(partial(reads.overdue_tickets, after=after, limit=limit, now=now))
+
+    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
+        return await self.writer.run(partial(lapse, jobs=jobs))
 
     async def outlook(self) -> Outlook:
         return await self._readers.read(partial(reads.outlook, now=to_millis(self._clock.now())))

@@ -137,7 +137,7 @@ class Claiming(OnStage):
         stage.clock.advance(LEASE - SECOND)
         (renewal,) = await stage.store.renew("w1", [Lease(claim.job, claim.fence)], LEASE)
         assert renewal.loss is None
-        assert await stage.store.lapse(everything=True) == 0
+        assert await stage.store.lapse(None) == 0
         stage.clock.advance(LEASE)
         assert [event.job for event in await stage.store.reclaim(9)] == [job.id]
         (again,) = await stage.claim_next({"mail": 1}, lease=LEASE + SECOND)
@@ -146,5 +146,5 @@ class Claiming(OnStage):
     async def test_a_lapsed_ticket_puts_its_job_back_in_the_line(self, stage: Stage) -> None:
         job = await stage.submit(ticketed=True)
         assert await stage.claim_next({"mail": 1}) == []
-        await stage.store.lapse(everything=True)
+        await stage.store.lapse(None)
         assert [claim.job for claim in await stage.claim_next({"mail": 1})] == [job.id]

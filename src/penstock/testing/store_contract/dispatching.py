@@ -92,22 +92,45 @@ class Dispatching(OnStage):
         await stage.submit()
         await stage.dispatch({"mail": 1})
         stage.clock.advance(TICKET - SECOND * 2)
-        assert await stage.store.lapse() == 0
+        assert await stage.lapse_overdue() == 0
         stage.clock.advance(SECOND)
-        assert await stage.store.lapse() == 1
+        assert await stage.lapse_overdue() == 1
         assert len(await stage.dispatch({"mail": 9})) == 1
+
+    async def test_tickets_that_were_not_claimed_in_time_are_told_by_their_ids(self, stage: Stage) -> None:
+        jobs = [(await stage.submit(ticketed=True)).id for _ in range(5)]
+        await stage.submit()
+        await stage.running(ticketed=True)
+        stage.clock.advance(TICKET - SECOND)
+        late = await stage.submit(ticketed=True)
+        assert await stage.store.overdue_tickets(None, 9) == []
+        stage.clock.advance(SECOND)
+        assert await stage.store.overdue_tickets(None, 9) == sorted(jobs)
+        first = await stage.store.overdue_tickets(None, 2)
+        assert first + await stage.store.overdue_tickets(first[-1], 9) == sorted(jobs)
+        assert late.id not in jobs
+
+    async def test_only_the_tickets_of_the_jobs_given_lapse_if_they_are_overdue(self, stage: Stage) -> None:
+        lost, held = [(await stage.submit(ticketed=True)).id for _ in range(2)]
+        stage.clock.advance(TICKET)
+        fresh = await stage.submit(ticketed=True)
+        running = await stage.running(ticketed=True)
+        assert await stage.store.lapse([lost, fresh.id, running.job, stage.unknown()]) == 1
+        assert await stage.store.lapse([]) == 0
+        assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [lost]
+        assert await stage.store.overdue_tickets(None, 9) == [held]
 
     async def test_a_broker_that_lost_its_memory_lapses_everything(self, stage: Stage) -> None:
         running = await stage.running()
         await stage.store.submit([stage.new(queue=queue, ticketed=True) for queue in "aab"], TICKET)
-        assert await stage.store.lapse(everything=True) == 3
+        assert await stage.store.lapse(None) == 3
         assert len(await stage.dispatch({"a": 9, "b": 9, "mail": 9})) == 3
         assert (await stage.job(running.job)).state is State.RUNNING
 
     async def test_a_lapsed_job_keeps_its_place_in_the_line(self, stage: Stage) -> None:
         first = await stage.submit(ticketed=True)
         second = await stage.submit()
-        await stage.store.lapse(everything=True)
+        await stage.store.lapse(None)
         tickets = await stage.dispatch({"mail": 9})
         assert stage.lines(ticket.job for ticket in tickets) == stage.lines([first.id, second.id])
 

@@ -27,7 +27,7 @@ class Ending(OnStage):
         job = await stage.submit(ticketed=True)
         await stage.store.cancel([job.id])
         assert await stage.claim(job.id) == []
-        await stage.store.lapse(everything=True)
+        await stage.store.lapse(None)
         assert await stage.dispatch({"mail": 9}) == []
 
     async def test_a_race_of_claim_and_cancel_has_one_winner(self, stage: Stage) -> None:

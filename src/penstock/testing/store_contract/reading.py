@@ -96,7 +96,7 @@ class Reading(OnStage):
         assert await stage.counted() == set()
         await populate(stage)
         assert await stage.counted() == await stage.counted_by_hand()
-        await stage.store.lapse(everything=True)
+        await stage.store.lapse(None)
         stage.clock.advance(MINUTE * 3)
         await stage.store.promote(3)
         await stage.store.reclaim(2)

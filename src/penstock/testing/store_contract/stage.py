@@ -71,6 +71,10 @@ class Stage:
         asked = [Share(queue, types or ("mail", "scan"), jobs) for queue, jobs in room.items()]
         return await self.store.claim_next(asked, worker, lease)
 
+    async def lapse_overdue(self) -> int:
+        """As a reaper does that cannot find the tickets."""
+        return await self.store.lapse(await self.store.overdue_tickets(None, 1000))
+
     async def running(self, **fields: Any) -> Lease:
         """A new job, claimed."""
         (claim,) = await self.claim((await self.submit(**fields)).id)

@@ -135,7 +135,7 @@ class Submitting(OnStage):
         job = await stage.submit(ticketed=True)
         assert await stage.dispatch({"mail": 9}) == []
         stage.clock.advance(TICKET)
-        assert await stage.store.lapse() == 1
+        assert await stage.lapse_overdue() == 1
         assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [job.id]
 
     @pytest.mark.parametrize("at", OUT_OF_RANGE)

@@ -2,4 +2,4 @@
 UPDATE jobs INDEXED BY ticketed
 SET ticket_until = NULL
 WHERE queue IN (SELECT queue FROM counts WHERE state = 'queued' AND jobs > 0)
-  AND state = 'queued' AND ticket_until IS NOT NULL AND ticket_until <= :until
+  AND state = 'queued' AND ticket_until IS NOT NULL
