@@ -6,6 +6,7 @@ import json
 import pytest
 from starlette.applications import Starlette
 
+from penstock.config import Settings
 from penstock.engine import Engine
 from tests.http.desk import UNKNOWN_JOB, WORKER, Client, Json, Visit, claim, job, problem, settle, submit
 from tests.services.desk import dispatcher
@@ -173,3 +174,24 @@ def _slow_to_return(claim_jobs, claims_made: asyncio.Event):
             return claims
 
     return slow
+
+
+async def test_a_pattern_that_a_worker_declared_never_runs_in_the_server(client: Client) -> None:
+    # With as many letters as here it takes tenths of a second, and twice that with each letter more.
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(x+)+y$"}}}
+    slow = {"name": "slow", "queue": "slow", "params_schema": schema}
+    (await client.post("/v1/workers", json={"worker": WORKER, "types": [slow]})).raise_for_status()
+    await submit(client, "slow", params={"a": "x" * 22})
+
+
+class TestLargeBodies:
+    @pytest.fixture
+    def settings(self) -> Settings:
+        return Settings()
+
+    async def test_a_declaration_may_have_256_kib(self, client: Client) -> None:
+        schema = {"type": "object", "description": "x" * 256 * 1024}
+        large = {"name": "large", "queue": "large", "params_schema": schema}
+        answer = await client.post("/v1/workers", json={"worker": WORKER, "types": [large]})
+        assert "'large'" in problem(answer, 413, "too_large")
+        assert "large" not in {one["name"] for one in (await client.get("/v1/types")).json()["types"]}

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, O
 from uuid import UUID
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from msgspec import Meta, Struct
@@ -348,7 +348,7 @@ LEAVES = [
     kind(None, None),
     kind(Annotated[int, Meta(ge=0, lt=10)], -1, 0, 9, 10),
     kind(Annotated[float, Meta(gt=0, le=1, multiple_of=0.5)], 0, 0.5, 0.7, 1, 1.5),
-    kind(Annotated[str, Meta(min_length=2, max_length=3, pattern="^a")], "a", "ab", "abc", "abcd", "ba", "aé"),
+    kind(Annotated[str, Meta(min_length=2, max_length=3)], "a", "ab", "abc", "abcd", "ba", "aé"),
     kind(Annotated[list[int], Meta(min_length=1, max_length=2)], [], [1], [1, 2], [1, 2, 3]),
     kind(Annotated[dict[str, int], Meta(min_length=1, max_length=1)], {}, {"a": 1}, {"a": 1, "b": 2}),
     kind(dict[Annotated[str, Meta(max_length=1)], int], {"a": 1}, {"ab": 1}),
@@ -466,6 +466,8 @@ def test_both_sides_agree_on_every_example_of_every_type(one: Kind) -> None:
 
 
 UNTOLD = [
+    kind(Annotated[str, Meta(max_length=3, pattern="^a")], "ab", "ba", "abcd"),
+    kind(dict[Annotated[str, Meta(pattern="^a")], int], {"ab": 1}, {"ba": 1}),
     kind(Annotated[datetime, Meta(tz=True)], "2030-01-01T00:00:00Z", "2030-01-01T00:00:00"),
     kind(Annotated[datetime, Meta(tz=False)], "2030-01-01T00:00:00Z", "2030-01-01T00:00:00"),
     kind(dict[int, str], {"1": "a"}, {"a": "a"}),
@@ -484,60 +486,6 @@ def test_what_a_schema_cannot_say_passes_the_server(one: Kind, data: st.DataObje
     raw = json.dumps({"a": data.draw(one.values)}).encode()
     if accepts(signature.decode, raw):
         checker(signature.schema())(raw)
-
-
-# -- schemas from elsewhere
-
-WORDS = ["type", "properties", "required", "items", "anyOf", "enum", "$ref", "$defs", "pattern", "minimum", "format"]
-SCHEMAS = st.recursive(
-    ANYTHING | st.sampled_from(["string", "object", "array", "integer", "#/$defs/a", "(", "date"]),
-    lambda inner: (
-        st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=2), inner, max_size=4) | st.lists(inner, max_size=2)
-    ),
-    max_leaves=12,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.dictionaries(st.sampled_from(WORDS), SCHEMAS, max_size=4), ANYTHING)
-@example({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, {})
-@example({"type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}, {})
-@example({"type": "object", "properties": {"a": {"type": "integer", "minimum": 10**40}}}, {})
-@example({"anyOf": []}, {})
-def test_no_schema_breaks_the_server(schema: dict[str, Any], params: Any) -> None:
-    check = checker(schema)
-    accepts(check, json.dumps(params).encode())
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": {"a": {"oneOf": [{"type": "string"}]}}},
-        {"type": "object", "properties": {"a": {"$ref": "#/elsewhere"}}},
-        {"type": "object", "properties": {"a": {"type": ["string", "null"]}}},
-        {"type": "object", "properties": {"b": {}}, "patternProperties": {"a": {}}, "additionalProperties": False},
-        {"type": "object", "properties": {"a": {"enum": [1.5, [1]]}}},
-        {"type": "object", "properties": {"a": {"type": "string", "format": "email"}}},
-        {"properties": "nonsense"},
-        {},
-    ],
-)
-def test_what_the_server_does_not_know_it_lets_pass(schema: dict[str, Any]) -> None:
-    checker(schema)(b'{"a": "x"}')
-
-
-def test_names_in_a_schema_are_never_evaluated() -> None:
-    name = "a'] or __import__('os').abort() or defs['a"
-    node = {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{name}"}}, "additionalProperties": False}
-    check = checker({"type": "object", "properties": {"a": {"$ref": f"#/$defs/{name}"}}, "$defs": {name: node}})
-    check(b'{"a": {"next": {"next": {}}}}')
-    assert "next" in refused(lambda: check(b'{"a": {"next": {"next": 1}}}'))
-
-
-def test_const_is_an_enum_of_one() -> None:
-    check = checker({"type": "object", "properties": {"a": {"const": "x"}}})
-    check(b'{"a": "x"}')
-    refused(lambda: check(b'{"a": "y"}'))
 
 
 def test_a_union_of_more_than_the_server_can_tell_apart_passes() -> None:

@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import TypeVar
 
+import msgspec
+
 from penstock.api.exchange import NO_CONTENT, Call, ClientGone, Reply, json_reply
 from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_type, sent_digest
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.path import is_job_id
 from penstock.api.queue_limits import own_queues, own_types, own_worker, refuse_foreign_jobs
 from penstock.engine import Engine
-from penstock.model.errors import CorruptObject, Invalid, Refused
+from penstock.model.errors import CorruptObject, Invalid, Refused, TooLarge
 from penstock.model.job import Claim, Lease, ObjectLink
 from penstock.model.keys import KeyScope
 from penstock.model.timing import seconds
@@ -30,9 +32,12 @@ from penstock.model.wire import (
     Sha256,
     WorkerList,
 )
-from penstock.model.workers import Subscription, Worker
+from penstock.model.workers import JobType, Subscription, Worker
 
 T = TypeVar("T")
+
+DECLARATION_BYTES = 256 * 1024
+"""What every server keeps of a job type, and reads again whenever one changes."""
 
 
 @operation("POST /v1/workers/{worker}/claim", {200: Answer("The claimed jobs.", ClaimResponse)}, body=ClaimRequest)
@@ -109,6 +114,7 @@ async def write_output(call: Call) -> Reply:
 async def join(call: Call) -> Reply:
     """Present a worker and declare the types it can run. May be repeated."""
     request = await call.json(JoinRequest)
+    _check_sizes(request.types)
     worker, types = own_worker(call, request.worker), own_types(call, request.types)
     within = None if call.key is None else call.key.queues
     return json_reply(200, await call.engine.work.join(worker, types, within))
@@ -168,6 +174,12 @@ async def _give_back(engine: Engine, claiming: "asyncio.Future[list[Claim]]") ->
 
 async def _release(engine: Engine, claims: list[Claim]) -> None:
     await engine.work.release([Lease(claim.job, claim.fence) for claim in claims])
+
+
+def _check_sizes(types: Sequence[JobType]) -> None:
+    for one in types:
+        if len(msgspec.json.encode(one)) > DECLARATION_BYTES:
+            raise TooLarge(f"the declaration of the type {one.name!r} may have at most {DECLARATION_BYTES:,} bytes")
 
 
 def _check_same_worker(call: Call, worker: Worker) -> None:

@@ -1,10 +1,10 @@
 """Params checked against a JSON Schema: the server's side, which knows a handler only by what it declared.
 
 The part of JSON Schema that a signature is told in is compiled back into types, so that a wrong call is refused at
-native speed. What it does not know it lets pass: the worker, which has the signature itself, checks again.
+native speed. What it does not know it lets pass: the worker, which has the signature itself, checks again. A schema is
+other people's: nothing of it is evaluated here that could take long, no pattern above all.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -16,12 +16,15 @@ from msgspec import UNSET, Meta, Struct
 
 from penstock.model.params import as_object, decode, decode_rest, union
 
+MOST_NODES = 2000
+"""A schema of more types than this, with references followed, is not compiled: it would keep the server busy."""
+
 
 def checker(schema: Mapping[str, Any]) -> Callable[[bytes], None]:
     """A function that raises InvalidParams for params that a handler with this schema would refuse.
 
-    It never refuses what the handler accepts. What it cannot tell from the schema (keywords it does not know, keys that
-    are numbers, whether an instant needs its offset) it lets pass: the worker decodes again.
+    It never refuses what the handler accepts. What it cannot tell from the schema (keywords it does not know, patterns,
+    keys that are numbers, whether an instant needs its offset) it lets pass: the worker decodes again.
     """
     shape = _compiled(schema)
 
@@ -60,7 +63,6 @@ class Node(Struct, frozen=True, rename="camel", kw_only=True):
     multiple_of: int | float | None = None
     min_length: int | None = None
     max_length: int | None = None
-    pattern: str | None = None
     min_items: int | None = None
     max_items: int | None = None
     min_properties: int | None = None
@@ -83,7 +85,7 @@ def _compiled(schema: Mapping[str, Any]) -> _Shape:
             msgspec.json.Decoder(types.of(rest)) if isinstance(rest, Node) else None,
             tuple(root.properties or ()),
         )
-    except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError, RecursionError, re.error):
+    except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError, RecursionError):
         return _Shape(msgspec.json.Decoder(dict[str, Any]))
 
 
@@ -94,14 +96,20 @@ class _Types:
         self._defs = list(defs.values())
         self._index = {f"#/$defs/{name}": index for index, name in enumerate(defs)}
         self._types: list[Any] = [UNSET] * len(defs)
+        self._sizes = [0] * len(defs)
+        self._cycles = [0] * len(defs)
+        self._spent = 0
 
     def of(self, node: Node) -> Any:
+        self._spend(1)
         if node.ref is not None:
             return self._referred(node.ref)
         if node.any_of is not None:
             return union(map(self.of, node.any_of))
         if node.enum is not None or node.const is not UNSET:
-            return _literal(node.enum if node.enum is not None else [node.const])
+            values = node.enum if node.enum is not None else [node.const]
+            self._spend(len(values))
+            return _literal(values)
         match node.type:
             case "array":
                 return self._array(node)
@@ -116,10 +124,27 @@ class _Types:
         if index is None:
             return Any
         if self._types[index] is UNSET:
-            # A class that refers to itself finds this while it is being made; by number, as names are not ours to eval.
-            self._types[index] = ForwardRef(f"defs[{index}]")
-            self._types[index] = self._named(self._defs[index])
+            self._define(index)
+        elif isinstance(self._types[index], ForwardRef):
+            self._cycles[index] += 1
+        else:
+            self._spend(self._sizes[index])
         return self._types[index]
+
+    def _define(self, index: int) -> None:
+        # A class that refers to itself finds this while it is being made; by number, as names are not ours to eval.
+        self._types[index] = ForwardRef(f"defs[{index}]")
+        before = self._spent
+        self._types[index] = made = self._named(self._defs[index])
+        # Wherever it is referred to, all of it is compiled once more; a class is not.
+        is_class = isinstance(made, type) and issubclass(made, Struct)
+        self._sizes[index] = 0 if is_class else self._spent - before
+        self._spend(self._cycles[index] * self._sizes[index])
+
+    def _spend(self, nodes: int) -> None:
+        self._spent += nodes
+        if self._spent > MOST_NODES:
+            raise ValueError(f"a schema of more than {MOST_NODES} types")
 
     def _named(self, node: Node) -> Any:
         """A class under `$defs`. The first required property is its tag if it can have one value only."""
@@ -139,8 +164,9 @@ class _Types:
         return _limited(dict[keys, values], min_length=node.min_properties, max_length=node.max_properties)  # type: ignore[valid-type]
 
     def _struct(self, properties: Mapping[str, Node], node: Node, **options: Any) -> Any:
+        required = frozenset(node.required)
         fields = [
-            (f"f{number}", self.of(one)) if name in node.required else (f"f{number}", self.of(one), UNSET)
+            (f"f{number}", self.of(one)) if name in required else (f"f{number}", self.of(one), UNSET)
             for number, (name, one) in enumerate(properties.items())
         ]
         names = {f"f{number}": name for number, name in enumerate(properties)}
@@ -205,7 +231,7 @@ def _text(node: Node) -> Any:
         return _limited(bytes, min_length=least, max_length=node.max_length and node.max_length // 4 * 3)
     if node.format in _TEXTS:
         return _TEXTS[node.format]
-    return _limited(str, min_length=node.min_length, max_length=node.max_length, pattern=node.pattern)
+    return _limited(str, min_length=node.min_length, max_length=node.max_length)
 
 
 _SCALARS: dict[str, Callable[[Node], Any]] = {
