@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
+from penstock.engine.failpoint import AFTER_TICK_COMMIT
 from penstock.model.errors import StoreUnavailable
 from penstock.model.job import Claim
 from penstock.model.lifecycle import State
@@ -129,6 +130,22 @@ class TestOverlap:
         assert (await engine.jobs.get(waiting)).state is State.CANCELLED
         running = await claim_one(engine)
         await watchman.runs(10 * SECOND)
+        assert (await engine.jobs.get(running.job)).cancel_requested_at is not None
+
+    async def test_the_previous_job_yields_though_the_scheduler_dies_right_after_the_tick(
+        self, engine: Engine, watchman: Watchman, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await create(engine, overlap="cancel_previous")
+        await watchman.runs(15 * SECOND)
+        running = await claim_one(engine)
+
+        def die(place: str) -> None:
+            raise KeyboardInterrupt(place)
+
+        monkeypatch.setattr("penstock.engine.ticks.failpoint", die)
+        with pytest.raises(KeyboardInterrupt, match=AFTER_TICK_COMMIT):
+            await watchman.runs(10 * SECOND)
+        assert len(await history(engine)) == 2
         assert (await engine.jobs.get(running.job)).cancel_requested_at is not None
 
     async def test_after_completion_counts_from_the_end(

@@ -1,8 +1,10 @@
 """The command line as a user has it: one server, and commands that talk to it."""
 
+import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,6 +55,41 @@ def count(context: Context) -> int:
 '''
 
 
+GATED = """
+import time
+from pathlib import Path
+
+from penstock import Penstock
+
+while not Path({gate!r}).exists():
+    time.sleep(0.01)
+
+app = Penstock()
+
+@app.job
+{code}
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def status(port: int, path: str, body: object = None) -> int:
+    """Of the answer; 0 if there is none."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        data = None if body is None else json.dumps(body)
+        connection.request("GET" if body is None else "POST", path, data, {"content-type": "application/json"})
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's folder, with a module of job types in it."""
@@ -85,6 +122,31 @@ def answered(server: Server, *words: str) -> dict[str, object]:
     document = json.loads(line)
     assert isinstance(document, dict)
     return document
+
+
+def test_a_server_is_ready_once_it_knows_the_types_of_its_app_and_refuses_nothing_before(tmp_path: Path) -> None:
+    """Also at a restart with new code, on data that knows the types of the old."""
+    gate, port = tmp_path / "gate", free_port()
+    first = "def first(a: int) -> int:\n    return a"
+    second = "def first(a: int, b: int = 0) -> int:\n    return a\n\n@app.job\ndef second() -> None: ..."
+    lives = [(first, {"type": "first", "params": {"a": 1}}), (second, {"type": "first", "params": {"a": 1, "b": 2}})]
+    for code, body in lives:
+        (tmp_path / "gated.py").write_text(GATED.format(gate=str(gate), code=code))
+        gate.unlink(missing_ok=True)
+        server = Process(
+            "up", "gated:app", "--json", "--port", str(port), "--data", str(tmp_path / "data"),
+            folder=tmp_path, environ={"PYTHONPATH": _path(tmp_path)},
+        )  # fmt: skip
+        with ending(server):
+            eventually("it answers", lambda: status(port, "/healthz") == 200)
+            assert status(port, "/readyz") == 503
+            assert status(port, "/v1/jobs", body) == 503
+            assert status(port, "/v1/jobs", {"type": "second"}) == 503
+            gate.touch()
+            server.first_line()
+            assert status(port, "/readyz") == 200
+            assert status(port, "/v1/jobs", body) == 201
+            assert server.stop() == 0
 
 
 def test_a_submit_that_waits_prints_the_result_alone_on_stdout(server: Server) -> None:

@@ -89,6 +89,7 @@ class Engine:
 
     async def ready(self) -> None:
         """Return if jobs can be accepted now; raise Unavailable if not."""
+        self.catalog.require_types()
         await self.store.probe()
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.model.declarations import DeclaredType, declare
-from penstock.model.errors import Forbidden, StoreUnavailable, Unavailable, UnknownType
+from penstock.model.errors import Forbidden, Starting, StoreUnavailable, Unavailable, UnknownType
 from penstock.model.notices import Name, Notice, NoticeKind, newest, notice_change
 from penstock.model.schema import checker
 from penstock.model.timing import Clock
@@ -103,6 +103,8 @@ class Catalog:
         self._stale = True
         self._reading_now: asyncio.Future[Reading] | None = None
         self.on_tell: Callable[[], None] = lambda: None
+        self.expecting: str | None = None
+        """The app that this process is importing, and whose types it will declare; None once it has, or has no app."""
         self._checkers: dict[str, tuple[JobType, Callable[[bytes], None]]] = {}
 
     async def read(self) -> Reading:
@@ -114,6 +116,11 @@ class Catalog:
             self._reading_now = asyncio.ensure_future(self._read())
         # Shielded: one caller that goes away must not take the answer from the others.
         return await asyncio.shield(self._reading_now)
+
+    def require_types(self) -> None:
+        """Raise Starting while the types are those of an earlier life: what they refuse, or accept, says nothing."""
+        if self.expecting is not None:
+            raise Starting(f"the job types of {self.expecting} are not known yet; retry in a moment")
 
     async def read_store(self) -> Reading:
         """What the store says at this moment; Unavailable if it cannot."""

@@ -51,6 +51,7 @@ class Preparing:
         ]
 
     async def _terms(self) -> "_Terms":
+        self._engine.catalog.require_types()
         return _Terms(self, self._engine, await self._engine.catalog.read())
 
     def _has_more(self, request: SubmitRequest) -> bool:

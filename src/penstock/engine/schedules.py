@@ -145,6 +145,7 @@ class Schedules:
                 f"params: a schedule keeps at most {limit:,} bytes (limits.inline_bytes); "
                 "let its job read the rest from elsewhere"
             )
+        self._engine.catalog.require_types()
         allow_unknown = self._engine.settings.server.allow_unknown_types
         declared = (await self._engine.catalog.read()).type(body.type, allow_unknown=allow_unknown)
         self._engine.catalog.check(declared, schedule.params)

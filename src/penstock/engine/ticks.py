@@ -11,7 +11,6 @@ from penstock.engine.catalog import Reading
 from penstock.engine.failpoint import AFTER_TICK_COMMIT, failpoint
 from penstock.engine.intention import tick_job
 from penstock.model.errors import Invalid
-from penstock.model.ids import JobId
 from penstock.model.job import NewJob
 from penstock.model.names import reason_of
 from penstock.model.schedule import Decision, Every, Overlap, Schedule, Ticked, TickMove, TickRecord, Verdict
@@ -55,6 +54,7 @@ class Ticks:
 
         Durable first, then ticketed: whoever dies in between leaves a job that the dispatcher finds.
         """
+        self._engine.catalog.require_types()
         schedules = await self._store.get_schedules([decision.name for decision in decisions])
         reading = await self._engine.catalog.read()
         standing = {
@@ -75,16 +75,8 @@ class Ticks:
         ticked = await self._store.tick(ready, self._engine.tickets.ticket_for)
         failpoint(AFTER_TICK_COMMIT)
         await self._engine.posting.post(marked, [job for one in ticked for job in one.jobs])
-        self._engine.moved([event for one in ticked for event in one.events])
-        await self._cancel(
-            [job for move, one in zip(ready, ticked, strict=True) if one.applied for job in _ousted(move)]
-        )
+        self._engine.moved([event for one in ticked for event in (*one.events, *one.yielded)])
         return ticked
-
-    async def _cancel(self, jobs: Sequence[JobId]) -> None:
-        if jobs:
-            cancelled = await self._store.cancel(jobs)
-            self._engine.moved([one.event for one in cancelled if one.event is not None])
 
     def _move(self, decision: Decision, schedule: Schedule, reading: Reading) -> TickMove:
         outcomes = [self._outcome(schedule, verdict, reading) for verdict in decision.verdicts]
@@ -137,9 +129,3 @@ def _heeds_ends(schedule: Schedule) -> bool:
     return schedule.overlap is Overlap.QUEUE_ONE or (
         isinstance(schedule.when, Every) and schedule.when.after_completion
     )
-
-
-def _ousted(move: TickMove) -> list[JobId]:
-    """Jobs of earlier ticks that must yield; never the job of this very tick, should it be decided a second time."""
-    own = {record.job for record in move.records}
-    return [job for job in move.decision.cancel if job not in own]

@@ -25,6 +25,7 @@ PenstockError
 │   ├── ServerUnavailable   server_unavailable   no answer from the Penstock server
 │   ├── ServerBusy          server_busy          the server has as many connections as it may
 │   ├── RequestTimeout      request_timeout      the rest of the request did not come in time
+│   ├── Starting            starting             this process is starting and does not know its job types yet
 │   └── ShuttingDown        shutting_down        this process is stopping
 ├── JobEnded                job_ended            waited for a job that did not succeed
 └── WaitTimeout             wait_timeout         the job had not ended in time; it goes on
@@ -187,6 +188,12 @@ class RequestTimeout(Unavailable):
     """The rest of the request did not come in time; nothing was done."""
 
     code = "request_timeout"
+
+
+class Starting(Unavailable):
+    """This process is starting and does not know its job types yet."""
+
+    code = "starting"
 
 
 class ShuttingDown(Unavailable):

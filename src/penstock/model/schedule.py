@@ -142,6 +142,15 @@ class TickMove(Struct, frozen=True, kw_only=True):
     records: tuple[TickRecord, ...] = ()
     jobs: tuple[NewJob, ...] = ()
 
+    @property
+    def ousted(self) -> list[JobId]:
+        """Jobs of earlier ticks that must yield to those of this one; none where it has no job.
+
+        Never the job of this very tick, should it be decided a second time.
+        """
+        own = {record.job for record in self.records}
+        return [job for job in self.decision.cancel if job not in own] if self.jobs else []
+
 
 def without_jobs(move: TickMove, reason: str) -> TickMove:
     """The move with each of its ticks skipped: what is applied instead when its jobs cannot be kept."""
@@ -151,8 +160,9 @@ def without_jobs(move: TickMove, reason: str) -> TickMove:
 
 
 class Ticked(Struct, frozen=True):
-    """What became of a TickMove: applied, with the events of its jobs, or stale: somebody else decided."""
+    """What became of a TickMove: applied, with the events of its jobs and of those that yield, or stale."""
 
     applied: bool
     jobs: Sequence[Job] = ()
     events: Sequence[Event] = ()
+    yielded: Sequence[Event] = ()

@@ -44,6 +44,7 @@ async def local_fleets(
     try:
         loaded = await launcher.load(app, environ)
         await engine.catalog.declare(loaded.types)
+        engine.catalog.expecting = None
         await declare(loaded, engine.work)
         hurrying = asyncio.ensure_future(_hurry(fleets, stopping))
         async with _scaling(engine, fleets, app, environ):

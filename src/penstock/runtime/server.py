@@ -65,7 +65,7 @@ async def up(
     stopping = Stopping()
     stopping.listen()
     async with (
-        _opened(settings) as (engine, listener),
+        _opened(settings, expecting=app if workers else None) as (engine, listener),
         services(engine, ticker=settings.server.scheduler),
         _http(engine, listener) as url,
     ):
@@ -113,9 +113,13 @@ def _call(on_ready: Callable[[str], None] | None, url: str) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[tuple[Engine, socket.socket]]:
-    """The engine and a listening socket; refused before it is bound where anyone could reach it without a key."""
+async def _opened(settings: Settings, *, expecting: str | None = None) -> AsyncIterator[tuple[Engine, socket.socket]]:
+    """The engine and a listening socket; refused before it is bound where anyone could reach it without a key.
+
+    Until the types of the app that it is `expecting` are declared, no job is accepted.
+    """
     async with open_engine(settings) as engine:
+        engine.catalog.expecting = expecting
         await refuse_unguarded(settings.server, engine.keys)
         with _listen(settings.server) as listener:
             yield engine, listener

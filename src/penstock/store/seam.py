@@ -312,9 +312,9 @@ class Schedules(Protocol):
 
         Not while the schedule is paused, unless it was decided `by_hand`.
         Per move one atomic write: jobs inserted (one whose id exists is not inserted again), records kept, the schedule
-        advanced. A move whose records lie after the shard's now is refused: never early. One answer each, in order.
+        advanced, and the schedule's own jobs that must yield cancelled, or marked where they run. A move whose records
+        lie after the shard's now is refused: never early. One answer each, in order.
         Jobs that break an invariant of the tables are not kept; their ticks are recorded as skipped, with the reason.
-        Cancelling is not part of it: the caller does that once the move is applied.
         """
         ...
 

@@ -24,6 +24,14 @@ async def cancel(session: Session, jobs: Sequence[JobId], *, force: bool) -> lis
     return [Cancellation(after.get(job), moved.pop(job, None)) for job in jobs]
 
 
+async def yield_jobs(session: Session, schedule: str, jobs: Sequence[JobId]) -> list[Event]:
+    """Cancel those of the jobs that are the schedule's own, to make room."""
+    found = await jobs_by_id(session.connection, jobs)
+    own = [job for job, one in found.items() if one.schedule == schedule]
+    cancelled = await cancel(session, own, force=False) if own else []
+    return [one.event for one in cancelled if one.event is not None]
+
+
 async def expire(session: Session, limit: int) -> list[Event]:
     """Those that expired first."""
     rows = await query(session.connection, _EXPIRE, {"now": session.given, "limit": limit})

@@ -12,6 +12,7 @@ from penstock.model.submission import Submission
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres.arrays import bigints, booleans, optional_uuids, texts
+from penstock.store.postgres.cancel import yield_jobs
 from penstock.store.postgres.connection import FAULTS, refused
 from penstock.store.postgres.schedules import first_milli
 from penstock.store.postgres.statements import Connection, execute, load, query
@@ -94,7 +95,7 @@ async def _applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticke
     advanced = [entry for entry in entries if entry[0].decision.name in names]
     recorded = await _recorded(tx, [move for move, _ in advanced])
     inserted = await _inserted(tx, advanced, recorded)
-    return {move.decision.name: _ticked(move, inserted) for move, _ in advanced}
+    return {move.decision.name: await _ticked(tx, move, inserted) for move, _ in advanced}
 
 
 def _decided(moves: Sequence[TickMove]) -> dict[str, object]:
@@ -139,6 +140,8 @@ async def _inserted(tx: Transaction, entries: Sequence[Entry], recorded: set[Job
     return {answer.job.id: answer for answer in answers if answer.event}
 
 
-def _ticked(move: TickMove, inserted: Mapping[JobId, Submission]) -> Ticked:
+async def _ticked(tx: Transaction, move: TickMove, inserted: Mapping[JobId, Submission]) -> Ticked:
     answers = [inserted[new.id] for new in move.jobs if new.id in inserted]
-    return Ticked(True, [answer.job for answer in answers], [answer.event for answer in answers if answer.event])
+    events = [answer.event for answer in answers if answer.event]
+    yielded = await yield_jobs(tx, move.decision.name, move.ousted) if move.ousted else []
+    return Ticked(True, [answer.job for answer in answers], events, yielded)

@@ -25,6 +25,13 @@ def cancel(tx: Transaction, jobs: Sequence[JobId], *, force: bool) -> list[Cance
     return [Cancellation(after.get(job) or before.get(job), moved.pop(job, None)) for job in jobs]
 
 
+def yield_jobs(tx: Transaction, schedule: str, jobs: Sequence[JobId]) -> list[Event]:
+    """Cancel those of the jobs that are the schedule's own, to make room. The caller records the events."""
+    before = jobs_by_id(tx.connection, jobs)
+    own = {job: found.state for job, found in before.items() if found.schedule == schedule}
+    return list(_cancelled(tx, own, force=False).values())
+
+
 def _cancelled(tx: Transaction, before: dict[JobId, State], *, force: bool) -> dict[JobId, Event]:
     if not before:
         return {}

@@ -14,6 +14,7 @@ from penstock.model.submission import Submission
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_rounds
 from penstock.store.rows import Row, optional_millis
+from penstock.store.sqlite.cancel import yield_jobs
 from penstock.store.sqlite.connection import FAULTS, refused
 from penstock.store.sqlite.rows import optional_id
 from penstock.store.sqlite.schedules import first_milli
@@ -50,7 +51,7 @@ def ticks(connection: apsw.Connection, name: str, before: datetime | None, limit
 def _tick(tx: Transaction, entries: Sequence[Entry]) -> list[Ticked]:
     """In a round each schedule is named once."""
     ticked = _all_applied(tx, [entry for entry in entries if not _early(entry[0], tx.at)])
-    tx.record(event for one in ticked.values() for event in one.events)
+    tx.record(event for one in ticked.values() for event in (*one.events, *one.yielded))
     return [ticked.get(move.decision.name, REFUSED) for move, _ in entries]
 
 
@@ -86,7 +87,7 @@ def _applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
     advanced = [entry for entry in entries if entry[0].decision.name in names]
     recorded = {job for (job,) in _RECORD_TICKS.run(tx.connection, list(_records(advanced)))}
     inserted = _inserted(tx, advanced, recorded)
-    return {move.decision.name: _ticked(move, inserted) for move, _ in advanced}
+    return {move.decision.name: _ticked(tx, move, inserted) for move, _ in advanced}
 
 
 def _decided(move: TickMove) -> Row:
@@ -119,6 +120,8 @@ def _inserted(tx: Transaction, entries: Sequence[Entry], recorded: set[bytes | N
     return {answer.job.id: answer for answer in answers if answer.event}
 
 
-def _ticked(move: TickMove, inserted: Mapping[JobId, Submission]) -> Ticked:
+def _ticked(tx: Transaction, move: TickMove, inserted: Mapping[JobId, Submission]) -> Ticked:
     answers = [inserted[new.id] for new in move.jobs if new.id in inserted]
-    return Ticked(True, [answer.job for answer in answers], [answer.event for answer in answers if answer.event])
+    events = [answer.event for answer in answers if answer.event]
+    yielded = yield_jobs(tx, move.decision.name, move.ousted) if move.ousted else []
+    return Ticked(True, [answer.job for answer in answers], events, yielded)

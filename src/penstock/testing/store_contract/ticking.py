@@ -62,6 +62,40 @@ class Ticking(OnStage):
         assert {job.schedule for job in await stage.all_jobs()} == {"a", "c"}
         assert await stage.counted() == await stage.counted_by_hand()
 
+    async def test_jobs_that_must_yield_are_cancelled_with_the_tick_and_only_the_schedules_own(
+        self, stage: Stage
+    ) -> None:
+        read = await put(stage)
+        waiting = await ticked(stage, read)
+        stage.clock.advance(MINUTE)
+        running = await ticked(stage, await found(stage))
+        await stage.claim(running.id)
+        foreign = await stage.submit()
+        stage.clock.advance(MINUTE)
+        read = await found(stage)
+        job = job_of(stage, read)
+        (answer,) = await apply(stage, move_of(read, [job], cancel=(waiting.id, running.id, foreign.id, job.id)))
+        assert {event.job: event.after for event in answer.yielded} == {
+            waiting.id: State.CANCELLED,
+            running.id: State.RUNNING,
+        }
+        states = [(await stage.job(one)).state for one in (waiting.id, running.id, foreign.id, job.id)]
+        assert states == [State.CANCELLED, State.RUNNING, State.QUEUED, State.QUEUED]
+        assert (await stage.job(running.id)).cancel_requested_at == stage.clock.now()
+        counts = {(one.type, one.state): one.jobs for one in await stage.store.counts() if one.jobs}
+        assert counts == {("mail", State.CANCELLED): 1, ("mail", State.RUNNING): 1, ("mail", State.QUEUED): 2}
+
+    async def test_nothing_yields_to_a_tick_that_has_no_job_or_is_refused(self, stage: Stage) -> None:
+        read = await put(stage)
+        before = await ticked(stage, read)
+        stage.clock.advance(MINUTE)
+        stale = move_of(read, [job_of(stage, read)], cancel=(before.id,))
+        read = await found(stage)
+        skipped = move_of(read, skips={stage.clock.now(): "no such type"}, cancel=(before.id,))
+        answers = [(await apply(stage, move))[0] for move in (stale, skipped)]
+        assert [(answer.applied, len(answer.yielded)) for answer in answers] == [(False, 0), (True, 0)]
+        assert (await stage.job(before.id)).state is State.QUEUED
+
     async def test_of_two_ticks_from_the_same_reading_one_is_applied(self, stage: Stage) -> None:
         read = await put(stage)
         moves = [move_of(read, [job_of(stage, read)]) for _ in range(6)]
