@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from penstock.engine import Engine
 from penstock.engine.catalog import FRESH
 from penstock.model.errors import InvalidSetting, Unauthorized
 from penstock.model.keys import KeyScope
+from penstock.model.lifecycle import State
 from penstock.model.notices import NoticeChange
 from penstock.model.workers import JobType
 from penstock.runtime.guard import refuse_unguarded
@@ -173,6 +175,29 @@ async def test_a_worker_key_of_one_queue_never_gets_a_job_of_another(client: Cli
         told = problem(await client.post("/v1/workers/w1/claim", json=asked), 403, "forbidden")
     assert "sums only, not of other" in told
     assert [one["job"] for one in await claim(client)] == [other["id"]]
+
+
+async def test_a_claim_cut_off_while_its_key_is_looked_at_again_gives_its_jobs_back(
+    app: Starlette, client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = await made(engine, KeyScope.WORKER)
+    item = await submit(client)
+    admit, looking_again = engine.keys.admit, asyncio.Event()
+
+    async def look_again(*arguments: Any, **more: Any) -> Any:
+        if (await engine.jobs.get(item["id"])).state is State.RUNNING:
+            looking_again.set()
+            await asyncio.Event().wait()
+        return await admit(*arguments, **more)
+
+    monkeypatch.setattr(engine.keys, "admit", look_again)
+    headers = [(b"content-type", b"application/json"), (b"authorization", f"Bearer {key.key}".encode())]
+    asked = b'{"types":["other"],"limit":1,"wait_seconds":5}'
+    serving = asyncio.create_task(Visit(app, "POST", "/v1/workers/w1/claim", headers).says(asked).run())
+    await asyncio.wait_for(looking_again.wait(), 5)
+    serving.cancel()
+    await asyncio.wait({serving}, timeout=5)
+    assert (await engine.jobs.get(item["id"])).state is State.QUEUED
 
 
 async def test_a_claim_that_waits_gets_nothing_once_its_key_is_revoked(

@@ -12,7 +12,8 @@ from penstock.api.operation import Answer, Header, operation
 from penstock.api.path import is_job_id
 from penstock.api.queue_limits import own_queues, own_types, own_worker, refuse_foreign_jobs
 from penstock.engine import Engine
-from penstock.model.errors import CorruptObject, Invalid, Refused, TooLarge
+from penstock.engine.by_shard import to_the_end
+from penstock.model.errors import CorruptObject, Invalid, TooLarge
 from penstock.model.job import Claim, Lease, ObjectLink
 from penstock.model.keys import KeyScope
 from penstock.model.timing import seconds
@@ -49,8 +50,7 @@ async def claim_jobs(call: Call) -> Reply:
     wanted = Subscription(frozenset(request.types), served, frozenset(request.except_queues))
     wait = seconds(min(request.wait_seconds, call.engine.settings.limits.wait_seconds))
     claiming = asyncio.ensure_future(call.engine.work.claim(worker, wanted, request.limit, wait))
-    claims = await _claims_for_client(call, claiming)
-    await _refuse_if_revoked(call, claims)
+    claims = await _hand_over(call, claiming)
     return json_reply(200, ClaimResponse(tuple(claims)))
 
 
@@ -139,41 +139,30 @@ async def _body(call: Call, kind: type[T]) -> T:
     return await call.json(kind)
 
 
-async def _claims_for_client(call: Call, claiming: "asyncio.Future[list[Claim]]") -> list[Claim]:
-    """The claims, if the client is still there to work them; otherwise they are given back at once.
+async def _hand_over(call: Call, claiming: "asyncio.Future[list[Claim]]") -> list[Claim]:
+    """The claims, if the client is still there to work them and its key still good; else they are given back at once.
 
     Without this a worker that vanishes while it waits would hold what it never heard of until its leases run out.
     """
-    present = False
+    handed_over = False
     try:
-        present = await call.stays_for(claiming)
-    finally:
-        if not present:
-            await _give_back(call.engine, claiming)
-    if not present:
-        raise ClientGone
-    return claiming.result()
-
-
-async def _refuse_if_revoked(call: Call, claims: list[Claim]) -> None:
-    """Give the claims back and refuse them, if the key was withdrawn or ran out while the claim waited for them."""
-    if claims and call.key is not None:
-        try:
+        if not await call.stays_for(claiming):
+            raise ClientGone
+        claims = claiming.result()
+        if claims and call.key is not None:
             await call.admit((KeyScope.WORKER,))
-        except Refused:
-            await _release(call.engine, claims)
-            raise
+        handed_over = True
+        return claims
+    finally:
+        if not handed_over:
+            await to_the_end(_give_back(call.engine, claiming))
 
 
 async def _give_back(engine: Engine, claiming: "asyncio.Future[list[Claim]]") -> None:
     claiming.cancel()
     await asyncio.wait((claiming,))
     if not claiming.cancelled() and claiming.exception() is None:
-        await _release(engine, claiming.result())
-
-
-async def _release(engine: Engine, claims: list[Claim]) -> None:
-    await engine.work.release([Lease(claim.job, claim.fence) for claim in claims])
+        await engine.work.release([Lease(claim.job, claim.fence) for claim in claiming.result()])
 
 
 def _check_sizes(types: Sequence[JobType]) -> None:

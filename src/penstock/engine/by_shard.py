@@ -63,6 +63,13 @@ def keep(call: Call[Any]) -> None:
     call.add_done_callback(_forget)
 
 
+async def to_the_end(work: Awaitable[Answer]) -> Answer:
+    """The answer of `work`, which goes on to its end even when the caller is cancelled meanwhile."""
+    call = asyncio.ensure_future(work)
+    keep(call)
+    return await asyncio.shield(call)
+
+
 def _forget(call: Call[Any]) -> None:
     _kept.discard(call)
     if not call.cancelled():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 from msgspec.structs import replace
 
-from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, trouble_of
+from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, to_the_end, trouble_of
 from penstock.engine.catalog import Reading
 from penstock.engine.lines import Lines
 from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
@@ -143,13 +143,20 @@ class Claiming:
     # -- together
 
     async def _gathered(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
-        """Claim to the end, even when the asker goes away meanwhile: then what was claimed is given back."""
+        """Claim, and read large params in.
+
+        What cannot be handed over, because the asker goes away meanwhile or something fails, is given back.
+        """
         claiming = asyncio.ensure_future(self._answers(asked))
+        filled: list[Claim] | None = None
         try:
-            claims = await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            await self._give_back(await claiming)
-            raise
+            filled = await self._filled(await asyncio.shield(claiming))
+            return filled
+        finally:
+            if filled is None:
+                await to_the_end(self._undo(claiming, ()))
+
+    async def _filled(self, claims: Sequence[Claim]) -> list[Claim]:
         filled = [
             claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
         ]
@@ -176,7 +183,7 @@ class Claiming:
         return claims
 
     async def _undo(self, call: Call[list[Claim]], tickets: Sequence[Ticket]) -> None:
-        """A shard that is slow must not hold up the jobs of others: what it still gives is given back to it."""
+        """Give back what a call still gives: its shard is slow and must not hold up others, or the asker has gone."""
         try:
             await self._give_back(await call)
         except Unavailable:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 logger = logging.getLogger("penstock.server")
 
-FILE = "worker.key"
+FILE = "local_workers.key"
 
 
 @contextmanager
