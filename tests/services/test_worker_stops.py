@@ -57,7 +57,7 @@ async def test_a_job_that_takes_too_long_is_timed_out(tmp_path: Path, type_name:
         assert (error.code, error.message) == (ErrorCode.TIMEOUT, "still running after 0.3 s")
 
 
-async def test_neighbours_of_one_that_had_to_be_killed_are_released_unharmed(tmp_path: Path) -> None:
+async def test_neighbours_of_one_that_had_to_be_killed_are_released_to_run_alone(tmp_path: Path) -> None:
     async with working(tmp_path, executors=1) as at:
         neighbour = at.reach.submit("wait_async", name="n")
         await at.appears("waiting-n")
@@ -66,8 +66,28 @@ async def test_neighbours_of_one_that_had_to_be_killed_are_released_unharmed(tmp
         assert error is not None
         assert error.code is ErrorCode.TIMEOUT
         await at.reach.until("it is released", lambda: neighbour in at.reach.released)
-        assert at.reach.released == {neighbour: False}
+        assert at.reach.released == {neighbour: True}
         assert neighbour not in at.reach.outcomes
+
+
+async def test_one_that_runs_alone_is_restarted_by_no_other_s_timeout(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
+        alone = at.reach.submit("wait_async", name="n", alone=True)
+        await at.appears("waiting-n")
+        for _ in range(2):
+            await at.reach.outcome(at.reach.submit("swallow", timeout=0.1))
+        at.go()
+        assert await at.reach.result(alone) == "n"
+        assert at.reach.released == {}
+
+
+async def test_one_that_had_not_started_beside_one_that_had_to_be_killed_need_not_run_alone(tmp_path: Path) -> None:
+    async with working(tmp_path, executors=1) as at:
+        at.reach.submit("block", timeout=0.3)
+        await at.appears("blocking")
+        unstarted = at.reach.submit("add", a=1)
+        await at.reach.until("it is released", lambda: unstarted in at.reach.released)
+        assert at.reach.released == {unstarted: False}
 
 
 async def test_a_program_that_ignores_the_signal_is_killed_with_all_it_started(tmp_path: Path) -> None:

@@ -165,8 +165,8 @@ class JobStore(Protocol):
     ) -> list[Settled]:
         """Put running jobs back to queued, unharmed: the attempt is not counted, a marked one is cancelled.
 
-        `suspects` have shared an executor that died: each is claimed with `alone` from now on. With a `delay` they are
-        scheduled instead, due after it.
+        `suspects` shared an executor that died, or was killed: each is claimed with `alone` from now on. With a
+        `delay` they are scheduled instead, due after it.
         """
         ...
 

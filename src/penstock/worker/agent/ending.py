@@ -27,7 +27,11 @@ class Failed(Struct, frozen=True):
 
 
 class Halted(Struct, frozen=True):
-    """Because it was asked to, or was ended with the executor it ran in for a reason that was not its fault."""
+    """Because it was asked to, or before it had started."""
+
+
+class Displaced(Struct, frozen=True):
+    """With its executor, which was killed because another job there did not stop when asked."""
 
 
 class Cause(StrEnum):
@@ -45,7 +49,7 @@ class Died(Struct, frozen=True):
     together: int
 
 
-Ending = Returned | Failed | Halted | Died
+Ending = Returned | Failed | Halted | Displaced | Died
 End = tuple[Attempt, Ending]
 
 
@@ -53,7 +57,7 @@ End = tuple[Attempt, Ending]
 
 
 class Release(Struct, frozen=True):
-    """Give it back unharmed; a suspect will run alone next time."""
+    """Give it back unharmed. With `suspect` it runs alone next time: something happened to its whole executor."""
 
     suspect: bool = False
 
@@ -79,8 +83,11 @@ def conclude(claim: Claim, ending: Ending, reason: StopReason | None, outputs: t
             return Outcome(job=claim.job, fence=claim.fence, error=error)
         case Halted():
             return _stopped(claim, reason)
-        case Died() if reason is not None:
+        case Displaced() | Died() if reason is not None:
             return _stopped(claim, reason)
+        case Displaced():
+            # Alone, it is in no other job's way: nobody's timeouts can restart it again and again.
+            return Release(suspect=True)
         case Died(_, _, together) if together > 1:
             return Release(suspect=True)
         case Died():

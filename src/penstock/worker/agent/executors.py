@@ -12,7 +12,7 @@ from penstock.model.job import LogLine, Progress
 from penstock.model.timing import Clock
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.dealing import shares
-from penstock.worker.agent.ending import Cause, Died, End, Ending, Failed, Halted, Returned
+from penstock.worker.agent.ending import Cause, Died, Displaced, End, Ending, Failed, Halted, Returned
 from penstock.worker.agent.loading import Loading
 from penstock.worker.agent.memory import MIB, resident_bytes
 from penstock.worker.agent.process import ExecutorProcess, Phase
@@ -299,8 +299,9 @@ class Executors:
     def _end_jobs(self, executor: ExecutorProcess, status: int) -> None:
         """Jobs that had not started are innocent, and so are all when the executor was killed for one of them."""
         attempts = list(executor.attempts.values())
-        suspects = [] if executor.killed else [one for one in attempts if executor.has_started(one)]
-        death = Died(executor.cause, executor.cause_text or describe(status), len(suspects))
-        if suspects:
-            LOGGER.warning("executor %d %s with %s", executor.pid, death.how, ", ".join(map(str, suspects)))
-        self._jobs.ended([(attempt, death if attempt in suspects else Halted()) for attempt in attempts])
+        started = {one for one in attempts if executor.has_started(one)}
+        death = Died(executor.cause, executor.cause_text or describe(status), len(started))
+        if started and not executor.killed:
+            LOGGER.warning("executor %d %s with %s", executor.pid, death.how, ", ".join(map(str, started)))
+        end = Displaced() if executor.killed else death
+        self._jobs.ended([(attempt, end if attempt in started else Halted()) for attempt in attempts])
