@@ -35,7 +35,7 @@ def test_a_span_is_seconds_or_has_units(text: str, seconds: float) -> None:
     assert span(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1y", "h", "1h 30", "ms5"])
+@pytest.mark.parametrize("text", ["", "-1", "1y", "h", "1h 30", "ms5", "3651d", "9" * 400])
 def test_what_is_no_span_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         span(text)

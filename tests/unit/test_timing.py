@@ -1,5 +1,6 @@
 """Instants: in UTC and within a range, however they come in, and readable whatever a row holds."""
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -71,6 +72,13 @@ def test_every_instant_that_a_request_can_hold_is_checked() -> None:
 def test_the_sdk_refuses_an_instant_out_of_range_before_anything_is_sent(name: str) -> None:
     with pytest.raises(Invalid, match=name):
         body_of({"type": "mail", name: OUT_OF_RANGE[0]}, {})  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("span", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["delay", "interval", "timeout"])
+def test_the_sdk_refuses_a_duration_that_is_no_number(name: str, span: float) -> None:
+    with pytest.raises(Invalid, match="not a duration"):
+        body_of({"type": "mail", name: span}, {})  # type: ignore[misc]
 
 
 def test_the_sdk_names_an_instant_as_the_wire_does() -> None:

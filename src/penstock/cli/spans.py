@@ -9,6 +9,7 @@ import click
 from penstock.model.errors import Invalid
 from penstock.model.timing import Clock, SystemClock, utc
 
+LONGEST_SECONDS = 315_360_000.0
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
@@ -52,10 +53,14 @@ def _two_units(value: float) -> str:
 def span(text: str) -> float:
     """Read a span, given as seconds (`90`) or with units (`1m30s`, `250ms`), into seconds, as the wire writes it."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text)
-    if not _WHOLE.fullmatch(text):
+        found = float(text)
+    elif _WHOLE.fullmatch(text):
+        found = sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
+    else:
         raise click.BadParameter(f"{text!r} is not a span of time; write seconds, or units such as 250ms, 90s, 1h30m")
-    return sum(float(number) * UNITS[unit] for number, unit in _PART.findall(text))
+    if found > LONGEST_SECONDS:
+        raise click.BadParameter(f"{text!r} is out of range; give at most ten years")
+    return found
 
 
 def instant(text: str) -> datetime:

@@ -1,5 +1,6 @@
 """A job to submit, from Python's words to the wire's: durations to seconds, params to JSON."""
 
+import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -127,7 +128,12 @@ def params_json(type_name: str, params: object) -> msgspec.Raw:
 
 
 def seconds_of(span: Duration | None) -> float | None:
-    return span.total_seconds() if isinstance(span, timedelta) else span
+    """A duration as the wire writes it. Invalid for what JSON has no number for, and would write as null."""
+    if isinstance(span, timedelta):
+        return span.total_seconds()
+    if span is not None and not math.isfinite(span):
+        raise Invalid(f"{span} is not a duration: give seconds, a timedelta, or None for none")
+    return span
 
 
 def span_of(span: Duration) -> timedelta:
