@@ -171,6 +171,16 @@ async def test_an_error_that_the_policy_forbids_is_not_tried_again(engine: Engin
     assert (await engine.jobs.get(job.id)).state is State.FAILED
 
 
+async def test_an_error_whose_base_the_policy_forbids_is_not_tried_again(engine: Engine) -> None:
+    await join(engine)
+    job = await submit(engine, retry_policy={"kind": "fixed", "max_attempts": 5, "never": ["app.Misfortune"]})
+    told = msgspec.structs.replace(RAISED, error_bases=("app.Misfortune", "builtins.Exception"))
+    await engine.work.settle([failure(await claim_one(engine), told)])
+    ended = await engine.jobs.get(job.id)
+    assert ended.state is State.FAILED
+    assert ended.error == msgspec.structs.replace(RAISED, attempt=1), "the bases are for this decision alone"
+
+
 async def test_a_job_that_killed_three_processes_is_poison(engine: Engine) -> None:
     await join(engine)
     job = await submit(engine, retry_policy={"kind": "fixed", "max_attempts": 9, "delay_seconds": 0})

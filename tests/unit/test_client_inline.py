@@ -75,6 +75,18 @@ def test_a_job_out_of_attempts_fails_with_its_last_error(app: Penstock) -> None:
     assert "test_client_inline.py" in (error.traceback or "")
 
 
+def test_a_subclass_of_an_error_that_is_never_tried_again_is_not_either() -> None:
+    app = Penstock()
+
+    @app.job(retry=Retry.fixed(delay=0, max_attempts=3, never=(LookupError,)))
+    def look(key: str) -> str:
+        return {"a": "b"}[key]
+
+    with inline.run(app) as jobs:
+        look.submit("c")
+        assert jobs.of("look")[0].attempt == 1
+
+
 def test_errors_that_are_never_retried_are_not(app: Penstock) -> None:
     @app.job(retry=Retry.fixed(max_attempts=9, never=("ValueError",)))
     def hopeless() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.retry import NAMED, Retry, RetryKind
+from penstock.model.errors import Invalid
+from penstock.model.retry import NAMED, Retry, RetryKind, exception_names
 
 policies = st.builds(
     Retry,
@@ -143,3 +144,35 @@ def test_named_errors_are_never_tried_again(error_class: str, forbidden: bool) -
     policy = Retry(never=("ValueError", "app.errors.Gone"))
     assert policy.forbids(error_class) is forbidden
     assert not Retry().forbids(error_class)
+
+
+class Gone(LookupError):
+    """An error of an app."""
+
+
+@pytest.mark.parametrize(
+    ("never", "names"),
+    [
+        ((KeyError, "app.errors.Lost"), ("builtins.KeyError", "app.errors.Lost")),
+        ([Gone], (f"{__name__}.Gone",)),
+        (KeyError, ("builtins.KeyError",)),
+        ("KeyError", ("KeyError",)),
+    ],
+)
+def test_exception_classes_are_named_by_themselves(never: object, names: tuple[str, ...]) -> None:
+    policy = Retry.fixed(never=never)
+    assert policy.never == names
+    assert msgspec.json.decode(msgspec.json.encode(policy), type=Retry) == policy
+
+
+@pytest.mark.parametrize("never", [(int,), (5,), 5])
+def test_what_is_no_exception_is_refused(never: object) -> None:
+    with pytest.raises(Invalid, match="never: name exception classes"):
+        Retry.fixed(never=never)
+
+
+def test_an_error_is_forbidden_by_any_class_that_it_is_of() -> None:
+    policy = Retry.fixed(never=(LookupError,))
+    assert policy.forbids(*exception_names(Gone))
+    assert policy.forbids(*exception_names(KeyError))
+    assert not policy.forbids(*exception_names(ValueError))

@@ -47,7 +47,11 @@ LOSSES = frozenset({ErrorCode.CRASHED, ErrorCode.OUT_OF_MEMORY, ErrorCode.WORKER
 
 
 class JobError(Struct, frozen=True, omit_defaults=True):
-    """What went wrong in the last attempt that errored."""
+    """What went wrong in the last attempt that errored.
+
+    `error_bases` are the classes that `error_class` inherits from: a worker tells them, so that the retry policy can be
+    asked, and they are not kept.
+    """
 
     code: ErrorCode
     message: str
@@ -55,6 +59,7 @@ class JobError(Struct, frozen=True, omit_defaults=True):
     error_class: str | None = None
     traceback: str | None = None
     retryable: bool = True
+    error_bases: tuple[str, ...] = ()
 
 
 class ObjectLink(Struct, frozen=True):

@@ -1,13 +1,16 @@
 """Retry policies: which errors are tried again, how often, and after how long. Pure arithmetic."""
 
 import random
+from collections.abc import Iterable
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Self
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
+from penstock.model.errors import Invalid
+from penstock.model.text import readable
 from penstock.model.timing import seconds
 
 Positive = Annotated[int, Meta(ge=1, le=1000)]
@@ -28,7 +31,8 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False
 
     After attempt *n* has errored the wait is `delay` (fixed), `n × delay` (linear) or `delay × factor^(n-1)`
     (exponential), never above `cap`; with `jitter` a random part of it, so that a crowd does not come back at once.
-    `never` names exception classes (`ValueError`, or with the module: `app.errors.Gone`) that are not tried again.
+    `never` names exception classes (`ValueError`, or with the module: `app.errors.Gone`) that are not tried again, nor
+    are their subclasses. Given as classes, they become their names.
     """
 
     kind: RetryKind = RetryKind.EXPONENTIAL
@@ -38,6 +42,10 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False
     cap_seconds: Span = 300.0
     jitter: bool = True
     never: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.never != ():
+            force_setattr(self, "never", _names_of(self.never))
 
     @classmethod
     def none(cls) -> Self:
@@ -64,9 +72,9 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False
         span = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
         return replace(cls(kind=kind, max_attempts=max_attempts, delay_seconds=span), **more)
 
-    def forbids(self, error_class: str) -> bool:
-        """True when an error of this class (`module.Name`) is never tried again."""
-        return error_class in self.never or error_class.rpartition(".")[2] in self.never
+    def forbids(self, *classes: str) -> bool:
+        """True when an error that is of these classes (`module.Name`) is never tried again."""
+        return any(name in self.never or name.rpartition(".")[2] in self.never for name in classes)
 
     def wait_after(self, attempt: int, chance: random.Random) -> timedelta:
         """How long to wait after `attempt` (from 1) has errored. Full jitter: anything from zero to the whole wait."""
@@ -84,6 +92,26 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False
             case RetryKind.EXPONENTIAL:
                 # Beyond 2^64 the cap has long decided; a larger exponent would only overflow.
                 return self.delay_seconds * self.factor ** min(attempt - 1, 64)
+
+
+def exception_names(kind: type[BaseException]) -> tuple[str, ...]:
+    """The names of the classes that an exception of this class is of: its own first, `object` left out."""
+    return tuple(_name_of(one) for one in kind.__mro__[:-1])
+
+
+def _names_of(never: object) -> tuple[str, ...]:
+    given = never if isinstance(never, Iterable) and not isinstance(never, str) else (never,)
+    return tuple(one if isinstance(one, str) else _name_of(_exception(one)) for one in given)
+
+
+def _exception(one: object) -> type[BaseException]:
+    if isinstance(one, type) and issubclass(one, BaseException):
+        return one
+    raise Invalid(f"never: name exception classes, such as ValueError or 'app.errors.Gone', not {one!r}")
+
+
+def _name_of(kind: type) -> str:
+    return f"{readable(kind.__module__)}.{readable(kind.__qualname__)}"
 
 
 NAMED: dict[RetryKind, Retry] = {

@@ -13,6 +13,7 @@ from penstock.app import Handler
 from penstock.context import Context, Inputs, Outputs
 from penstock.model.errors import InvalidParams
 from penstock.model.job import JSON_NULL, NEVER_RETRIED, ErrorCode, JobError, LogLine, Progress
+from penstock.model.retry import exception_names
 from penstock.model.text import readable
 from penstock.worker.executor.capture import JobLog
 from penstock.worker.executor.threads import Work
@@ -129,13 +130,15 @@ class Run(Struct, eq=False):
         return {readable(name): readable(kind) for name, kind in self.context.outputs.content_types.items()}
 
     def _errored(self, code: ErrorCode, message: str, error: BaseException | None = None) -> Errored:
+        classes = () if error is None else exception_names(type(error))
         told = JobError(
             code,
             readable(message)[:MESSAGE_CHARACTERS],
             attempt=self.start.attempt,
-            error_class=_class_name(type(error)) if error is not None else None,
+            error_class=classes[0] if classes else None,
             traceback=_traceback(error) if error is not None else None,
             retryable=code not in NEVER_RETRIED,
+            error_bases=classes[1:],
         )
         return Errored(self.start.place, told)
 
@@ -165,10 +168,6 @@ def _as_json(value: object) -> bytes:
     msgspec.json.decode(encoded, type=msgspec.Raw)
     encoded.decode()
     return encoded
-
-
-def _class_name(kind: type) -> str:
-    return f"{readable(kind.__module__)}.{readable(kind.__qualname__)}"
 
 
 def _traceback(error: BaseException) -> str:
