@@ -42,6 +42,12 @@ async def test_an_unready_server_says_so_but_is_alive(
     assert (await client.get("/healthz")).json()["status"] == "ok"
 
 
+async def test_a_server_that_is_about_to_stop_is_alive_but_not_ready(client: Client, engine: Engine) -> None:
+    engine.leaving = True
+    assert "stopping" in problem(await client.get("/readyz"), 503, "shutting_down")
+    assert (await client.get("/healthz")).json()["status"] == "ok"
+
+
 async def test_what_nobody_foresaw_is_500_without_its_words_and_logged(
     client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -34,6 +34,11 @@ async def add(a: int, b: int = 0) -> int:
     return a + b
 
 
+@app.job
+async def greet(name: str) -> str:
+    return f"hello {name}"
+
+
 @app.job(retry=Retry.none())
 async def err() -> None:
     raise ValueError("no such customer")
@@ -155,6 +160,11 @@ def test_a_submit_that_waits_prints_the_result_alone_on_stdout(server: Server) -
     assert answer.stderr.startswith("add succeeded in ")
 
 
+def test_a_value_that_looks_like_a_number_is_text_where_text_is_wanted(server: Server) -> None:
+    answer = penstock(server, "jobs", "submit", "greet", "name=5", "--wait")
+    assert (answer.returncode, answer.stdout) == (0, '"hello 5"\n'), answer.stderr
+
+
 def test_a_submit_prints_an_id_that_show_and_logs_and_retry_understand(server: Server) -> None:
     job = penstock(server, "jobs", "submit", "add", '{"a": 4}', "--tag", "four").stdout.strip()
     assert penstock(server, "jobs", "watch", job).returncode == 0
@@ -221,6 +231,7 @@ def test_a_paused_queue_says_so_until_it_is_resumed(server: Server) -> None:
 
 
 def test_types_workers_and_doctor_know_what_is_up(server: Server) -> None:
+    assert penstock(server, "jobs", "submit", "add", "a=1", "--wait").returncode == 0
     assert "add" in penstock(server, "types").stdout
     workers = answered(server, "workers")["workers"]
     assert isinstance(workers, list)
@@ -280,6 +291,8 @@ def test_ctrl_c_lets_running_jobs_finish_and_exits_0(shop: Path, tmp_path: Path)
         eventually("it runs", lambda: answered(own, "jobs", "show", job)["state"] == "running")
         own.popen.send_signal(signal.SIGINT)
         own.says("draining")
+        eventually("traffic is sent elsewhere", lambda: status(own.port, "/readyz") == 503)
+        assert status(own.port, "/healthz") == 200
         awaited.touch()
         assert own.popen.wait(60) == 0
     again = Server(tmp_path / "data", app=None)

@@ -1,5 +1,6 @@
 """The help: every command has one, with an example, and printing it loads nothing heavy."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,38 @@ print("LOADED", *[name for name in {HEAVY!r} if name in sys.modules])
 """
     answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "LOADED"
+
+
+@pytest.mark.parametrize(
+    ("line", "completions"),
+    [
+        ("penstock jo", ["jobs"]),
+        ("penstock jobs su", ["submit"]),
+        ("penstock queues ", ["list", "pause", "resume"]),
+        ("penstock jobs submit --prio", ["--priority"]),
+        ("penstock nonsense x", []),
+    ],
+)
+def test_a_shell_completes_commands_and_options(line: str, completions: list[str]) -> None:
+    words = line.split(" ")
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_PENSTOCK_COMPLETE": "bash_complete"}
+    command, environ = [sys.executable, "-m", "penstock"], {**os.environ, **asked}
+    told = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert [one.partition(",")[2] for one in told.stdout.split()] == completions
+
+
+def test_a_terminal_without_our_characters_ends_no_command() -> None:
+    say = """
+import click
+from penstock.cli import ROOT, ink, main
+say = click.command()(lambda: ink.say("zero → many"))
+ROOT.lazy = {"say": ("__main__:say", "Say it.")}
+main(["say"])
+"""
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    told = subprocess.run([sys.executable, "-c", say], capture_output=True, text=True, check=False, env=environ)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "zero \\u2192 many\n", "")
 
 
 @pytest.mark.parametrize("words", [["--version"], ["version"]])

@@ -17,6 +17,7 @@ from penstock.model.ids import JobId
 from penstock.model.lifecycle import State
 from penstock.model.schedule_wire import ScheduleItem, TickItem
 from penstock.model.timing import SystemClock
+from penstock.model.type_wire import TypeItem
 from tests.unit.test_client_flows import ID, item
 from tests.unit.test_client_schedules import schedule
 
@@ -33,6 +34,9 @@ COMMANDS = (
     "history",
     "delete",
 )
+
+
+ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}, "title": {"type": "string"}}}
 
 
 class RecordingClient:
@@ -53,6 +57,11 @@ class RecordingClient:
 
     def _item(self, *_: object) -> ScheduleItem:
         return self.items[0]
+
+    def _types(self) -> tuple[TypeItem, ...]:
+        return (
+            TypeItem(name="report", queue="report", declared_at=SystemClock().now(), signature="", params_schema=ROWS),
+        )
 
     def _schedules(self) -> Iterator[ScheduleItem]:
         return iter(self.items)
@@ -109,11 +118,11 @@ def run(*words: str) -> Result:
 
 
 def test_create_says_everything_that_was_said_and_nothing_else(client: RecordingClient) -> None:
-    shown = run("create", "nightly", "report", "rows=7", "--cron", "0 2 * * *", "--timezone", "Europe/Berlin",
-                "--overlap", "skip", "--jitter", "30s", "--tag", "money")  # fmt: skip
+    shown = run("create", "nightly", "report", "rows=7", "title=2026", "--cron", "0 2 * * *",
+                "--timezone", "Europe/Berlin", "--overlap", "skip", "--jitter", "30s", "--tag", "money")  # fmt: skip
     assert shown.exit_code == 0, shown.output
     name, args, named = client.last
-    assert (name, args) == ("schedule", ("nightly", "report", {"rows": 7}))
+    assert (name, args) == ("schedule", ("nightly", "report", {"rows": 7, "title": "2026"}))
     assert named == {
         "on_conflict": "raise", "cron": "0 2 * * *", "timezone": "Europe/Berlin", "overlap": "skip", "jitter": 30.0,
         "tags": ("money",),
@@ -124,8 +133,9 @@ def test_create_says_everything_that_was_said_and_nothing_else(client: Recording
 
 def test_update_says_only_what_changes(client: RecordingClient) -> None:
     assert run("update", "nightly", "--interval", "90s", "--paused").exit_code != 0
-    assert run("update", "nightly", "rows=9", "--interval", "90s").exit_code == 0
-    assert client.last == ("update_schedule", ("nightly",), {"interval": 90.0, "params": {"rows": 9}})
+    assert run("update", "nightly", "rows=9", "title=7", "--interval", "90s").exit_code == 0
+    changes = {"interval": 90.0, "params": {"rows": 9, "title": "7"}}
+    assert client.last == ("update_schedule", ("nightly",), changes)
     assert "nothing to change" in run("update", "nightly").output
 
 

@@ -1,6 +1,7 @@
 """What people read and type: tables, times, spans, params, log lines, figures."""
 
 import logging
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -77,6 +78,65 @@ def test_columns_are_aligned_whatever_their_colours() -> None:
     coloured = click.style("ab", fg="red")
     table = [click.unstyle(line) for line in lines(("NAME", "N"), [(coloured, "1"), ("abcdef", "100")], right=("N",))]
     assert table == ["NAME      N", "ab        1", "abcdef  100"]
+
+
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+PROPERTIES = {
+    "text": TEXT,
+    "number": NUMBER,
+    "optional": {"anyOf": [TEXT, {"type": "null"}]},
+    "either": {"anyOf": [TEXT, {"type": "integer"}]},
+    "listed": {"type": ["string", "boolean"]},
+    "named": {"$ref": "#/$defs/Zip"},
+    "chosen": {"enum": ["1", "2"]},
+    "anything": {},
+    "list": {"type": "array"},
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("text=5", "5"),
+        ("text=true", "true"),
+        ("text=null", "null"),
+        ("text=[1]", "[1]"),
+        ('text="5"', "5"),
+        ("text=five", "five"),
+        ("number=5", 5),
+        ("number=2.5", 2.5),
+        ("number=true", True),
+        ("optional=5", "5"),
+        ("optional=null", None),
+        ("either=5", 5),
+        ("either=2.5", "2.5"),
+        ("listed=1", "1"),
+        ("listed=true", True),
+        ("named=12345", "12345"),
+        ("chosen=2", "2"),
+        ("anything=5", 5),
+        ("unknown=5", 5),
+        ("list=[1]", [1]),
+        ("list=5", 5),
+    ],
+)
+def test_a_value_is_text_where_the_type_wants_text(word: str, value: object) -> None:
+    schema = {"properties": PROPERTIES, "$defs": {"Zip": TEXT}}
+    (read,) = read_params([word], lambda: schema).values()
+    assert (read, type(read)) == (value, type(value))
+
+
+def test_a_schema_is_asked_for_once_and_only_if_a_value_needs_it() -> None:
+    asked = Counter[str]()
+
+    def ask() -> dict[str, object]:
+        asked["schema"] += 1
+        return {}
+
+    read_params(["a=x", 'b="5"', '{"c": 5}'], ask)
+    assert asked["schema"] == 0
+    read_params(["a=1", "b=2"], ask)
+    assert asked["schema"] == 1
 
 
 def test_params_are_an_object_or_pairs_and_later_words_win() -> None:

@@ -1,5 +1,6 @@
 """The command line: one file per command, loaded only when it is called."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -53,6 +54,10 @@ ROOT = Commands(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit: 0 done, 1 refused or unavailable, 2 wrong usage, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the terminal does not have is shown as its number, and ends no command.
+            stream.reconfigure(errors="backslashreplace")
     if (here := str(Path.cwd())) not in sys.path:
         # So that `module:app` is found where the user stands, as with `python -m`.
         sys.path.insert(0, here)

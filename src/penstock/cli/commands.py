@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from penstock.model.suggestion import suggest
 
@@ -52,6 +53,9 @@ class Commands(click.Group):
         return found
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:
+            # A shell asks how the line may go on.
+            return super().parse_args(ctx, args)
         if not args and self.default is None:
             click.echo(ctx.get_help())
             ctx.exit()
@@ -64,9 +68,16 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
-        if args and args[0] not in known and not args[0].startswith("-"):
+        if args and args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise click.UsageError(_no_such_command(args[0], known), ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """As click does, but without loading a single command."""
+        commands = [
+            CompletionItem(name, help=line) for name, (_, line) in self.lazy.items() if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As click does, but without loading a single command."""

@@ -25,6 +25,7 @@ from penstock.engine.timekeeper import Timekeeper
 from penstock.engine.types import Types
 from penstock.engine.watch import Watch
 from penstock.engine.work import Work
+from penstock.model.errors import ShuttingDown
 from penstock.model.lifecycle import Event
 from penstock.model.timing import Clock
 from penstock.objects import ObjectStore
@@ -88,7 +89,9 @@ class Engine:
         self.bells.heed(events)
 
     async def ready(self) -> None:
-        """Return if jobs can be accepted now; raise Unavailable if not."""
+        """Return if jobs can be accepted now; raise Unavailable if not, and if this process is about to stop."""
+        if self.leaving:
+            raise ShuttingDown("this server is stopping: send requests to another")
         self.catalog.require_types()
         await self.store.probe()
 

@@ -71,14 +71,14 @@ async def up(
     ):
         if app is None or not workers:
             _call(on_ready, url)
-            await stopping.asked.wait()
+            await _asked_to_stop(stopping, engine)
         else:
             # A key of its own: whatever PENSTOCK_KEY says is about other servers.
             with kept_token(data_folder(settings), partial(engine.keys.lend, "worker", BESIDE)) as token:
                 own = replace(settings, worker=replace(settings.worker, key=token))
                 async with local_fleets(engine, own, app, url, stopping):
                     _call(on_ready, url)
-                    await stopping.asked.wait()
+                    await _asked_to_stop(stopping, engine)
 
 
 async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) -> None:
@@ -96,11 +96,16 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = 
         _http(engine, listener) as url,
     ):
         _call(on_ready, url)
-        await stopping.asked.wait()
-        engine.leaving = True
+        await _asked_to_stop(stopping, engine)
         await within(LEAVE_WITHIN, stopping.urgent.wait())
         turn_away(listener)
         await within(TURN_AWAY_WITHIN, stopping.urgent.wait())
+
+
+async def _asked_to_stop(stopping: Stopping, engine: Engine) -> None:
+    """Return when it is; from then on `/readyz` sends traffic elsewhere."""
+    await stopping.asked.wait()
+    engine.leaving = True
 
 
 def _call(on_ready: Callable[[str], None] | None, url: str) -> None:

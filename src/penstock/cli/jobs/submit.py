@@ -1,6 +1,7 @@
 """`penstock jobs submit`"""
 
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 from penstock.cli import ink, options
 from penstock.cli.commands import command
 from penstock.cli.jobs.ended import print_ended
-from penstock.cli.jobs.params import read_params, split_pair
+from penstock.cli.jobs.params import params_schema, read_params, split_pair
 from penstock.cli.machine import print_json
 from penstock.cli.server import connected
 from penstock.cli.spans import instant, span
@@ -58,16 +59,15 @@ def submit(
 ) -> int:
     """Submit a job of TYPE. Prints the job's id; with --wait its result.
 
-    PARAMS are written as key=value, where a value that is JSON is taken as such and any other as text; or as a JSON
-    object, as @file with one, or as - for stdin.
+    PARAMS are written as key=value, where a value that is JSON is taken as such, unless the type wants text there, and
+    any other as text; or as a JSON object, as @file with one, or as - for stdin.
     """
     chosen = {name: value for name, value in given.items() if value not in (None, ())}
     if "delay" in chosen and "scheduled_at" in chosen:
         raise click.UsageError("--delay and --at exclude each other: give one of them")
     with connected(url, config) as client:
-        job = client.submit(
-            type_name, read_params([*words, *pairs]), **chosen, inputs=_inputs(inputs), expires_at=_expiry(expires)
-        )
+        params = read_params([*words, *pairs], partial(params_schema, client, type_name))
+        job = client.submit(type_name, params, **chosen, inputs=_inputs(inputs), expires_at=_expiry(expires))
         if wait or wait_for is not None:
             ended = client.wait(job.id, timeout=wait_for)
             return print_ended(ended, as_json=as_json)

@@ -1,5 +1,6 @@
 """`penstock schedules create`"""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import click
 
 from penstock.cli import ink, options
 from penstock.cli.commands import command
-from penstock.cli.jobs.params import read_params
+from penstock.cli.jobs.params import params_schema, read_params
 from penstock.cli.machine import print_json
 from penstock.cli.schedules import terms
 from penstock.cli.schedules.face import next_tick
@@ -51,7 +52,11 @@ def create(
     """
     with connected(url, config) as client:
         made = client.schedule(
-            name, type_name, read_params(words), on_conflict=OnConflict(on_conflict), **terms.said(given)
+            name,
+            type_name,
+            read_params(words, partial(params_schema, client, type_name)),
+            on_conflict=OnConflict(on_conflict),
+            **terms.said(given),
         )
     if as_json:
         print_json(made)
