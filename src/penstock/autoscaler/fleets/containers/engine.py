@@ -86,10 +86,11 @@ class Engine:
     async def signal(self, container: str, signal: str) -> None:
         """No error if it does not run any more, or not yet."""
         try:
-            async with self._asked(f"send {signal} to container {container[:12]}") as docker:
+            what = f"send {signal} to container {container[:12]}"
+            async with self._asked(what, fine={MISSING, IN_THE_WAY}) as docker:
                 await docker.containers.container(container).kill(signal=signal)
         except FleetUnavailable:
-            # Engines differ in what they answer then.
+            # Some engines answer with another status when it does not run.
             if await self._runs(container):
                 raise
 
