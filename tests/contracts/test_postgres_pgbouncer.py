@@ -64,7 +64,7 @@ async def test_many_stores_share_fewer_sessions_than_they_have_connections(bounc
         stores = await asyncio.gather(*(PostgresStore.open(url) for _ in range(8)))
         stages = [Stage(store, SimulatedClock()) for store in stores]
         for number, stage in enumerate(stages):
-            stage._chance.seed(number)  # noqa: SLF001
+            stage.chance.seed(number)
         jobs = await asyncio.gather(*(stage.submit() for stage in stages for _ in range(30)))
         assert len(await direct.get([job.id for job in jobs])) == 240
         tickets = [ticket for store in stores for ticket in await store.dispatch({Line("mail", "mail"): 30}, TICKET)]

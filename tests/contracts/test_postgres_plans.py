@@ -21,8 +21,8 @@ from penstock.testing.store_contract.stage import TICKET, Stage
 from tests.postgres import VERSIONS, WHOLE_INDEXES, server
 
 PLANS = {
-    "submit": {"ended_pkey"},
-    "submit_keyed": {"ended_pkey", "jobs_pkey"},
+    "submit": {"admission_pkey", "ended_pkey"},
+    "submit_keyed": {"admission_pkey", "ended_pkey", "jobs_pkey"},
     "promote": {"due", "jobs_pkey"},
     "dispatch": {"unticketed"},
     "lapse": {"away", "jobs_pkey"},
@@ -51,6 +51,7 @@ PLANS = {
     "tick": {"schedules_pkey"},
     "due_schedules": {"ticking", "pending", "completing", "schedules_pkey", "active_of", "completed_of"},
     "next_tick": {"ticking"},
+    "find_keyed": {"admission_pkey", "keys_pkey"},
     "ticks": {"ticks_pkey"},
     "prune_ticks": {"ticks_by_age"},
     "owned": {"jobs_pkey"},

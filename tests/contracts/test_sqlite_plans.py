@@ -70,6 +70,7 @@ PLANS = {
     "tick": {"SEARCH schedules USING schedules_by_name"},
     "ticks": {"SEARCH ticks USING PRIMARY KEY (schedule=? AND tick_at<?)"},
     "drop_ticks": {"SEARCH ticks USING PRIMARY KEY"},
+    "has_keys_before": {"SEARCH jobs USING by_id"},
     "prune_ticks": {"SEARCH ticks USING ticks_by_age"},
 }
 """What each statement must use. None of these may sort, or scan a table."""

@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 
 from penstock.model.ids import ShardId
 from penstock.model.notices import Notice, NoticeKind
+from penstock.model.ring import FormerRing, Ring, home_of
 from penstock.model.shards import (
+    RING,
     Member,
     ShardState,
     Told,
     choose,
-    home_of,
     merged,
     numbers_used,
     redacted,
     shard_map,
     without_secrets,
 )
+from penstock.model.timing import to_millis
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -42,6 +44,11 @@ members = st.builds(
 def told(number: int, said: Told | None) -> Notice:
     value = None if said is None else msgspec.json.encode(said)
     return Notice(NoticeKind.SHARD, str(number), value, NOW)
+
+
+def ring_told(*shards: int) -> Notice:
+    value = msgspec.json.encode(Ring(tuple(map(ShardId, shards))))
+    return Notice(NoticeKind.RING, RING, value, NOW)
 
 
 class TestKeys:
@@ -67,8 +74,24 @@ class TestKeys:
 
     @given(shards=st.lists(members, min_size=1, max_size=6, unique_by=lambda one: one.number), chance=st.randoms())
     def test_the_ring_depends_on_nothing_but_who_is_keyed(self, shards: list[Member], chance: random.Random) -> None:
-        other = [one.changed(chance.choice([0.0, 2.0]), chance.choice(list(ShardState)), keyed=None) for one in shards]
-        assert shard_map(shards).ring == shard_map(other).ring == tuple(sorted(m.number for m in shards if m.keyed))
+        other = [one.changed(chance.choice([0.0, 2.0]), chance.choice(list(ShardState))) for one in shards]
+        ring = Ring(tuple(sorted(one.number for one in shards if one.keyed)))
+        assert shard_map(shards).ring == shard_map(other).ring == ring
+
+    @given(key=st.text(), steps=st.lists(rings, min_size=1, max_size=5))
+    def test_wherever_a_key_has_lived_it_is_looked_for(self, key: str, steps: list[list[ShardId]]) -> None:
+        ring = Ring(tuple(steps[0]))
+        for shards in steps[1:]:
+            ring = ring.changed(shards, NOW)
+        lived = {home_of(key, shards) for shards in steps}
+        assert {ring.home(key), *ring.former_homes(key)} == lived
+        assert ring.home(key) not in ring.former_homes(key)
+
+    def test_a_former_ring_is_remembered_once_and_can_be_forgotten(self) -> None:
+        one, two = (ShardId(1),), (ShardId(1), ShardId(2))
+        ring = Ring(one).changed(two, NOW).changed(one, NOW).changed(two, NOW)
+        assert ring == Ring(two, (FormerRing(one, NOW), FormerRing(two, NOW)))
+        assert ring.without(ring.before) == Ring(two)
 
 
 class TestNewJobs:
@@ -93,25 +116,28 @@ class TestNotices:
         assert merged(self.settled, []) == self.settled
 
     def test_what_was_said_counts_before_the_settings_and_the_rest_stays(self) -> None:
-        found = merged(self.settled, [told(0, Told(keyed=True)), told(1, Told(state=ShardState.DRAINING, keyed=True))])
+        found = merged(self.settled, [told(1, Told(state=ShardState.DRAINING))])
         assert found.members == {
             0: Member(ShardId(0), "zero"),
             1: Member(ShardId(1), "one", 2.0, ShardState.DRAINING),
         }
 
     def test_a_shard_added_at_run_time_is_in_the_map(self) -> None:
-        found = merged(self.settled, [told(7, Told("seven", 0.5, keyed=False))])
+        found = merged(self.settled, [told(7, Told("seven", 0.5))])
         assert found.members[ShardId(7)] == Member(ShardId(7), "seven", 0.5, keyed=False)
 
     def test_a_removed_shard_is_gone_though_the_settings_name_it(self) -> None:
         assert set(merged(self.settled, [told(1, None)]).members) == {0}
 
     def test_a_shard_that_is_new_in_the_settings_only_does_not_join_the_ring(self) -> None:
-        found = merged(self.settled, [told(0, Told(keyed=True))])
-        assert (found.ring, found.members[ShardId(1)].keyed) == ((0,), False)
+        found = merged(self.settled, [ring_told(0)])
+        assert (found.ring.shards, found.members[ShardId(1)].keyed) == ((0,), False)
+
+    def test_the_instant_at_which_a_ring_was_told_is_its_epoch(self) -> None:
+        assert (merged(self.settled, []).epoch, merged(self.settled, [ring_told(0)]).epoch) == (0, to_millis(NOW))
 
     def test_a_notice_about_a_shard_that_is_nowhere_is_passed_over(self) -> None:
-        found = merged(self.settled, [told(0, Told(keyed=True)), told(1, Told(keyed=True)), told(9, Told(weight=2.0))])
+        found = merged(self.settled, [told(9, Told(weight=2.0))])
         assert found == self.settled
 
     def test_notices_that_are_not_about_a_number_are_passed_over(self) -> None:
@@ -126,8 +152,7 @@ class TestNotices:
         assert numbers_used(self.settled, [told(5, None)]) == {0, 1, 5}
 
     def test_what_is_said_later_adds_to_what_was_said(self) -> None:
-        first = Told("seven", 0.5, keyed=True)
-        assert first.then(None, ShardState.DOWN, keyed=None) == Told("seven", 0.5, ShardState.DOWN, True)
+        assert Told("seven", 0.5).then(None, ShardState.DOWN) == Told("seven", 0.5, ShardState.DOWN)
 
 
 class TestSecrets:

@@ -256,7 +256,7 @@ class Client:
     def add_shard(
         self, shard_url: str, *, number: int | None = None, weight: float = 1.0, keyed: bool = False
     ) -> ShardItem:
-        """Take a shard into the map. A `keyed` one also takes its part of the keys, which forget their past."""
+        """Take a shard into the map. A `keyed` one also takes its part of the keys; their jobs are still found."""
         request = ShardRequest(url=shard_url, number=number, weight=weight, keyed=keyed)
         return self._run(self._flows.ask(shard_calls.add(request)))
 

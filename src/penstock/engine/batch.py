@@ -10,6 +10,7 @@ kept for the longest retention, so that the key does not come free before all jo
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from penstock.engine.inserting import Inserting
 from penstock.engine.preparing import Prepared, Preparing
-from penstock.model.errors import KeyConflict, NotFound, PenstockError
+from penstock.model.errors import KeyConflict, MapChanged, NotFound, PenstockError, Unavailable
 from penstock.model.ids import JobId, Series, place_in_series
 from penstock.model.job import NewJob
 from penstock.model.submission import Known, Submission
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 ADDED_WITHIN = timedelta(minutes=10)
 """How long after its anchor a repeated batch adds the jobs that an interruption left out."""
+
+PLACED_AGAIN = 3
+"""How often a batch is placed again because the shard map has changed."""
 
 TURN_JOBS = 100
 """So many are prepared before others get a turn."""
@@ -79,16 +83,23 @@ class Batches:
         return {**dict(zip(alone, apart, strict=True)), **together}
 
     async def _submit_series(self, asked: Placed, key: BatchKey) -> dict[int, Outcome]:
+        for _ in range(PLACED_AGAIN):
+            with suppress(MapChanged):
+                return await self._submit_placed(asked, key)
+        return await self._submit_placed(asked, key)
+
+    async def _submit_placed(self, asked: Placed, key: BatchKey) -> dict[int, Outcome]:
+        """MapChanged if the key has another place by now: then nothing was written there."""
         if not asked:
             return {}
-        series = self._preparing.new_series(key.key)
+        series, ring = self._preparing.new_series(key.key)
         outcomes, anchor = await self._anchor(asked, series)
         if anchor is None:
             return outcomes
         first = place_in_series(anchor.id)
         rest = [index for index in asked if index > first]
         answer, prepared = await asyncio.gather(
-            self._insert_anchor(anchor, key), self._prepare_meanwhile(asked, rest, series)
+            self._insert_anchor(_carrying(anchor, key, ring)), self._prepare_meanwhile(asked, rest, series)
         )
         if isinstance(answer, Known):
             return await self._submit_again(asked, answer)
@@ -106,8 +117,10 @@ class Batches:
             refused[index] = prepared
         return refused, None
 
-    async def _insert_anchor(self, anchor: NewJob, key: BatchKey) -> Submission:
-        (answer,) = await self._inserting.insert_in_one([_carrying(anchor, key)])
+    async def _insert_anchor(self, anchor: NewJob) -> Submission:
+        (answer,) = await self._inserting.insert([anchor])
+        if isinstance(answer, Unavailable):
+            raise answer
         return answer
 
     async def _submit_again(self, asked: Placed, met: Known) -> dict[int, Outcome]:
@@ -147,8 +160,8 @@ def _named(index: int, request: SubmitRequest, key: BatchKey) -> SubmitRequest:
     return request if request.idempotency_key else replace(request, idempotency_key=f"{key.key}/{index}")
 
 
-def _carrying(anchor: NewJob, key: BatchKey) -> NewJob:
-    return replace(anchor, key=key.key, fingerprint=key.fingerprint, anchor=True)
+def _carrying(anchor: NewJob, key: BatchKey, ring: int | None) -> NewJob:
+    return replace(anchor, key=key.key, fingerprint=key.fingerprint, anchor=True, ring=ring)
 
 
 def _missing(job: JobId, anchor: Known) -> NotFound:

@@ -9,7 +9,7 @@ from penstock.model.errors import Unavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.job import NewJob
 from penstock.model.lifecycle import State
-from penstock.model.submission import Held, Inserted, Submission
+from penstock.model.submission import Held, Inserted, Misplaced, Submission
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
@@ -26,24 +26,38 @@ class Inserting:
         self._writes: dict[tuple[ShardId, bool], Together[NewJob, Submission]] = {}
 
     async def insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
-        """Each shard's jobs by themselves: what one does not answer for is unavailable, and never tried elsewhere."""
+        """Each shard's jobs by themselves: what one does not answer for is unavailable, and never tried elsewhere.
+
+        A single job's shard that does not answer is raised.
+        """
+        moved = await self._find_moved(jobs)
+        answers = iter(await self._insert([job for job, met in zip(jobs, moved, strict=True) if met is None]))
+        return [_unless_put_off(next(answers) if met is None else met) for met in moved]
+
+    async def insert_in_one(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        """Jobs of a single shard; Unavailable if it does not answer, cannot tell about a key, or takes one not."""
+        answers = await self._ask(jobs) if jobs else []
+        for answer in answers:
+            if isinstance(answer, Held | Misplaced):
+                raise answer.refusal
+        return answers
+
+    async def _find_moved(self, jobs: Sequence[NewJob]) -> Sequence[Submission | Unavailable | None]:
+        """Before anything is inserted: the jobs that keys were given before the ring changed."""
+        if any([job.ring for job in jobs]):
+            return await self._engine.store.find_moved(jobs)
+        return [None] * len(jobs)
+
+    async def _insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
         if len(jobs) < 2:
-            return [*await self.insert_in_one(jobs)]
+            return [*await self._ask(jobs)] if jobs else []
         places = split(enumerate(jobs), lambda numbered: shard_of(numbered[1].id))
         answers: dict[int, Submission | Unavailable] = {}
         parts = [[job for _, job in part] for part in places.values()]
         for numbered, answer in zip(places.values(), await each(parts, self._ask), strict=True):
-            told = [answer] * len(numbered) if isinstance(answer, Unavailable) else map(_unless_held, answer)
+            told = [answer] * len(numbered) if isinstance(answer, Unavailable) else answer
             answers.update(zip([number for number, _ in numbered], told, strict=True))
         return [answers[number] for number in range(len(jobs))]
-
-    async def insert_in_one(self, jobs: Sequence[NewJob]) -> list[Submission]:
-        """Jobs of a single shard; Unavailable if it does not answer, or cannot tell about one of their keys."""
-        answers = await self._ask(jobs) if jobs else []
-        for answer in answers:
-            if isinstance(answer, Held):
-                raise answer.refusal
-        return answers
 
     async def _ask(self, jobs: Sequence[NewJob]) -> list[Submission]:
         place = (shard_of(jobs[0].id), any(job.key is not None for job in jobs))
@@ -61,5 +75,5 @@ class Inserting:
         return answers
 
 
-def _unless_held(answer: Submission) -> Submission | Unavailable:
-    return answer.refusal if isinstance(answer, Held) else answer
+def _unless_put_off(answer: Submission | Unavailable) -> Submission | Unavailable:
+    return answer.refusal if isinstance(answer, Held | Misplaced) else answer

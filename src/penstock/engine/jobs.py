@@ -13,7 +13,7 @@ from penstock.engine.inserting import Inserting
 from penstock.engine.preparing import Preparing
 from penstock.engine.submit import same_again
 from penstock.engine.why import why_it_waits
-from penstock.model.errors import Conflict, KeyConflict, NotFound, Unavailable
+from penstock.model.errors import Conflict, KeyConflict, MapChanged, NotFound, Unavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter, NewJob
 from penstock.model.submission import Known, Submission
@@ -21,6 +21,9 @@ from penstock.model.wire import JobItem, JobPage, LogPage, SubmitRequest, job_it
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
+
+PLACED_AGAIN = 3
+"""How often a job is placed again because the shard map has changed."""
 
 
 class Jobs:
@@ -36,6 +39,16 @@ class Jobs:
 
     async def submit(self, requests: Sequence[SubmitRequest]) -> list[Outcome]:
         """Make each job durable, or refuse it by itself. One answer each, in order."""
+        outcomes = await self._submit(requests)
+        for _ in range(PLACED_AGAIN):
+            moved = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, MapChanged)]
+            if not moved:
+                break
+            for index, outcome in zip(moved, await self._submit([requests[index] for index in moved]), strict=True):
+                outcomes[index] = outcome
+        return outcomes
+
+    async def _submit(self, requests: Sequence[SubmitRequest]) -> list[Outcome]:
         prepared = await self._preparing.prepare(requests)
         answers = iter(await self._inserting.insert([job for job in prepared if isinstance(job, NewJob)]))
         return [_answer(next(answers)) if isinstance(job, NewJob) else job for job in prepared]
@@ -77,15 +90,22 @@ class Jobs:
         old = await self.get(job)
         if not old.ended:
             raise Conflict(f"job {job} is {old.state}: only an ended job can be retried; cancel it first")
+        made = await self._submit_again(old)
+        for _ in range(PLACED_AGAIN):
+            if isinstance(made, MapChanged):
+                made = await self._submit_again(old)
+        if isinstance(made, Unavailable):
+            raise made
+        return made.job
+
+    async def _submit_again(self, old: Job) -> Submission | Unavailable:
         again = same_again(self._preparing.new_id(), old)
         if old.params_object is not None:
             value = await self._files.read_value(old.params_object)
             again = replace(again, params_object=await self._files.keep_value(f"{job_prefix(again.id)}/params", value))
         again = replace(again, inputs=await self._files.inherit(again.id, old.inputs))
         (made,) = await self._inserting.insert([again])
-        if isinstance(made, Unavailable):
-            raise made
-        return made.job
+        return made
 
     async def log(self, job: JobId, after: int, limit: int) -> LogPage:
         """What a job wrote, after a position."""

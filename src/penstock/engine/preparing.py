@@ -39,8 +39,10 @@ class Preparing:
     def new_id(self, key: str | None = None) -> JobId:
         return new_job_id(to_millis(self._engine.clock.now()), self._engine.store.home(key), self._chance)
 
-    def new_series(self, key: str) -> Series:
-        return Series.new(to_millis(self._engine.clock.now()), self._engine.store.home(key), self._chance)
+    def new_series(self, key: str) -> tuple[Series, int | None]:
+        """Ids for the jobs of a batch where its key belongs, and the ring that says so."""
+        series = Series.new(to_millis(self._engine.clock.now()), self._engine.store.home(key), self._chance)
+        return series, self._engine.store.epoch()
 
     async def prepare(self, requests: Sequence[SubmitRequest], ids: Iterable[JobId | None] = ANY_ID) -> list[Prepared]:
         """One answer each, in order. A job without an id gets one of its own, where its key belongs if it has one."""
@@ -87,6 +89,7 @@ class _Terms:
 
     def __init__(self, preparing: Preparing, engine: "Engine", reading: Reading) -> None:
         self._new_id = preparing.new_id
+        self._epoch = engine.store.epoch
         self._catalog = engine.catalog
         self._allow_unknown = engine.settings.server.allow_unknown_types
         self._reading = reading
@@ -97,7 +100,9 @@ class _Terms:
         """The job without what has to be stored elsewhere first; or why it is refused."""
         try:
             declared = self._types.get(request.type) or self._declared(request.type)
-            new = new_job(job or self._new_id(request.idempotency_key), request, declared, self._now)
+            # The id and the ring go together: nothing may be awaited between the two.
+            job, ring = job or self._new_id(request.idempotency_key), self._epoch()
+            new = new_job(job, request, declared, self._now, ring)
             if new.params is not None and declared.params_schema is not None:
                 self._catalog.check(declared, new.params)
             return new

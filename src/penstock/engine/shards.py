@@ -1,12 +1,14 @@
 """Shards as their operator sees them: how each is, and adding, weighing, draining and removing them."""
 
 import asyncio
+from contextlib import suppress
 from typing import TypeVar
 
 from msgspec import UnsetType
 
 from penstock.model.errors import Conflict, Unavailable
 from penstock.model.ids import ShardId
+from penstock.model.job import Retention
 from penstock.model.lifecycle import State
 from penstock.model.shard_wire import ShardChange, ShardItem, ShardRequest
 from penstock.model.shards import ShardState, redacted, without_secrets
@@ -47,6 +49,12 @@ class Shards:
     async def remove(self, number: ShardId, *, force: bool = False) -> None:
         """Take a drained shard out of the map. Conflict while jobs would be missed; `force` gives up ended ones."""
         await self._many().mapmaker.remove(number, force=force)
+
+    async def forget_former_rings(self, keep: Retention) -> None:
+        """Stop asking where keys lived before the ring changed, once no job is left there from that time."""
+        if isinstance(self._store, Orchestrator):
+            with suppress(Unavailable, Conflict):
+                await self._store.mapmaker.forget_former_rings(keep.longest)
 
     def _many(self) -> Orchestrator:
         if isinstance(self._store, Orchestrator):

@@ -19,6 +19,7 @@ PenstockError
 │   └── CorruptObject       corrupt_object       stored bytes do not match their digest
 ├── Unavailable             may succeed later: retry, with the same idempotency key
 │   ├── StoreUnavailable    store_unavailable    the shard cannot be read or written safely now
+│   │   └── MapChanged      map_changed          the shard map changed meanwhile: place the job again
 │   ├── BrokerUnavailable   broker_unavailable   the broker cannot be reached; jobs wait in the store
 │   ├── ObjectsUnavailable  objects_unavailable  the object store cannot be reached
 │   ├── FleetUnavailable    fleet_unavailable    workers cannot be started, stopped or seen now
@@ -152,6 +153,12 @@ class StoreUnavailable(Unavailable):
     """The shard cannot be read or written safely now; nothing was acknowledged."""
 
     code = "store_unavailable"
+
+
+class MapChanged(StoreUnavailable):
+    """The shard map changed while the job was on its way; nothing was written, and it has another place now."""
+
+    code = "map_changed"
 
 
 class BrokerUnavailable(Unavailable):

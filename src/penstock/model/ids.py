@@ -31,6 +31,11 @@ def new_job_id(now_millis: int, shard: ShardId, chance: random.Random) -> JobId:
     return _written((now_millis << 80) | _VERSION_AND_VARIANT | (shard << 64) | chance.getrandbits(62))
 
 
+def first_id(at_millis: int) -> JobId:
+    """No id of that millisecond is below it, and none of the one before is above."""
+    return _written(at_millis << 80)
+
+
 class Series:
     """Consecutive ids of one shard, for the jobs of a batch: from the id of one of them, all can be told."""
 

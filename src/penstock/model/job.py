@@ -131,6 +131,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     `fingerprint` is a digest of what was asked: the same key with another fingerprint is a conflict.
     `ticketed` inserts a job that is due with its ticket deadline set; the caller then publishes the ticket.
     `anchor` marks the job that carries the key of a batch: it is kept for the longest retention, however it ends.
+    `ring` is the epoch of the ring by which the key was placed; None: the key, if any, has only one place to be.
     """
 
     id: JobId
@@ -154,6 +155,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     interval: timedelta | None = None
     ticketed: bool = False
     anchor: bool = False
+    ring: int | None = None
 
 
 class Line(NamedTuple):

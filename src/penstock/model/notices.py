@@ -14,6 +14,8 @@ from msgspec.structs import force_setattr
 
 from penstock.model.timing import from_millis, to_millis
 
+from penstock.model.timing import from_millis, to_millis
+
 Name = tuple[str, str]
 
 STEP = timedelta(milliseconds=1)
@@ -27,6 +29,7 @@ class NoticeKind(StrEnum):
     PAUSE = "pause"
     KEY = "key"
     SHARD = "shard"
+    RING = "ring"
     FLEET = "fleet"
     FLEET_RECORD = "fleet_record"
 
@@ -83,6 +86,7 @@ def notice_change(
 
 
 def notice(kind: str, name: str, value: bytes | None, now: datetime, known: Mapping[Name, Notice]) -> Notice:
-    """A notice that counts before what is known, even where clocks disagree."""
+    """A notice that counts before what is known, even where clocks disagree; told at a time that shards can keep."""
     before = known.get((kind, name))
-    return Notice(kind, name, value, now if before is None else max(now, before.told_at + STEP))
+    at = from_millis(to_millis(now))
+    return Notice(kind, name, value, at if before is None else max(at, before.told_at + STEP))

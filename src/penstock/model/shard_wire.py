@@ -39,7 +39,7 @@ class ShardList(Struct, frozen=True):
 class ShardRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A shard to add. `number`: the next free one unless told otherwise.
 
-    `keyed`: keys and schedules may live there too. A part of the keys moves there then, and is forgotten where it was.
+    `keyed`: keys and schedules may live there too. A part of the keys moves there then; their jobs are still found.
     """
 
     url: ShardUrl

@@ -1,13 +1,12 @@
 """The shard map: which shards there are, what their operator wants of each, and where jobs go.
 
-The map begins with the settings and goes on with notices of kind SHARD, so it changes while everything runs. A notice
-holds only what was said: a shard of the settings keeps their URL, and its password need not be told to anyone.
+The map begins with the settings and goes on with notices of kind SHARD and RING, so it changes while everything runs. A
+notice holds only what was said: a shard of the settings keeps their URL, and its password need not be told to anyone.
 """
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from hashlib import blake2b
 from typing import Annotated
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -17,11 +16,15 @@ from msgspec.structs import replace
 
 from penstock.model.ids import SHARDS_MAX, ShardId
 from penstock.model.notices import Notice, NoticeKind
+from penstock.model.ring import Ring
+from penstock.model.timing import to_millis
 
 ShardNumber = Annotated[int, Meta(ge=0, lt=SHARDS_MAX)]
 Weight = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 HIDDEN = "***"
+RING = "ring"
+"""The name of the one notice about the ring."""
 _SECRETS = frozenset({"password", "sslpassword", "passfile"})
 
 
@@ -50,14 +53,14 @@ class Member(Struct, frozen=True):
     def takes_new_jobs(self) -> bool:
         return self.state is ShardState.ACTIVE and self.weight > 0
 
-    def changed(self, weight: float | None, state: ShardState | None, *, keyed: bool | None) -> "Member":
+    def changed(self, weight: float | None, state: ShardState | None) -> "Member":
         """With what is not None."""
         return Member(
             self.number,
             self.url,
             self.weight if weight is None else weight,
             self.state if state is None else state,
-            self.keyed if keyed is None else keyed,
+            self.keyed,
         )
 
 
@@ -67,58 +70,60 @@ class Told(Struct, frozen=True, omit_defaults=True):
     url: str | None = None
     weight: float | None = None
     state: ShardState | None = None
-    keyed: bool | None = None
 
-    def then(self, weight: float | None, state: ShardState | None, *, keyed: bool | None) -> "Told":
+    def then(self, weight: float | None, state: ShardState | None) -> "Told":
         """What has been said once this is said too."""
-        return Told(
-            self.url,
-            self.weight if weight is None else weight,
-            self.state if state is None else state,
-            self.keyed if keyed is None else keyed,
-        )
+        return Told(self.url, self.weight if weight is None else weight, self.state if state is None else state)
 
     def over(self, number: ShardId, settled: Member | None) -> Member | None:
         """The shard after this was said; None when nobody has said where it is."""
         url = self.url or (None if settled is None else settled.url)
         if url is None:
             return None
-        before = Member(number, url, keyed=False) if settled is None else replace(settled, url=url)
-        return before.changed(self.weight, self.state, keyed=self.keyed)
+        before = Member(number, url) if settled is None else replace(settled, url=url)
+        return before.changed(self.weight, self.state)
 
 
 class ShardMap(Struct, frozen=True):
-    """All shards by number."""
+    """All shards by number, and the ring. `epoch` tells one ring from another; 0: no more than the settings say so."""
 
     members: Mapping[ShardId, Member]
-
-    @property
-    def ring(self) -> tuple[ShardId, ...]:
-        """The shards that keys live on, whatever their health, state or weight."""
-        return tuple(sorted(number for number, member in self.members.items() if member.keyed))
+    ring: Ring
+    epoch: int = 0
 
     def with_(self, member: Member) -> "ShardMap":
-        return ShardMap({**self.members, member.number: member})
+        """With one more shard, or one that has changed; the ring stays."""
+        return ShardMap({**self.members, member.number: member}, self.ring, self.epoch)
 
 
 def shard_map(members: Iterable[Member]) -> ShardMap:
-    return ShardMap({member.number: member for member in members})
+    """The map of the settings, in which all shards that may be are in the ring."""
+    by_number = {member.number: member for member in members}
+    return ShardMap(by_number, Ring(tuple(sorted(number for number, one in by_number.items() if one.keyed))))
 
 
-def merged(settled: ShardMap, notices: Iterable[Notice]) -> ShardMap:
+def merged(settled: ShardMap, notices: Sequence[Notice]) -> ShardMap:
     """The map of the settings after all that was told at run time.
 
-    Once anything was told, a shard that only the settings name is new: it takes no part in the ring before somebody
-    says so, because another process may not have its settings yet.
+    Once a ring was told, a shard that only the settings name takes no part in it before somebody says so, because
+    another process may not have its settings yet.
     """
-    told = {number: one for one in notices if (number := _number_of(one)) is not None}
-    if not told:
-        return settled
-    members = {number: Told(keyed=False).over(number, one) for number, one in settled.members.items()}
-    for number, one in told.items():
-        said = _said(one)
-        members[number] = None if said is None else said.over(number, settled.members.get(number))
-    return ShardMap({number: member for number, member in sorted(members.items()) if member is not None})
+    members: dict[ShardId, Member | None] = dict(settled.members)
+    for one in notices:
+        if (number := _number_of(one)) is not None:
+            said = _said(one)
+            members[number] = None if said is None else said.over(number, settled.members.get(number))
+    told = next((one for one in notices if one.kind == NoticeKind.RING and one.value is not None), None)
+    ring = settled.ring if told is None or told.value is None else msgspec.json.decode(told.value, type=Ring)
+    return ShardMap(
+        {
+            number: replace(member, keyed=number in ring.shards)
+            for number, member in sorted(members.items())
+            if member is not None
+        },
+        ring,
+        0 if told is None else to_millis(told.told_at),
+    )
 
 
 def said_about(number: ShardId, notices: Iterable[Notice]) -> Told | None:
@@ -140,18 +145,6 @@ def _number_of(notice: Notice) -> ShardId | None:
 
 def _said(notice: Notice) -> Told | None:
     return None if notice.value is None else msgspec.json.decode(notice.value, type=Told)
-
-
-def home_of(key: str, ring: Sequence[ShardId]) -> ShardId:
-    """The shard of the ring that a key lives on: the highest hash of the two.
-
-    A ring that grows moves keys to the new shard only; one that shrinks moves only those of the shard that left.
-    """
-    return max(ring, key=lambda number: (_score(key, number), number))
-
-
-def _score(key: str, number: ShardId) -> bytes:
-    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16, salt=number.to_bytes(16)).digest()
 
 
 def choose(members: Sequence[Member], chance: random.Random) -> ShardId | None:

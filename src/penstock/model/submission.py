@@ -5,8 +5,8 @@ from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
-from penstock.model.errors import StoreUnavailable
-from penstock.model.ids import JobId
+from penstock.model.errors import MapChanged, StoreUnavailable
+from penstock.model.ids import JobId, shard_of
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import from_millis, millis, to_millis
@@ -117,7 +117,41 @@ class Held(Struct, frozen=True, gc=False):
         raise self.refusal
 
 
-Submission: TypeAlias = Inserted | Known | Held
+class Misplaced(Struct, frozen=True, gc=False):
+    """Neither inserted nor known: the shard is closed to new jobs, or goes by another ring than the job was placed by.
+
+    Nothing was written: read the shard map, and place the job again.
+    """
+
+    created: ClassVar[bool] = False
+    conflict: ClassVar[bool] = False
+    event: ClassVar[None] = None
+
+    new: NewJob
+
+    @property
+    def id(self) -> JobId:
+        return self.new.id
+
+    @property
+    def refusal(self) -> MapChanged:
+        number = shard_of(self.new.id)
+        return MapChanged(
+            f"shard {number} is not the place of this job any more, the shard map has changed; submit again",
+            shard=number,
+            retry_after=RETRY_AFTER_SECONDS,
+        )
+
+    @property
+    def state(self) -> State:
+        raise self.refusal
+
+    @property
+    def job(self) -> Job:
+        raise self.refusal
+
+
+Submission: TypeAlias = Inserted | Known | Held | Misplaced
 """What became of one NewJob: inserted (`event`), there already (no event), refused (`conflict`), or put off."""
 
 

@@ -28,7 +28,7 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import Member, ShardState
-from penstock.model.submission import Submission
+from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import Worker
 from penstock.orchestrator.health import RETRY_AFTER_SECONDS, Breaker
 from penstock.store.seam import Capabilities, Outlook, Post, Shard, Share
@@ -81,6 +81,9 @@ class GuardedShard:
     def home(self, key: str | None = None) -> ShardId:
         return self.shard
 
+    def epoch(self) -> None:
+        return None
+
     def parts(self) -> Sequence[Self]:
         return (self,)
 
@@ -113,6 +116,18 @@ class GuardedShard:
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
         return await self._ask(lambda shard: shard.submit(jobs, ticket_for))
+
+    async def find_moved(self, jobs: Sequence[NewJob]) -> list[None]:
+        return [None] * len(jobs)
+
+    async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
+        return await self._ask(lambda shard: shard.find_keyed(jobs))
+
+    async def has_keys_before(self, at: datetime) -> bool:
+        return await self._ask(lambda shard: shard.has_keys_before(at))
+
+    async def admit(self, *, jobs: bool) -> None:
+        await self._ask(lambda shard: shard.admit(jobs=jobs))
 
     async def promote(self, limit: int) -> list[Event]:
         return await self._ask(lambda shard: shard.promote(limit))
@@ -206,8 +221,10 @@ class GuardedShard:
     async def workers(self) -> list[Worker]:
         return await self._ask(lambda shard: shard.workers())
 
-    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
-        return await self._ask(lambda shard: shard.put_schedule(schedule, expected_version))
+    async def put_schedule(
+        self, schedule: Schedule, expected_version: int | None, ring: int | None = None
+    ) -> Schedule | None:
+        return await self._ask(lambda shard: shard.put_schedule(schedule, expected_version, ring))
 
     async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
         return await self._ask(lambda shard: shard.get_schedules(names))

@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.errors import StoreUnavailable
+from penstock.model.errors import MapChanged, StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.timing import Clock
 
@@ -89,6 +89,9 @@ class Breaker:
             error = self._late(deadline)
             self._note(ok=False, probe=probe, reason=error.message)
             raise error from None
+        except MapChanged:
+            # An answer like any other: the caller goes by another map.
+            raise
         except StoreUnavailable as error:
             self._note(ok=False, probe=probe, reason=error.message)
             raise self._error(f"shard {self.shard}: {error.message}") from error

@@ -1,13 +1,14 @@
 """Jobs over shards: moves go where the job's id says, sweeps and lists over all that answer."""
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import TypeVar
 
-from penstock.model.errors import StoreUnavailable
+from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, ShardId, shard_of, shards_of
 from penstock.model.job import (
     Cancellation,
@@ -28,12 +29,11 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event, State
-from penstock.model.submission import Submission
+from penstock.model.submission import Known, Misplaced, Submission
 from penstock.orchestrator import cursor as cursors
 from penstock.orchestrator.guarded import GuardedShard
-from penstock.orchestrator.health import RETRY_AFTER_SECONDS
 from penstock.orchestrator.roster import Roster
-from penstock.orchestrator.spread import answered, shared, split
+from penstock.orchestrator.spread import answered, shared, split, together
 from penstock.store.seam import Outlook, Post, Share
 
 T = TypeVar("T")
@@ -48,7 +48,35 @@ class JobRoutes:
         self._chance = chance
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
-        return await self._routed(jobs, _new_id, lambda shard, mine: shard.submit(mine, ticket_for), _no_shard)
+        self._roster.check_open()
+        answers = await self._routed(jobs, _new_id, lambda shard, mine: shard.submit(mine, ticket_for), Misplaced)
+        await self._catch_up(answers)
+        return answers
+
+    async def find_moved(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | Unavailable | None]:
+        """Each former home is asked about its own keys, all at once; a job that one of them has counts."""
+        answers: list[Known | Misplaced | Unavailable | None] = [None] * len(jobs)
+        asked: defaultdict[GuardedShard, list[int]] = defaultdict(list)
+        for index, job in enumerate(jobs):
+            if job.ring is not None and job.ring != self._roster.map.epoch:
+                answers[index] = Misplaced(job)
+            elif job.ring is not None and job.key is not None:
+                for shard in self._roster.formerly_at(job.key):
+                    asked[shard].append(index)
+        ends = await together([shard.find_keyed([jobs[index] for index in mine]) for shard, mine in asked.items()])
+        for mine, end in zip(asked.values(), ends, strict=True):
+            found = [end] * len(mine) if isinstance(end, Unavailable) else end
+            for index, one in zip(mine, found, strict=True):
+                if one is not None and not isinstance(answers[index], Known):
+                    answers[index] = one
+        await self._catch_up(answers)
+        return answers
+
+    async def _catch_up(self, answers: Sequence[object]) -> None:
+        """What is known is told in any case: the caller asks again for the rest."""
+        if any(isinstance(answer, Misplaced) for answer in answers):
+            with suppress(Unavailable):
+                await self._roster.catch_up()
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         async def claimed(shard: GuardedShard, mine: Sequence[Ticket]) -> list[Claim | None]:
@@ -220,10 +248,3 @@ def _job_id(shown: Lease | Settlement) -> JobId:
 
 def _gone(shown: Lease | Settlement) -> Settled:
     return Settled(shown.job, shown.fence, loss=Loss.GONE)
-
-
-def _no_shard(job: NewJob) -> Submission:
-    number = shard_of(job.id)
-    raise StoreUnavailable(
-        f"shard {number} is not in the shard map any more; submit again", shard=number, retry_after=RETRY_AFTER_SECONDS
-    )

@@ -1,13 +1,17 @@
 """Notices and workers over shards: told to all that are well, merged from all that answer."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
 
-from penstock.model.notices import Notice, NoticeChange, NoticeKind
+from penstock.model.errors import Unavailable
+from penstock.model.notices import Notice, NoticeChange
 from penstock.model.timing import EPOCH
 from penstock.model.workers import Worker
 from penstock.orchestrator.guarded import GuardedShard
-from penstock.orchestrator.roster import Roster
+from penstock.orchestrator.roster import ABOUT_SHARDS, Roster
 from penstock.orchestrator.spread import answered
+from penstock.store.seam import role_key
 
 
 async def tell_all(roster: Roster, call: Callable[[GuardedShard], Awaitable[None]]) -> None:
@@ -24,7 +28,27 @@ async def change_notices(roster: Roster, changes: Sequence[NoticeChange]) -> lis
 async def notices(roster: Roster) -> list[Notice]:
     """All but those about shards, which are the orchestrator's own."""
     counting = await roster.notices()
-    return [one for _, one in sorted(counting.items()) if one.kind != NoticeKind.SHARD]
+    return [one for _, one in sorted(counting.items()) if one.kind not in ABOUT_SHARDS]
+
+
+async def lead(roster: Roster, role: str, holder: str, span: timedelta) -> int | None:
+    """At the role's home; and first where it lived before the ring changed, in case a process has not heard of that.
+
+    The fences of all are added up, so that one who takes over from such a process shows a higher one.
+    """
+    fences = 0
+    for shard in roster.formerly_at(role_key(role)):
+        with suppress(Unavailable):
+            if (fence := await shard.lead(role, holder, span)) is None:
+                return None
+            fences += fence
+    fence = await roster.at(role_key(role)).lead(role, holder, span)
+    return None if fence is None else fences + fence
+
+
+async def resign(roster: Roster, role: str, holder: str) -> None:
+    for shard in (*roster.formerly_at(role_key(role)), roster.at(role_key(role))):
+        await shard.resign(role, holder)
 
 
 async def workers(roster: Roster) -> list[Worker]:

@@ -9,10 +9,11 @@ from itertools import chain
 
 import msgspec
 
-from penstock.model.errors import StoreUnavailable, Unavailable
+from penstock.model.errors import Conflict, PenstockError, StoreUnavailable, Unavailable
 from penstock.model.ids import ShardId
-from penstock.model.notices import Name, Notice, NoticeKind, newest, notice
-from penstock.model.shards import Member, ShardMap, Told, choose, home_of, merged
+from penstock.model.notices import Name, Notice, NoticeKind, newest, notice, notice_change
+from penstock.model.ring import Ring
+from penstock.model.shards import RING, Member, ShardMap, Told, choose, merged
 from penstock.model.timing import Clock, within
 from penstock.orchestrator.guarded import GuardedShard
 from penstock.orchestrator.health import CALL_DEADLINE, RETRY_AFTER_SECONDS
@@ -23,6 +24,7 @@ from penstock.store.seam import Shard
 logger = logging.getLogger("penstock.orchestrator")
 
 REFRESH_EVERY = timedelta(seconds=1)
+ABOUT_SHARDS = frozenset({NoticeKind.SHARD, NoticeKind.RING})
 FIRST_TRIES = timedelta(seconds=10)
 """How long a start waits for shards that neither open nor fail."""
 
@@ -87,12 +89,19 @@ class Roster:
 
     def at(self, key: str) -> GuardedShard:
         """The shard that a key lives on."""
-        return self._keepers[self.home(key)].guarded
+        number = self.home(key)
+        if (shard := self.find(number)) is None:
+            raise unknown(number)
+        return shard
+
+    def check_open(self) -> None:
+        """Raise StoreUnavailable once this is closed."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
 
     def home(self, key: str | None) -> ShardId:
         """The one place of a key, well or not; without a key, any shard that is well and takes new jobs."""
-        if self._closed:
-            raise closed()
+        self.check_open()
         if key is not None:
             return self._home_of(key)
         chosen = choose([shard.member for shard in self.well], self._chance)
@@ -101,9 +110,13 @@ class Roster:
         return chosen
 
     def _home_of(self, key: str) -> ShardId:
-        if not (ring := self.map.ring):
+        if not self.map.ring.shards:
             raise none_left("no shard of the map is keyed, so no key has a place: penstock shards set N --keyed", ())
-        return home_of(key, ring)
+        return self.map.ring.home(key)
+
+    def formerly_at(self, key: str) -> list[GuardedShard]:
+        """The other shards that a key lived on before the ring changed, as far as they are still in the map."""
+        return [shard for number in self.map.ring.former_homes(key) if (shard := self.find(number)) is not None]
 
     async def now(self) -> datetime:
         """The clock of the first shard that answers."""
@@ -137,9 +150,52 @@ class Roster:
         """
         self._refreshed = self._clock.monotonic()
         await self.notices()
-        if not self.about_shards and not self.missing():
-            await self.tell({one.number: Told(keyed=one.keyed) for one in self.settled.members.values()})
+        if not self._ring_told and not self.missing():
+            await self._write_down_ring()
         await self.apply(merged(self.settled, self.about_shards))
+
+    async def _write_down_ring(self) -> None:
+        try:
+            if not await self.tell_ring(self.settled.ring):
+                # Another process was faster.
+                await self.notices()
+        except Conflict as refusal:
+            logger.debug("the ring is written down later: %s", refusal)
+
+    @property
+    def _ring_told(self) -> bool:
+        return any(one.kind == NoticeKind.RING for one in self.about_shards)
+
+    async def catch_up(self) -> None:
+        """Refresh, because a shard goes by another map than this process did.
+
+        Shards that are behind have been told then, and new ones opened.
+        """
+        since = self._clock.monotonic()
+        async with self.changing:
+            if self._refreshed <= since:
+                await self.refresh()
+        if repairs := list(self._repairs.values()):
+            await asyncio.wait(repairs)
+        await self._let_open(self._keepers)
+
+    async def tell_ring(self, ring: Ring) -> bool:
+        """Make this the ring; False when another was told since the map was read. While holding `changing`.
+
+        The first shard of the present ring decides between two that change it at once. Whoever dies after that leaves
+        the rest to all who read the map.
+        """
+        change = notice_change(
+            NoticeKind.RING, RING, msgspec.json.encode(ring), await self.now(), newest(self.about_shards)
+        )
+        deciding = [shard for shard in self.well if shard.shard in self.map.ring.shards]
+        if not deciding:
+            raise none_left("no shard of the ring answers", self.missing())
+        (told,) = await deciding[0].change_notices([change])
+        if told:
+            self._remember([change.notice])
+            await asyncio.gather(*(_tell(shard, [change.notice]) for shard in self.well))
+        return told
 
     async def tell(self, said: Mapping[ShardId, Told | None]) -> None:
         """Tell every shard that is well about shards; None: it left the map."""
@@ -152,14 +208,17 @@ class Roster:
     def _remember(self, notices: Iterable[Notice]) -> None:
         """What was once said about shards is not forgotten because those that know it do not answer."""
         counting = newest([*self.about_shards, *notices])
-        self.about_shards = [one for one in counting.values() if one.kind == NoticeKind.SHARD]
+        self.about_shards = [one for one in counting.values() if one.kind in ABOUT_SHARDS]
 
     async def learn(self, numbers: Iterable[ShardId]) -> None:
         """Refresh, unless that was just done, and let the shards be opened: somebody named some that are not known."""
         if self._clock.monotonic() - self._refreshed >= REFRESH_EVERY.total_seconds() / 4:
             async with self.changing:
                 await self.refresh()
-        for number in numbers:
+        await self._let_open(numbers)
+
+    async def _let_open(self, numbers: Iterable[ShardId]) -> None:
+        for number in list(numbers):
             if (keeper := self._keepers.get(number)) is not None:
                 await within(self._deadline, keeper.tried.wait())
 
@@ -216,10 +275,14 @@ class Roster:
 
 
 async def _tell(shard: GuardedShard, lacking: Sequence[Notice]) -> None:
-    try:
-        await shard.tell(lacking)
-    except Unavailable as error:
-        logger.debug("told nothing for now: %s", error)
+    """The ring by itself: it may have to wait for a user's transaction."""
+    rings = [one for one in lacking if one.kind == NoticeKind.RING]
+    for notices in ([one for one in lacking if one not in rings], rings):
+        try:
+            if notices:
+                await shard.tell(notices)
+        except PenstockError as error:
+            logger.debug("told nothing for now: %s", error)
 
 
 async def _stop(keepers: Iterable[Keeper]) -> None:
@@ -228,8 +291,12 @@ async def _stop(keepers: Iterable[Keeper]) -> None:
             logger.warning("closing a shard: %s", end)
 
 
-def closed() -> StoreUnavailable:
-    return StoreUnavailable("the store is closed")
+def unknown(number: ShardId) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"shard {number} is in the ring, but this process does not know where it is: add its URL to store.shards",
+        shard=number,
+        retry_after=RETRY_AFTER_SECONDS,
+    )
 
 
 def none_left(message: str, missing: Sequence[ShardId]) -> StoreUnavailable:

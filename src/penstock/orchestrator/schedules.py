@@ -6,15 +6,34 @@ from datetime import datetime, timedelta
 from itertools import islice
 from operator import attrgetter
 
+from penstock.model.errors import MapChanged
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove
 from penstock.orchestrator.guarded import GuardedShard
 from penstock.orchestrator.roster import Roster
 from penstock.orchestrator.spread import answered, split
 from penstock.store.seam import schedule_key
 
+PLACED_AGAIN = 3
+"""How often a schedule is placed again because the ring has changed."""
+
 
 def shard_of_schedule(roster: Roster, name: str) -> GuardedShard:
     return roster.at(schedule_key(name))
+
+
+async def put_schedule(roster: Roster, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+    """Where the ring puts it now, however often it changes meanwhile."""
+    for _ in range(PLACED_AGAIN):
+        try:
+            return await _put(roster, schedule, expected_version)
+        except MapChanged:
+            await roster.catch_up()
+    return await _put(roster, schedule, expected_version)
+
+
+async def _put(roster: Roster, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+    shard, epoch = shard_of_schedule(roster, schedule.name), roster.map.epoch
+    return await shard.put_schedule(schedule, expected_version, epoch)
 
 
 async def get_schedules(roster: Roster, names: Sequence[str]) -> list[Schedule | None]:

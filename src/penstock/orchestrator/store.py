@@ -30,7 +30,7 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import ShardMap
-from penstock.model.submission import Submission
+from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock
 from penstock.model.workers import Worker
 from penstock.orchestrator import registry, schedules
@@ -41,7 +41,7 @@ from penstock.orchestrator.mapping import Mapmaker
 from penstock.orchestrator.roster import Roster
 from penstock.orchestrator.schedules import shard_of_schedule
 from penstock.orchestrator.spread import answered
-from penstock.store.seam import Capabilities, Outlook, Post, Shard, Share, role_key
+from penstock.store.seam import Capabilities, Outlook, Post, Shard, Share
 
 
 class Orchestrator:
@@ -77,10 +77,13 @@ class Orchestrator:
         except BaseException:
             await roster.close()
             raise
-        return cls(roster, Mapmaker(roster, open_shard), chance)
+        return cls(roster, Mapmaker(roster, open_shard, clock), chance)
 
     def home(self, key: str | None = None) -> ShardId:
         return self.roster.home(key)
+
+    def epoch(self) -> int:
+        return self.roster.map.epoch
 
     def parts(self) -> Sequence[Shard]:
         return [shard for shard in self.roster.all if shard.in_use]
@@ -93,6 +96,9 @@ class Orchestrator:
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
         return await self._jobs.submit(jobs, ticket_for)
+
+    async def find_moved(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | Unavailable | None]:
+        return await self._jobs.find_moved(jobs)
 
     async def promote(self, limit: int) -> list[Event]:
         return await self._jobs.events(limit, lambda shard, share: shard.promote(share))
@@ -175,10 +181,10 @@ class Orchestrator:
         return await registry.notices(self.roster)
 
     async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
-        return await self.roster.at(role_key(role)).lead(role, holder, span)
+        return await registry.lead(self.roster, role, holder, span)
 
     async def resign(self, role: str, holder: str) -> None:
-        await self.roster.at(role_key(role)).resign(role, holder)
+        await registry.resign(self.roster, role, holder)
 
     async def see(self, worker: Worker) -> None:
         await registry.tell_all(self.roster, lambda shard: shard.see(worker))
@@ -189,8 +195,10 @@ class Orchestrator:
     async def workers(self) -> list[Worker]:
         return await registry.workers(self.roster)
 
-    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
-        return await shard_of_schedule(self.roster, schedule.name).put_schedule(schedule, expected_version)
+    async def put_schedule(
+        self, schedule: Schedule, expected_version: int | None, ring: int | None = None
+    ) -> Schedule | None:
+        return await schedules.put_schedule(self.roster, schedule, expected_version)
 
     async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
         return await schedules.get_schedules(self.roster, names)

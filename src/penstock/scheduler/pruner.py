@@ -35,6 +35,7 @@ class Pruner:
         for job in pruned.owners:
             await self._engine.objects.delete(job_prefix(job))
         await self._sweep_when_due()
+        await self._engine.shards.forget_former_rings(self._keep)
         return BREATH if pruned.jobs >= PRUNE_JOBS else EVERY
 
     async def _sweep_when_due(self) -> None:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
     Cancellation,
@@ -40,7 +41,7 @@ from penstock.model.job import (
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
-from penstock.model.submission import Submission
+from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import Worker
 
 Post = Callable[[Sequence[Ticket]], Awaitable[None]]
@@ -87,6 +88,10 @@ class JobStore(Protocol):
         """
         ...
 
+    def epoch(self) -> int | None:
+        """Which ring `home` goes by now: the `ring` of a new job that has a key. None where there is only one place."""
+        ...
+
     async def now(self) -> datetime:
         """The shard's clock, by which due times, leases and deadlines are judged."""
         ...
@@ -98,7 +103,15 @@ class JobStore(Protocol):
 
         In the order given, one answer each. A key that exists gives its job back: unchanged, without an event, and as a
         conflict when the fingerprint differs. Of two equal keys in one batch the first wins. A key that a transaction
-        of others has written and not yet committed puts off the jobs under it (`Held`), and no others.
+        of others has written and not yet committed puts off the jobs under it (`Held`), and no others. A shard that is
+        closed, or goes by another ring than the job's, takes it not (`Misplaced`): nothing was written, place it again.
+        """
+        ...
+
+    async def find_moved(self, jobs: Sequence[NewJob]) -> Sequence[Known | Misplaced | Unavailable | None]:
+        """For each job the one that its key was given before the ring changed, where the key lived then; mostly None.
+
+        To be asked before a job is submitted whose `ring` is not 0. Unavailable: that shard does not answer.
         """
         ...
 
@@ -277,10 +290,13 @@ class Registry(Protocol):
 class Schedules(Protocol):
     """One shard's schedules and their ticks."""
 
-    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+    async def put_schedule(
+        self, schedule: Schedule, expected_version: int | None, ring: int | None = None
+    ) -> Schedule | None:
         """Create (`expected_version` None: there is none of that name) or replace (that version is still its own).
 
-        Returns what is stored, or None when the expectation failed; nothing is changed then.
+        Returns what is stored, or None when the expectation failed; nothing is changed then. MapChanged where the shard
+        is closed, or goes by another ring than a new schedule was placed by.
         """
         ...
 
@@ -352,6 +368,25 @@ class Shard(Store, Protocol):
     @property
     def shard(self) -> ShardId:
         """The number in the ids of all jobs kept here."""
+        ...
+
+    async def admit(self, *, jobs: bool) -> None:
+        """Take new jobs and schedules, or no more of them (closed).
+
+        Once a shard has been closed, all that it ever took can be seen. Conflict while a transaction is open that has
+        submitted: nothing is changed then.
+        """
+        ...
+
+    async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
+        """For each job the one that has its key here; Misplaced where the shard goes by another ring than the job's.
+
+        None means never: no job placed by an older ring will take the key here any more.
+        """
+        ...
+
+    async def has_keys_before(self, at: datetime) -> bool:
+        """Whether a job that has a key was submitted here before an instant, and is still there."""
         ...
 
 

@@ -24,8 +24,8 @@ def add(
     """Add a shard while everything runs. SHARD_URL is as the servers reach it; `-` reads it from standard input.
 
     It gets its share of the jobs without a key. Jobs with a key go on to live where they did, unless the shard is
-    --keyed: then a part of all keys moves there, and the jobs those keys have given are forgotten, so that a submit
-    repeated across this moment makes a second job. That is refused while a schedule would have to move.
+    --keyed: then a part of all keys moves there. The jobs those keys have given are still found where they are, as long
+    as any is kept. Refused while a schedule would have to move.
 
     The URL is kept on every shard: leave the password to ~/.pgpass or PGPASSWORD of the servers.
     """

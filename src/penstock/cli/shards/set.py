@@ -33,8 +33,8 @@ def set_(
     An active shard takes new jobs, a draining one only those whose key lives there, and one that is down is not asked
     for anything.
 
-    --keyed and --no-keyed change the ring that keys live on: a part of them moves, and the jobs those keys have given
-    are forgotten, so that a submit repeated across this moment makes a second job. Refused while a schedule would move.
+    --keyed and --no-keyed change the ring that keys live on: a part of them moves. The jobs those keys have given are
+    still found where they are, as long as any is kept. Refused while a schedule would move.
     """
     if weight is None and state is None and keyed is None:
         raise click.UsageError("nothing to change: name --weight, --state, --keyed or --no-keyed")

@@ -14,7 +14,7 @@ from typing import LiteralString
 from msgspec import Struct
 from psycopg import errors, sql
 
-from penstock.model.ids import JobId, from_bytes
+from penstock.model.ids import JobId, first_id
 from penstock.model.job import Pruned, Retention
 from penstock.model.timing import from_millis, millis, to_millis
 from penstock.store.postgres.statements import Connection, load, query
@@ -72,7 +72,7 @@ class Partition(Struct, frozen=True, order=True):
 
     @property
     def range(self) -> dict[str, JobId]:
-        return {"first": _first_id(self.day * DAY), "past": _first_id(self.past_at)}
+        return {"first": first_id(self.day * DAY), "past": first_id(self.past_at)}
 
 
 class Partitions:
@@ -166,8 +166,3 @@ async def _drop(tx: Transaction, partition: Partition, keep: Retention) -> Prune
 
 async def _run(tx: Transaction, text: LiteralString, partition: Partition) -> None:
     await tx.connection.execute(sql.SQL(text).format(sql.Identifier(partition.name)), prepare=False)
-
-
-def _first_id(at: int) -> JobId:
-    """No id of that millisecond is below it, and none of the one before is above."""
-    return from_bytes((at << 80).to_bytes(16))

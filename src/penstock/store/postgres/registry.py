@@ -1,13 +1,15 @@
 """What a shard knows besides jobs: notices, roles and workers."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import msgspec
 
-from penstock.model.notices import Notice, NoticeChange
+from penstock.model.notices import Notice, NoticeChange, NoticeKind
 from penstock.model.timing import from_millis, millis, to_millis
 from penstock.model.workers import Worker
+from penstock.store.postgres.admission import follow_ring, hold_admission
 from penstock.store.postgres.arrays import bigints, byteas, texts
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
@@ -22,7 +24,8 @@ NEVER = -1
 
 
 async def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
-    await execute(tx.connection, _TELL, _told(notices))
+    async with _following_ring(tx, notices):
+        await execute(tx.connection, _TELL, _told(notices))
 
 
 async def change_notices(tx: Transaction, changes: Sequence[NoticeChange]) -> list[bool]:
@@ -30,8 +33,20 @@ async def change_notices(tx: Transaction, changes: Sequence[NoticeChange]) -> li
     notices = [change.notice for change in changes]
     known = [change.known_at for change in changes]
     scope = _told(notices) | {"known": bigints([NEVER if at is None else to_millis(at) for at in known])}
-    kept = {(kind, name) for kind, name in await query(tx.connection, _CHANGE, scope)}
+    async with _following_ring(tx, notices):
+        kept = {(kind, name) for kind, name in await query(tx.connection, _CHANGE, scope)}
     return [one.about in kept for one in notices]
+
+
+@asynccontextmanager
+async def _following_ring(tx: Transaction, notices: Sequence[Notice]) -> AsyncIterator[None]:
+    """Take keys by the ring that is told within. Held first: it may have to wait, and no row is locked meanwhile."""
+    told = any(one.kind == NoticeKind.RING for one in notices)
+    if told:
+        await hold_admission(tx)
+    yield
+    if told:
+        await follow_ring(tx)
 
 
 def _told(notices: Sequence[Notice]) -> dict[str, object]:

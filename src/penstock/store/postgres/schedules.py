@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from penstock.model.schedule import Due, Every, Schedule
 from penstock.model.timing import from_millis, to_millis
+from penstock.store.admission import misplaced
+from penstock.store.postgres.admission import read_admission
 from penstock.store.postgres.arrays import texts
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
@@ -25,11 +27,15 @@ _DUE = load("due_schedules")
 _NEXT_TICK = load("next_tick")
 
 
-async def put_schedule(tx: Transaction, schedule: Schedule, expected_version: int | None) -> Schedule | None:
-    """What is stored; None when the expectation failed."""
+async def put_schedule(
+    tx: Transaction, schedule: Schedule, expected_version: int | None, ring: int | None
+) -> Schedule | None:
+    """What is stored; None when the expectation failed. MapChanged when a new one is not taken."""
     scope = _scope_of(schedule)
     if expected_version is None:
-        rows = await query(tx.connection, _CREATE, scope)
+        rows = await query(tx.connection, _CREATE, scope | {"ring": ring})
+        if not rows and not (await read_admission(tx)).takes(ring):
+            raise misplaced(schedule.name)
     else:
         rows = await query(tx.connection, _REPLACE, scope | {"expected_version": expected_version})
     return _schedule_of(rows[0]) if rows else None

@@ -30,10 +30,10 @@ from penstock.model.job import (
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
-from penstock.model.submission import Submission
+from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock, SystemClock, millis, to_millis
 from penstock.model.workers import Worker
-from penstock.store.postgres import listing, logs, reads, registry, schedules, ticks
+from penstock.store.postgres import admission, listing, logs, reads, registry, schedules, ticks
 from penstock.store.postgres.cancel import cancel, expire
 from penstock.store.postgres.connection import Address, refused
 from penstock.store.postgres.connections import Connections
@@ -66,6 +66,7 @@ _PROBE = load("probe")
 _LOAD_BALLAST = load("load_ballast")
 _SHARD = load("shard")
 _FOUND_SHARD = load("found_shard")
+_FOUND_ADMISSION = load("found_admission")
 _DURABILITY = load("durability")
 
 _log = logging.getLogger(__name__)
@@ -131,6 +132,7 @@ class PostgresStore:
     async def _own(self, connection: Connection) -> None:
         """Found the shard in a new database; refuse that of another one, whose ids would never be found here."""
         await execute(connection, _FOUND_SHARD, {"number": self.shard, "now": self._given()})
+        await execute(connection, _FOUND_ADMISSION)
         ((number,),) = await query(connection, _SHARD)
         if number != self.shard:
             raise StoreUnavailable(
@@ -140,6 +142,9 @@ class PostgresStore:
 
     def home(self, key: str | None = None) -> ShardId:
         return self.shard
+
+    def epoch(self) -> None:
+        return None
 
     def parts(self) -> Sequence[Self]:
         return (self,)
@@ -154,6 +159,18 @@ class PostgresStore:
         self._wrote()
         lane = self._submits if all(job.key is None for job in jobs) else self._keyed_submits
         return await lane.each([(job, ticket_for) for job in jobs])
+
+    async def find_moved(self, jobs: Sequence[NewJob]) -> list[None]:
+        return [None] * len(jobs)
+
+    async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
+        return await self._read(partial(admission.find_keyed, jobs=jobs))
+
+    async def has_keys_before(self, at: datetime) -> bool:
+        return await self._read(partial(admission.has_keys_before, at=at))
+
+    async def admit(self, *, jobs: bool) -> None:
+        await self._whole(partial(admission.admit, jobs=jobs))
 
     async def promote(self, limit: int) -> list[Event]:
         return await self._move(partial(promote, limit=limit))
@@ -256,8 +273,10 @@ class PostgresStore:
     async def workers(self) -> list[Worker]:
         return await self._read(registry.workers)
 
-    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
-        put = partial(schedules.put_schedule, schedule=schedule, expected_version=expected_version)
+    async def put_schedule(
+        self, schedule: Schedule, expected_version: int | None, ring: int | None = None
+    ) -> Schedule | None:
+        put = partial(schedules.put_schedule, schedule=schedule, expected_version=expected_version, ring=ring)
         return await self._whole(put)
 
     async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:

@@ -11,8 +11,9 @@ from psycopg.errors import UniqueViolation
 from penstock.model.ids import JobId
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Move
-from penstock.model.submission import Inserted, Known, Submission
+from penstock.model.submission import Inserted, Known, Misplaced, Submission
 from penstock.model.timing import millis
+from penstock.store.admission import Admission
 from penstock.store.postgres import arrays
 from penstock.store.postgres.reads import jobs_by_id
 from penstock.store.postgres.statements import load, query
@@ -54,10 +55,10 @@ async def held_keys(session: Session, keys: Sequence[str]) -> set[str]:
 async def _inserted(session: Session, entries: Sequence[Entry], move: Move, *, counted: bool) -> list[Submission]:
     jobs = [new for new, _ in entries]
     scope = _columns(entries) | {"now": session.given, "asked": len(jobs), "counted": counted}
-    ((now, complete, fresh),) = await _written(session, jobs, scope)
+    ((now, complete, fresh, ring, closed),) = await _written(session, jobs, scope)
     if complete:
         return [Inserted(new, now, move) for new in jobs]
-    answers = await _sorted_out(session, jobs, set(fresh or ()), now, move)
+    answers = await _sorted_out(session, jobs, set(fresh or ()), now, move, Admission(ring, closed))
     # What was met and is gone has been pruned between the two statements: its key is free now.
     gone = [entry for entry, answer in zip(entries, answers, strict=True) if answer is None]
     again = iter(await _inserted(session, gone, move, counted=counted) if gone else ())
@@ -122,13 +123,14 @@ def _keys(jobs: Sequence[NewJob]) -> dict[str, Any]:
         "keys": arrays.texts([new.key for new in jobs]),
         "fingerprints": arrays.byteas([new.fingerprint for new in jobs]),
         "anchors": arrays.booleans([new.anchor for new in jobs]),
+        "rings": arrays.bigints([new.ring for new in jobs]),
     }
 
 
 async def _sorted_out(
-    session: Session, jobs: Sequence[NewJob], fresh: set[JobId], now: int, move: Move
+    session: Session, jobs: Sequence[NewJob], fresh: set[JobId], now: int, move: Move, admission: Admission
 ) -> list[Submission | None]:
-    """Some were there already: read what each has met; None if that is gone by now."""
+    """Some were not taken, or there already: read what each has met; None if that is gone by now."""
     met = await _met(session, jobs)
     answers: list[Submission | None] = []
     for new in jobs:
@@ -136,7 +138,7 @@ async def _sorted_out(
             fresh.remove(new.id)
             answers.append(Inserted(new, now, move))
         else:
-            answers.append(met.answer(new))
+            answers.append(met.answer(new) if admission.takes(new.ring) else Misplaced(new))
     return answers
 
 

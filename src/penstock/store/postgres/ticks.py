@@ -8,7 +8,7 @@ from functools import partial
 from penstock.model.ids import JobId
 from penstock.model.lifecycle import Move
 from penstock.model.schedule import Ticked, TickMove, TickRecord, without_jobs
-from penstock.model.submission import Submission
+from penstock.model.submission import Misplaced, Submission
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres.arrays import bigints, booleans, optional_uuids, texts
@@ -137,6 +137,9 @@ async def _inserted(tx: Transaction, entries: Sequence[Entry], recorded: set[Job
     """Only jobs whose tick was recorded just now: a tick that has its job gets no other."""
     jobs = [(new, span) for move, span in entries for new in move.jobs if new.id in recorded]
     answers = await insert(tx, jobs, Move.TICK) if jobs else []
+    for answer in answers:
+        if isinstance(answer, Misplaced):
+            raise answer.refusal
     return {answer.job.id: answer for answer in answers if answer.event}
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import apsw
 import msgspec
 
-from penstock.model.notices import Notice, NoticeChange
+from penstock.model.notices import Notice, NoticeChange, NoticeKind
 from penstock.model.timing import from_millis, millis, to_millis
 from penstock.model.workers import Worker
 from penstock.store.rows import workers_of
@@ -14,6 +14,7 @@ from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _TELL, _CHANGE, _NOTICES = load("tell"), load("change_notice"), load("notices")
+_FOLLOW_RING = load("follow_ring")
 _LEAD, _RESIGN = load("lead"), load("resign")
 _SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
 
@@ -25,11 +26,20 @@ def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
     for one in notices:
         scope = {"kind": one.kind, "name": one.name, "told_at": to_millis(one.told_at), "value": one.value}
         tx.connection.execute(_TELL, scope)
+    _follow_ring(tx, notices)
 
 
 def change_notices(tx: Transaction, changes: Sequence[NoticeChange]) -> list[bool]:
     """One answer each, in order."""
-    return [bool(query(tx.connection, _CHANGE, _change_of(change))) for change in changes]
+    kept = [bool(query(tx.connection, _CHANGE, _change_of(change))) for change in changes]
+    _follow_ring(tx, [change.notice for change in changes])
+    return kept
+
+
+def _follow_ring(tx: Transaction, notices: Sequence[Notice]) -> None:
+    """Take keys from now on by the ring that was told."""
+    if any(one.kind == NoticeKind.RING for one in notices):
+        tx.connection.execute(_FOLLOW_RING)
 
 
 def _change_of(change: NoticeChange) -> dict[str, object]:

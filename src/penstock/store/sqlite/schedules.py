@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from penstock.model.ids import JobId, from_bytes
 from penstock.model.schedule import Due, Every, Schedule
 from penstock.model.timing import from_millis, to_millis
+from penstock.store.admission import misplaced
 from penstock.store.rows import Row, instant, optional_millis, schedule_of
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
@@ -28,10 +29,14 @@ _NEXT_TICK = load("next_tick")
 _ids = msgspec.json.Decoder(tuple[str, ...])
 
 
-def put_schedule(tx: Transaction, schedule: Schedule, expected_version: int | None) -> Schedule | None:
-    """What is stored; None when the expectation failed."""
+def put_schedule(
+    tx: Transaction, schedule: Schedule, expected_version: int | None, ring: int | None
+) -> Schedule | None:
+    """What is stored; None when the expectation failed. MapChanged when a new one is not taken."""
     scope = _scope_of(schedule)
     if expected_version is None:
+        if not tx.admission.takes(ring):
+            raise misplaced(schedule.name)
         rows = query(tx.connection, _CREATE, scope)
     else:
         rows = query(tx.connection, _REPLACE, scope | {"expected_version": expected_version})

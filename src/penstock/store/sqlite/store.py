@@ -33,11 +33,11 @@ from penstock.model.job import (
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
-from penstock.model.submission import Submission
+from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock, SystemClock, to_millis
 from penstock.model.workers import Worker
 from penstock.store.seam import Capabilities, Outlook, Post, Share
-from penstock.store.sqlite import listing, logs, reads, registry, schedules, ticks
+from penstock.store.sqlite import admission, listing, logs, reads, registry, schedules, ticks
 from penstock.store.sqlite.cancel import cancel, expire
 from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
 from penstock.store.sqlite.dispatch import dispatch, lapse, promote
@@ -106,6 +106,9 @@ class SqliteStore:
     def home(self, key: str | None = None) -> ShardId:
         return self.shard
 
+    def epoch(self) -> None:
+        return None
+
     def parts(self) -> Sequence[Self]:
         return (self,)
 
@@ -117,6 +120,18 @@ class SqliteStore:
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
         return await self.writer.each(submit, [(job, ticket_for) for job in jobs])
+
+    async def find_moved(self, jobs: Sequence[NewJob]) -> list[None]:
+        return [None] * len(jobs)
+
+    async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
+        return await self.writer.run(partial(admission.find_keyed, jobs=jobs))
+
+    async def has_keys_before(self, at: datetime) -> bool:
+        return await self._readers.read(partial(admission.has_keys_before, at=at))
+
+    async def admit(self, *, jobs: bool) -> None:
+        await self.writer.run(partial(admission.admit, jobs=jobs))
 
     async def promote(self, limit: int) -> list[Event]:
         return await self.writer.run(partial(promote, limit=limit))
@@ -216,8 +231,10 @@ class SqliteStore:
     async def workers(self) -> list[Worker]:
         return await self._readers.read(registry.workers)
 
-    async def put_schedule(self, schedule: Schedule, expected_version: int | None) -> Schedule | None:
-        put = partial(schedules.put_schedule, schedule=schedule, expected_version=expected_version)
+    async def put_schedule(
+        self, schedule: Schedule, expected_version: int | None, ring: int | None = None
+    ) -> Schedule | None:
+        put = partial(schedules.put_schedule, schedule=schedule, expected_version=expected_version, ring=ring)
         return await self.writer.run(put)
 
     async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:

@@ -8,7 +8,8 @@ import apsw
 from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Move
-from penstock.model.submission import Inserted, Known, Submission
+from penstock.model.submission import Inserted, Known, Misplaced, Submission
+from penstock.store.rows import Row
 from penstock.store.sqlite.reads import jobs_by_seq
 from penstock.store.sqlite.rows import row_of
 from penstock.store.sqlite.statements import Bulk, load, query
@@ -31,6 +32,16 @@ def submit(tx: Transaction, entries: Sequence[Entry]) -> list[Submission]:
 
 def insert(tx: Transaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
     """What `submit` does, for any move that makes jobs; recording the events is left to the caller."""
+    takes = tx.admission.takes
+    taken = [entry for entry in entries if takes(entry[0].ring)]
+    answers = _insert(tx, taken, move)
+    if len(taken) == len(entries):
+        return answers
+    told = iter(answers)
+    return [next(told) if takes(new.ring) else Misplaced(new) for new, _ in entries]
+
+
+def _insert(tx: Transaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
     watermark: int = tx.connection.execute(_NEWEST_SEQ).get
     inserted = _SUBMIT.execute(tx.connection, [row_of(new, tx.now, ticket_for) for new, ticket_for in entries])
     jobs = [new for new, _ in entries]
@@ -48,7 +59,7 @@ def _insert_tags(tx: Transaction, jobs: Sequence[JobId]) -> None:
 
 def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], move: Move, watermark: int) -> list[Submission]:
     """Some were there already: read what each has met. Rows above the watermark are this call's own."""
-    met = _Met(tx, jobs)
+    met = Met(tx, jobs)
     fresh = {row[1] for row in met.rows if row[0] > watermark}
     answers: list[Submission] = []
     for new in jobs:
@@ -61,7 +72,7 @@ def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], move: Move, watermark: 
     return answers
 
 
-class _Met:
+class Met:
     """The jobs that have the ids and keys of a submit."""
 
     def __init__(self, tx: Transaction, jobs: Sequence[NewJob]) -> None:
@@ -74,5 +85,11 @@ class _Met:
         self._jobs: dict[int, Job] = jobs_by_seq(tx.connection, [row[0] for row in self.rows])
 
     def answer(self, new: NewJob) -> Known:
-        row = self._by_key.get(new.key) or self._by_id[to_bytes(new.id)]
+        return self.by_key(new) or self._known(self._by_id[to_bytes(new.id)], new)
+
+    def by_key(self, new: NewJob) -> Known | None:
+        row = None if new.key is None else self._by_key.get(new.key)
+        return None if row is None else self._known(row, new)
+
+    def _known(self, row: Row, new: NewJob) -> Known:
         return Known(self._jobs[row[0]], conflict=(row[3] or b"") != new.fingerprint)

@@ -10,7 +10,7 @@ import apsw
 from penstock.model.ids import JobId, to_bytes
 from penstock.model.lifecycle import Move
 from penstock.model.schedule import Ticked, TickMove, TickRecord, without_jobs
-from penstock.model.submission import Submission
+from penstock.model.submission import Misplaced, Submission
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_rounds
 from penstock.store.rows import Row, optional_millis
@@ -117,6 +117,9 @@ def _inserted(tx: Transaction, entries: Sequence[Entry], recorded: set[bytes | N
     """Only jobs whose tick was recorded just now: a tick that has its job gets no other."""
     jobs = [(new, span) for move, span in entries for new in move.jobs if to_bytes(new.id) in recorded]
     answers = insert(tx, jobs, Move.TICK) if jobs else []
+    for answer in answers:
+        if isinstance(answer, Misplaced):
+            raise answer.refusal
     return {answer.job.id: answer for answer in answers if answer.event}
 
 

@@ -10,9 +10,11 @@ import apsw
 from penstock.model.ids import JobId
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import from_millis
+from penstock.store.admission import Admission
 from penstock.store.rows import Row
-from penstock.store.sqlite.statements import Bulk
+from penstock.store.sqlite.statements import Bulk, load, query
 
+_ADMISSION = load("admission")
 _RECORD_COUNTS = Bulk("record_counts")
 
 
@@ -24,6 +26,15 @@ class Transaction:
         self.now = now
         self.at: datetime = from_millis(now)
         self._changes: Counter[tuple[str, str, State]] = Counter()
+        self._admission: Admission | None = None
+
+    @property
+    def admission(self) -> Admission:
+        """What the shard takes; read once for all that is committed together."""
+        if self._admission is None:
+            ((ring, closed),) = query(self.connection, _ADMISSION)
+            self._admission = Admission(ring, bool(closed))
+        return self._admission
 
     def record(self, events: Iterable[Event]) -> None:
         """Note what moves have done. Everything kept about events besides the jobs themselves is written from here."""

@@ -1,5 +1,6 @@
 """What every job store must do. Subclass `StoreContract`, give it a `store` fixture, and run it with pytest."""
 
+from penstock.testing.store_contract.admitting import Admitting
 from penstock.testing.store_contract.claiming import Claiming
 from penstock.testing.store_contract.dispatching import Dispatching
 from penstock.testing.store_contract.ending import Ending
@@ -15,6 +16,6 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Submitting, Dispatching, Leasing, Claiming, Settling, Ending, Reading, Registering, Scheduling, Ticking
+    Submitting, Dispatching, Leasing, Claiming, Settling, Ending, Reading, Registering, Scheduling, Ticking, Admitting
 ):
     """The promises of `penstock.store.seam`, each as a test."""

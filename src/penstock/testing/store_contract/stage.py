@@ -28,7 +28,7 @@ class Stage:
     def __init__(self, store: Store, clock: SimulatedClock) -> None:
         self.store = store
         self.clock = clock
-        self._chance = random.Random(7)
+        self.chance = random.Random(7)
 
     def new(self, **fields: Any) -> NewJob:
         """A job of type `mail`, due now, unless told otherwise."""
@@ -39,7 +39,7 @@ class Stage:
 
     def new_id(self, key: str | None = None) -> JobId:
         """An id at the place of this key; without one, at any."""
-        return new_job_id(to_millis(self.clock.now()), self.store.home(key), self._chance)
+        return new_job_id(to_millis(self.clock.now()), self.store.home(key), self.chance)
 
     def lines(self, jobs: Iterable[JobId]) -> dict[ShardId | None, list[JobId]]:
         """The jobs as far as their order is promised: all in one line, or those of each shard."""

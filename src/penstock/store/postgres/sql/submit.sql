@@ -2,8 +2,10 @@
 -- and to insert with ON CONFLICT takes a look-up and a second write for each.
 -- ended_pkey: one that has ended leaves its row as it is. New ids are close to each other in time, and mostly none between
 -- them has ended: that is asked once, and only else for each. Row by row, not joined, so that they get their seq in order.
+-- admission_pkey: a closed shard takes none.
 -- No partition is opened but those from `first` to `last` of the ids.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+gate AS MATERIALIZED (SELECT ring, closed FROM penstock.admission WHERE id = 1),
 asked AS (
     SELECT asked.*, clock.now, coalesce(asked.due_at, clock.now + coalesce(asked.delay, 0)) AS falls_due_at
     FROM clock, unnest(
@@ -34,10 +36,10 @@ inserted AS (
         coalesce(owns_objects, false), retry_of, retry, tags, inputs, params_object, params, schedule, tick_at,
         "interval"
     FROM asked
-    WHERE (SELECT all_new FROM span) OR (
+    WHERE NOT (SELECT closed FROM gate) AND ((SELECT all_new FROM span) OR (
         SELECT true FROM penstock.ended
         WHERE ended.id = asked.id AND ended.id BETWEEN %(first)s::uuid AND %(last)s::uuid
-    ) IS NULL
+    ) IS NULL)
     RETURNING id, seq, queue, type, state, tags
 ),
 tagged AS (
@@ -50,5 +52,6 @@ counted AS (
     INSERT INTO penstock.count_changes (queue, type, after, jobs)
     SELECT queue, type, state, count(*) FROM inserted WHERE %(counted)s GROUP BY queue, type, state
 )
-SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN ARRAY(SELECT id FROM inserted) END
-FROM clock, (SELECT count(*) AS jobs FROM inserted) AS fresh
+SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN ARRAY(SELECT id FROM inserted) END,
+    gate.ring, gate.closed
+FROM clock, gate, (SELECT count(*) AS jobs FROM inserted) AS fresh

@@ -4,15 +4,17 @@
 -- jobs_pkey and ended_pkey guard the id: one that is there leaves its row as it is, and the caller reads it.
 -- Each is asked for only where something is between the first and the last of the ids, as mostly nothing is. No partition is
 -- opened but those.
+-- admission_pkey: a shard that is closed, or goes by another ring than a job was placed by, takes it not.
 -- Each array stands in a subquery, so that the plan never depends on how many values it holds.
 -- `patience` bounds the wait for a key that another transaction has written and not committed; all that follows reads `clock`.
 WITH clock AS MATERIALIZED (
     SELECT penstock.shard_now(%(now)s) AS now,
         set_config('lock_timeout', coalesce(%(patience)s::text, current_setting('lock_timeout')), true) AS patience
 ),
+gate AS MATERIALIZED (SELECT ring, closed FROM penstock.admission WHERE id = 1),
 asked AS MATERIALIZED (
     SELECT asked.*, clock.now, coalesce(asked.due_at, clock.now + coalesce(asked.delay, 0)) AS falls_due_at
-    FROM clock, unnest(
+    FROM clock, gate, unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(types)s::text[]), (SELECT %(queues)s::text[]),
         (SELECT %(priorities)s::bigint[]), (SELECT %(due)s::bigint[]), (SELECT %(delays)s::bigint[]),
         (SELECT %(expires)s::bigint[]), (SELECT %(tickets)s::bigint[]), (SELECT %(timeouts)s::bigint[]),
@@ -20,11 +22,12 @@ asked AS MATERIALIZED (
         (SELECT %(tags)s::text[]), (SELECT %(inputs)s::text[]), (SELECT %(objects)s::text[]),
         (SELECT %(params)s::bytea[]), (SELECT %(schedules)s::text[]), (SELECT %(ticks)s::bigint[]),
         (SELECT %(intervals)s::bigint[]), (SELECT %(keys)s::text[]), (SELECT %(fingerprints)s::bytea[]),
-        (SELECT %(anchors)s::boolean[])
+        (SELECT %(anchors)s::boolean[]), (SELECT %(rings)s::bigint[])
     ) WITH ORDINALITY AS asked (
         id, type, queue, priority, due_at, delay, expires_at, ticket_for, timeout, owns_objects, retry_of, retry, tags,
-        inputs, params_object, params, schedule, tick_at, "interval", key, fingerprint, anchor, n
+        inputs, params_object, params, schedule, tick_at, "interval", key, fingerprint, anchor, ring, n
     )
+    WHERE NOT gate.closed AND coalesce(asked.ring = gate.ring, true)
 ),
 span AS MATERIALIZED (
     SELECT
@@ -69,5 +72,6 @@ counted AS (
     INSERT INTO penstock.count_changes (queue, type, after, jobs)
     SELECT queue, type, state, count(*) FROM inserted WHERE %(counted)s GROUP BY queue, type, state
 )
-SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN ARRAY(SELECT id FROM inserted) END
-FROM clock, (SELECT count(*) AS jobs FROM inserted) AS fresh
+SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN ARRAY(SELECT id FROM inserted) END,
+    gate.ring, gate.closed
+FROM clock, gate, (SELECT count(*) AS jobs FROM inserted) AS fresh

@@ -1,0 +1,1 @@
+UPDATE penstock.admission SET closed = %(closed)s WHERE id = 1

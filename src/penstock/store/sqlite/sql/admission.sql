@@ -1,0 +1,1 @@
+SELECT ring, closed FROM admission WHERE id = 1

@@ -1,0 +1,1 @@
+UPDATE admission SET closed = :closed WHERE id = 1
