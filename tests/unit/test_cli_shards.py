@@ -105,8 +105,8 @@ def test_removing_says_what_is_left(client: RecordingClient) -> None:
 
 
 @pytest.mark.parametrize("word", ["add", "set"])
-def test_the_help_warns_of_a_changed_ring(word: str) -> None:
-    assert "makes a second job" in " ".join(run(word, "--help").output.split())
+def test_the_help_says_what_a_changed_ring_does_to_keys(word: str) -> None:
+    assert "are still found where they are" in " ".join(run(word, "--help").output.split())
 
 
 CALLS: list[tuple[str, object, Callable[[Any], Any]]] = [

@@ -14,8 +14,6 @@ from msgspec.structs import force_setattr
 
 from penstock.model.timing import from_millis, to_millis
 
-from penstock.model.timing import from_millis, to_millis
-
 Name = tuple[str, str]
 
 STEP = timedelta(milliseconds=1)
@@ -86,7 +84,6 @@ def notice_change(
 
 
 def notice(kind: str, name: str, value: bytes | None, now: datetime, known: Mapping[Name, Notice]) -> Notice:
-    """A notice that counts before what is known, even where clocks disagree; told at a time that shards can keep."""
+    """A notice that counts before what is known, even where clocks disagree."""
     before = known.get((kind, name))
-    at = from_millis(to_millis(now))
-    return Notice(kind, name, value, at if before is None else max(at, before.told_at + STEP))
+    return Notice(kind, name, value, now if before is None else max(now, before.told_at + STEP))

@@ -197,7 +197,7 @@ class Model:
             return loss
         job = self.jobs[lease.job]
         self.change(lease.job, attempt=job.attempt - 1, alone=job.alone or suspects)
-        if delay is not None:
+        if delay is not None and not job.marked:
             self.change(lease.job, due_at=self.clock.now() + delay)
         if job.marked:
             self.end(lease.job, State.CANCELLED)

@@ -4,7 +4,7 @@ UPDATE jobs INDEXED BY by_id
 SET state = CASE
         WHEN cancel_requested_at IS NOT NULL THEN 'cancelled' WHEN given_back.due_at IS NULL THEN 'queued' ELSE 'scheduled'
     END,
-    due_at = coalesce(given_back.due_at, jobs.due_at),
+    due_at = iif(cancel_requested_at IS NULL, coalesce(given_back.due_at, jobs.due_at), jobs.due_at),
     reason = iif(cancel_requested_at IS NULL, NULL, 'cancel requested'),
     completed_at = iif(cancel_requested_at IS NULL, NULL, given_back.released_at),
     lease_until = NULL,
