@@ -1,9 +1,15 @@
 """Is this process alive, and can it take jobs now."""
 
+import logging
+
 from penstock import __version__
 from penstock.api.exchange import Call, Reply, json_reply
 from penstock.api.operation import Answer, operation
+from penstock.model.errors import Refused, Unavailable
+from penstock.model.keys import KeyScope
 from penstock.model.wire import Health
+
+logger = logging.getLogger("penstock.api")
 
 _OK = json_reply(200, Health("ok", __version__))
 
@@ -17,8 +23,23 @@ async def healthz(call: Call) -> Reply:
 @operation("GET /readyz", {200: Answer("Ready.", Health)})
 async def readyz(call: Call) -> Reply:
     """Say that jobs can be accepted now; 503 if not. Send traffic elsewhere meanwhile, but do not restart."""
-    await call.engine.ready()
+    try:
+        await call.engine.ready()
+    except Unavailable as reason:
+        if await _may_know(call):
+            raise
+        logger.warning("not ready: %s", reason)
+        # Reasons name paths and addresses, and anyone may ask.
+        raise type(reason)("jobs cannot be accepted now; the server's log says why") from None
     return _OK
+
+
+async def _may_know(call: Call) -> bool:
+    try:
+        await call.admit((KeyScope.JOBS_READ,))
+    except (Refused, Unavailable):
+        return False
+    return True
 
 
 OPERATIONS = (healthz, readyz)

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from penstock.api.exchange import Call, ClientGone, Reply, json_reply
 from penstock.api.idempotency import IDEMPOTENCY_KEY, header_key, keyed
 from penstock.api.operation import Answer, operation
+from penstock.api.receipts import shown_job
 from penstock.model.errors import PenstockError
 from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter
@@ -94,7 +95,7 @@ async def cancel_job(call: Call) -> Reply:
     """Cancel a waiting job, or ask a running one to stop."""
     job, query = call.job(), call.query(CancelQuery)
     cancelled = await call.engine.jobs.cancel(job, force=query.force)
-    return json_reply(200, await call.engine.jobs.item(cancelled))
+    return json_reply(200, await shown_job(call, cancelled))
 
 
 @operation(
@@ -120,7 +121,7 @@ async def _ended(call: Call, job: JobId, wait: float) -> Job:
 
 
 async def _job_reply(call: Call, job: Job, status: int, seen_at: datetime | None = None) -> Reply:
-    item = await call.engine.jobs.item(job, seen_at)
+    item = await shown_job(call, job, seen_at)
     return json_reply(status, item, ((b"location", f"/v1/jobs/{job.id}".encode()),))
 
 

@@ -56,7 +56,9 @@ async def refuse_foreign_jobs(call: Call, jobs: Iterable[JobId], unless: KeyScop
     key = call.key
     if key is not None and key.queues is not None and unless not in key.scopes:
         found = await call.engine.store.get(list(jobs))
-        _refuse(key, key.foreign(job.queue for job in found if job is not None))
+        if key.foreign(job.queue for job in found if job is not None):
+            # Which queue a job is in is for keys that may look at jobs.
+            raise Forbidden(f"the API key {key.id} is for jobs of {', '.join(key.queues)} only, not for this one")
 
 
 def _refuse(key: ApiKey, foreign: Sequence[str]) -> None:

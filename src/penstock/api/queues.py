@@ -2,6 +2,7 @@
 
 from penstock.api.exchange import Call, Reply, json_reply
 from penstock.api.operation import Answer, operation
+from penstock.api.receipts import shown_queue
 from penstock.model.wire import QueueItem, QueueList
 
 
@@ -20,13 +21,13 @@ async def get_queue(call: Call) -> Reply:
 @operation("POST /v1/queues/{queue}/pause", {200: Answer("The queue, paused.", QueueItem)})
 async def pause_queue(call: Call) -> Reply:
     """Stop handing out a queue's jobs; running ones go on."""
-    return json_reply(200, await call.engine.queues.pause(call.path("queue"), paused=True))
+    return json_reply(200, shown_queue(call, await call.engine.queues.pause(call.path("queue"), paused=True)))
 
 
 @operation("POST /v1/queues/{queue}/resume", {200: Answer("The queue, resumed.", QueueItem)})
 async def resume_queue(call: Call) -> Reply:
     """Hand out a queue's jobs again."""
-    return json_reply(200, await call.engine.queues.pause(call.path("queue"), paused=False))
+    return json_reply(200, shown_queue(call, await call.engine.queues.pause(call.path("queue"), paused=False)))
 
 
 OPERATIONS = (list_queues, get_queue, pause_queue, resume_queue)

@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from penstock.api.exchange import Call, ClientGone, Reply, json_reply
 from penstock.api.operation import Answer, operation
 from penstock.api.path import is_job_id
-from penstock.model.errors import Invalid
+from penstock.model.errors import Forbidden, Invalid
+from penstock.model.params import NO_PARAMS
 from penstock.model.schedule import Decision
 from penstock.model.schedule_wire import Agenda, DueRequest, TickRequest, TickResponse
 from penstock.model.timing import seconds
@@ -19,7 +22,7 @@ async def read_due(call: Call) -> Reply:
     request = await call.json(DueRequest)
     wait = seconds(min(request.wait_seconds, call.engine.settings.limits.wait_seconds))
     reading = call.engine.ticks.due(seconds(request.slot_seconds), request.limit, wait, request.seen)
-    return json_reply(200, await _while_client_stays(call, asyncio.ensure_future(reading)))
+    return json_reply(200, _as_needed(await _while_client_stays(call, asyncio.ensure_future(reading))))
 
 
 @operation(
@@ -32,7 +35,25 @@ async def apply_decisions(call: Call) -> Reply:
     call.path("scheduler")
     request = await call.json(TickRequest)
     _check(request.decisions)
+    await _refuse_foreign_jobs(call, request.decisions)
     return json_reply(200, TickResponse(tuple(await call.engine.ticks.apply(request.decisions))))
+
+
+def _as_needed(agenda: Agenda) -> Agenda:
+    """The agenda without what a scheduler does not decide by: jobs are made by the server."""
+    due = tuple(replace(one, schedule=replace(one.schedule, params=NO_PARAMS, tags=())) for one in agenda.due)
+    return replace(agenda, due=due)
+
+
+async def _refuse_foreign_jobs(call: Call, decisions: Iterable[Decision]) -> None:
+    """Raise Forbidden for a decision that would cancel a job which is not of its own schedule."""
+    wanted = [(job, decision.name) for decision in decisions for job in decision.cancel]
+    if not wanted:
+        return
+    jobs = await call.engine.store.get([job for job, _ in wanted])
+    for job, (_, schedule) in zip(jobs, wanted, strict=True):
+        if job is not None and job.schedule != schedule:
+            raise Forbidden(f"job {job.id} is not of the schedule {schedule!r}; a scheduler cancels no others")
 
 
 async def _while_client_stays(call: Call, reading: "asyncio.Future[Agenda]") -> Agenda:

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from penstock.api.exchange import NO_CONTENT, Call, Headers, Reply, json_reply
 from penstock.api.operation import Answer, operation
+from penstock.api.receipts import shown_job
 from penstock.engine.schedules import Schedules
 from penstock.model.errors import Invalid
 from penstock.model.schedule import Schedule
@@ -153,7 +154,7 @@ async def resume_schedule(call: Call) -> Reply:
 async def trigger_schedule(call: Call) -> Reply:
     """Make a job now, as a tick of its own."""
     job = await _schedules(call).trigger(call.path("schedule"))
-    return json_reply(201, await call.engine.jobs.item(job), _location(f"/v1/jobs/{job.id}"))
+    return json_reply(201, await shown_job(call, job), _location(f"/v1/jobs/{job.id}"))
 
 
 @operation(

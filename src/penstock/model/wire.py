@@ -109,7 +109,8 @@ class FileItem(Struct, frozen=True):
 
 
 class JobItem(Struct, frozen=True, kw_only=True):
-    """A job as everyone sees it. `omitted` names values too large for a list; ask for the job itself to get them.
+    """A job as everyone sees it. `omitted` names fields that are empty here: values too large for a list, for which one
+    asks for the job itself, and most of them where an API key may not look at jobs.
 
     `params` and `result` are any JSON: raw on their way out of a server, plain values once read.
     """

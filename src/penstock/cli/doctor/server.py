@@ -36,7 +36,7 @@ def _version(url: str, health: Health) -> Finding:
 
 
 async def _working(url: str, key: str) -> AsyncIterator[Finding]:
-    status, body = await fetch(url, "/readyz")
+    status, body = await fetch(url, "/readyz", key)
     if status == 200:
         yield ok("ready", "takes jobs")
     else:
