@@ -172,7 +172,8 @@ class FakeReach:
         self._require_up("log", entries)
         for entry in entries:
             assert entry.job not in self.outcomes, "a log that comes after the end"
-            self.lines.setdefault(entry.job, []).extend(entry.lines)
+            kept = self.lines.setdefault(entry.job, [])
+            kept.extend(entry.lines if entry.first is None else entry.lines[len(kept) - entry.first :])
         self._tell()
         return []
 

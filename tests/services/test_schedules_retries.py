@@ -1,13 +1,14 @@
 """The retry budget: a failing dependency is met by a trickle, not by a storm."""
 
 import random
+from collections import Counter
 from datetime import timedelta
 
 import pytest
 
 from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
-from penstock.engine.budget import RetryBudget
+from penstock.engine.budget import LONGEST_SPREAD, RetryBudget
 from penstock.model.job import ErrorCode, JobError
 from penstock.model.retry import Retry
 from penstock.testing.clock import SimulatedClock
@@ -15,7 +16,7 @@ from tests.services.desk import claim, failure, join, request
 
 
 def test_retries_of_one_queue_are_spread_and_others_are_not_held_up() -> None:
-    budget = RetryBudget(per_second=10)
+    budget = RetryBudget(10, random.Random(1))
     waits = [budget.slot("a", 0.0).total_seconds() for _ in range(13)]
     assert waits == pytest.approx([0.0] * 10 + [0.1, 0.2, 0.3])
     assert budget.slot("b", 0.0) == timedelta(0)
@@ -25,7 +26,7 @@ def test_retries_of_one_queue_are_spread_and_others_are_not_held_up() -> None:
 
 @pytest.mark.parametrize("rate", [0.5, 3.0, 100.0])
 def test_no_span_of_time_gets_more_than_its_share_and_one_burst(rate: float) -> None:
-    budget, chance = RetryBudget(rate), random.Random(2026)
+    budget, chance = RetryBudget(rate, random.Random(1)), random.Random(2026)
     now, due = 0.0, list[float]()
     for _ in range(500):
         now += chance.choice((0.0, 0.0, 0.0, 1 / rate, 4 / rate))
@@ -34,6 +35,21 @@ def test_no_span_of_time_gets_more_than_its_share_and_one_burst(rate: float) -> 
     for first in range(0, len(due), 7):
         for last in range(first, len(due), 11):
             assert last - first + 1 <= (due[last] - due[first]) * rate + max(1.0, rate) + 1e-3
+
+
+def test_a_mass_failure_is_spread_over_minutes_and_not_over_hours() -> None:
+    budget = RetryBudget(100, random.Random(1))
+    waits = [budget.slot("a", 0.0) for _ in range(100_000)]
+    assert max(waits) <= LONGEST_SPREAD
+    parts = Counter(int(wait / LONGEST_SPREAD * 10) for wait in waits)
+    assert all(9_000 < parts[part] < 11_000 for part in range(10))
+
+
+def test_after_a_mass_failure_the_budget_is_soon_as_it_was() -> None:
+    budget = RetryBudget(100, random.Random(1))
+    for _ in range(100_000):
+        budget.slot("a", 0.0)
+    assert budget.slot("a", LONGEST_SPREAD.total_seconds() + 1) == timedelta(0)
 
 
 class TestWithAnEngine:

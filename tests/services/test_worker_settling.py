@@ -210,6 +210,30 @@ async def test_log_lines_for_a_shard_that_is_away_hold_up_nothing_of_another(tmp
         assert away not in at.reach.outcomes
 
 
+async def test_log_lines_that_were_kept_without_an_answer_are_not_kept_twice(tmp_path: Path) -> None:
+    async with working(tmp_path, Deaf(lease=3.0)) as at:
+        job = at.reach.submit("speak_and_wait", word="twice")
+        await at.appears("spoke-twice")
+        await at.reach.until("its log was sent again", lambda: at.reach.calls > 1)  # type: ignore[attr-defined]
+        at.go()
+        assert (await at.reach.outcome(job, SOON)).error is None
+        assert [text for _, text in at.reach.text(job)] == ["twice", "twice again"]
+
+
+class Deaf(FakeReach):
+    """Keeps the first log lines, and does not answer."""
+
+    calls = 0
+
+    async def log(self, entries: Sequence[Any]) -> list[Any]:
+        answer = await super().log(entries)
+        self.calls += 1
+        self._tell()
+        if self.calls == 1:
+            raise StoreUnavailable("no answer in time")
+        return answer
+
+
 class SlowShard(FakeReach):
     """Shard 1 takes neither log lines nor outcomes; it is never heard of again."""
 

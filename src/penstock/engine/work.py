@@ -63,7 +63,7 @@ class Work:
         self._chance = chance
         self._lease = seconds(engine.settings.timing.lease_seconds)
         self._inline_bytes = engine.settings.limits.inline_bytes
-        self._budget = RetryBudget(engine.settings.timing.retries_per_second)
+        self._budget = RetryBudget(engine.settings.timing.retries_per_second, chance)
         self._claiming = Claiming(engine, self, chance)
         self._misfits = Misfits(engine)
 
@@ -191,7 +191,9 @@ class Work:
 
     async def _append_logs(self, entries: Sequence[LogEntry]) -> list[Refusal]:
         cap = self._engine.settings.limits.log_bytes
-        appends = (self._store.append_log(Lease(entry.job, entry.fence), entry.lines, cap) for entry in entries)
+        appends = (
+            self._store.append_log(Lease(entry.job, entry.fence), entry.lines, cap, entry.first) for entry in entries
+        )
         kept = await asyncio.gather(*appends)
         return [
             Refusal(entry.job, entry.fence, Loss.LOST)

@@ -307,9 +307,12 @@ class ReleaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogEntry(Struct, frozen=True):
+    """Lines of an attempt. `first` is how many it wrote before these, so that none is kept twice; None: not counted."""
+
     job: JobId
     fence: int
     lines: tuple[LogLine, ...]
+    first: Annotated[int, Meta(ge=0, le=2**53 - 1)] | None = None
 
 
 class LogRequest(Struct, frozen=True, forbid_unknown_fields=True):

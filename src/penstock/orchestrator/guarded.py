@@ -191,8 +191,8 @@ class GuardedShard:
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         return await self._ask(lambda shard: shard.prune(keep, limit))
 
-    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
-        return await self._ask(lambda shard: shard.append_log(lease, lines, cap))
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
+        return await self._ask(lambda shard: shard.append_log(lease, lines, cap, first))
 
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
         return await self._ask(lambda shard: shard.read_log(job, after, limit))

@@ -162,9 +162,9 @@ class Orchestrator:
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         return await self._jobs.prune(keep, limit)
 
-    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
         shard = await self._jobs.shard_with(lease.job)
-        return shard is not None and await shard.append_log(lease, lines, cap)
+        return shard is not None and await shard.append_log(lease, lines, cap, first)
 
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
         shard = await self._jobs.shard_with(job)

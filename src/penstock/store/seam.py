@@ -237,8 +237,12 @@ class JobStore(Protocol):
 
     # -- logs
 
-    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
-        """Keep lines of a running attempt while the job's log is below `cap` bytes; False when the fence is lost."""
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
+        """Keep lines of a running attempt while the job's log is below `cap` bytes; False when the fence is lost.
+
+        `first` is how many lines the attempt wrote before these: what it has sent before is not kept again. None: all
+        are kept.
+        """
         ...
 
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:

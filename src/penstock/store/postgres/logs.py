@@ -1,10 +1,11 @@
 """What jobs have written: appended under their fence while below a cap, read by position."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from penstock.model.ids import JobId
 from penstock.model.job import Lease, LogLine
 from penstock.model.timing import from_millis, to_millis
+from penstock.store.log_lines import LogEnd, new_lines
 from penstock.store.postgres.arrays import bigints, texts
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
@@ -16,16 +17,20 @@ _APPEND_LOG = load("append_log")
 _READ_LOG = load("read_log")
 
 
-async def append_log(tx: Transaction, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
+async def append_log(tx: Transaction, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None) -> bool:
     """False, and nothing kept, when the fence is lost."""
     owned = await query(tx.connection, _OWNED, {"id": lease.job, "fence": lease.fence})
     if not owned:
         return False
     ((seq,),) = owned
-    end = await query(tx.connection, _LOG_END, {"seq": seq})
-    kept = list(_kept(end[0] if end else (0, 0), lines, cap))
+    last = await query(tx.connection, _LOG_END, {"seq": seq, "fence": lease.fence})
+    end = LogEnd(*last[0]) if last else LogEnd()
+    kept = [
+        (position, to_millis(line.at), line.attempt, size, _kept_text(line.stream), _kept_text(line.text), number)
+        for position, size, number, line in new_lines(end, lines, cap, first)
+    ]
     if kept:
-        await execute(tx.connection, _APPEND_LOG, _columns(seq, kept))
+        await execute(tx.connection, _APPEND_LOG, _columns(seq, lease.fence, kept))
     return True
 
 
@@ -35,29 +40,21 @@ async def read_log(connection: Connection, job: JobId, after: int, limit: int) -
     return lines, rows[-1][0] if rows else after
 
 
-def _kept(end: Row, lines: Sequence[LogLine], cap: int) -> Iterator[Row]:
-    position, size = end
-    for line in lines:
-        if size >= cap:
-            return
-        position += 1
-        size += len(line.text.encode())
-        yield position, to_millis(line.at), line.attempt, size, _kept_text(line.stream), _kept_text(line.text)
-
-
 def _kept_text(text: str) -> str:
     """PostgreSQL's text holds every character but one."""
     return text.replace("\0", "␀")
 
 
-def _columns(seq: int, kept: Sequence[Row]) -> dict[str, object]:
-    positions, ats, attempts, sizes, streams, written = zip(*kept, strict=True)
+def _columns(seq: int, fence: int, kept: Sequence[Row]) -> dict[str, object]:
+    positions, ats, attempts, sizes, streams, written, numbers = zip(*kept, strict=True)
     return {
         "seq": seq,
+        "fence": fence,
         "positions": bigints(positions),
         "ats": bigints(ats),
         "attempts": bigints(attempts),
         "sizes": bigints(sizes),
         "streams": texts(streams),
         "texts": texts(written),
+        "numbers": bigints(numbers),
     }

@@ -243,8 +243,8 @@ class PostgresStore:
         await self._move(fold_counts)
         return Pruned(dropped.jobs + pruned.jobs, dropped.owners + pruned.owners)
 
-    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
-        return await self._whole(partial(logs.append_log, lease=lease, lines=lines, cap=cap))
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
+        return await self._whole(partial(logs.append_log, lease=lease, lines=lines, cap=cap, first=first))
 
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
         return await self._read(partial(logs.read_log, job=job, after=after, limit=limit))

@@ -201,8 +201,8 @@ class SqliteStore:
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         return await self.writer.run(partial(prune, keep=keep, limit=limit))
 
-    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int) -> bool:
-        return await self.writer.run(partial(logs.append_log, lease=lease, lines=lines, cap=cap))
+    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
+        return await self.writer.run(partial(logs.append_log, lease=lease, lines=lines, cap=cap, first=first))
 
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
         return await self._readers.read(partial(logs.read_log, job=job, after=after, limit=limit))

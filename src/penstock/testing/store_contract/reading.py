@@ -159,6 +159,28 @@ class Reading(OnStage):
         kept, _ = await stage.store.read_log(lease.job, 0, 99)
         assert len(kept) == 4
 
+    async def test_lines_that_are_sent_again_are_kept_once(self, stage: Stage) -> None:
+        """As by a worker that heard no answer; more lines may have come to them meanwhile. Each attempt counts anew."""
+        lease = await stage.running()
+        lines = [LogLine(stage.clock.now(), "stdout", "same") for _ in range(6)]
+        assert await stage.store.append_log(lease, lines[:2], 999, 0)
+        assert await stage.store.append_log(lease, lines[:2], 999, 0)
+        assert await stage.store.append_log(lease, lines[:4], 999, 0)
+        assert await stage.store.append_log(lease, lines[:2], 999, 0)
+        assert await stage.store.append_log(lease, lines[:2], 999, 4)
+        assert len((await stage.store.read_log(lease.job, 0, 99))[0]) == 6
+        await stage.store.release([lease])
+        again = await stage.running_again(lease.job)
+        assert await stage.store.append_log(again, lines[:2], 999, 0)
+        assert len((await stage.store.read_log(lease.job, 0, 99))[0]) == 8
+
+    async def test_a_log_stops_growing_at_its_cap_however_often_lines_are_sent(self, stage: Stage) -> None:
+        lease = await stage.running()
+        lines = [LogLine(stage.clock.now(), "stdout", "x" * 10) for _ in range(9)]
+        for _ in range(3):
+            assert await stage.store.append_log(lease, lines, 35, 0)
+        assert len((await stage.store.read_log(lease.job, 0, 99))[0]) == 4
+
     async def test_a_lost_fence_writes_no_log(self, stage: Stage) -> None:
         lease = await stage.running()
         line = LogLine(stage.clock.now(), "stdout", "late")

@@ -43,6 +43,7 @@ class Attempt(Struct, eq=False):
     """Times are monotonic seconds. `lease_ends` counts from before the claim or renewal was asked for.
 
     `inputs` are the paths of its input files by name, once they are here; `place` is where its executor keeps it.
+    `lines` are still to be sent, `lines_sent` counts those before them.
     `begun`: it was handed to its handler, or is about to be; `confirmed` is done once the engine has heard so.
     """
 
@@ -55,6 +56,7 @@ class Attempt(Struct, eq=False):
     place: int = -1
     progress: Progress | None = None
     lines: tuple[LogLine, ...] = ()
+    lines_sent: int = 0
     reason: StopReason | None = None
     stopped_at: float = 0.0
     kill_at: float = 0.0

@@ -109,10 +109,12 @@ class Logs:
             while lane.due:
                 lane.sent = _take(lane.due)
                 again, error = await self._try(lane.sent)
-                for attempt in again:
-                    if attempt in lane.sent:
-                        attempt.lines = (*lane.sent[attempt], *attempt.lines)
+                for attempt, lines in lane.sent.items():
+                    if attempt in again:
+                        attempt.lines = (*lines, *attempt.lines)
                         lane.due[attempt] = None
+                    else:
+                        attempt.lines_sent += len(lines)
                 lane.sent, lane.failing = {}, error is not None
                 self._when_sent()
                 if error is not None:
@@ -123,7 +125,9 @@ class Logs:
     async def _try(self, lines: Lines) -> Retry:
         """Send the lines; the attempts whose lines are to be sent again, and why."""
         try:
-            refused = await self._reach.log([LogEntry(one.claim.job, one.claim.fence, lines[one]) for one in lines])
+            refused = await self._reach.log(
+                [LogEntry(one.claim.job, one.claim.fence, lines[one], one.lines_sent) for one in lines]
+            )
         except Exception as error:  # noqa: BLE001 - lines that cannot be sent must not keep others from it
             if isinstance(error, PenstockError) and await concerns_all(error, lambda: self._reach.log([])):
                 return list(lines), error
