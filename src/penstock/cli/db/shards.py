@@ -49,8 +49,9 @@ def configured(settings: Settings) -> Sequence[Member]:
 
 def name_of(shard: Member) -> str:
     """For people, and without a password."""
-    parts = urlsplit(shard.url)
-    return f"{shard.number} at {parts.hostname or 'localhost'}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    from penstock.store.postgres.address import Address
+
+    return f"{shard.number} at {Address.parse(shard.url).shown}"
 
 
 async def _on_each(shards: Sequence[Member], act: Callable[["Connection"], Awaitable[T]]) -> list[tuple[Member, T]]:

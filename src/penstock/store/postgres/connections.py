@@ -15,7 +15,9 @@ from psycopg.errors import DiskFull
 from psycopg.pq import TransactionStatus
 
 from penstock.model.errors import StoreUnavailable
-from penstock.store.postgres.connection import AGAIN, Address, connect, is_outage, unavailable
+from penstock.store.postgres.address import Address
+from penstock.store.postgres.connector import Connector
+from penstock.store.postgres.faults import AGAIN, is_outage, unavailable
 from penstock.store.postgres.statements import Connection
 
 ATTEMPTS = 5
@@ -31,6 +33,7 @@ class Connections:
     def __init__(self, address: Address, deadline: timedelta, most: int) -> None:
         self.address = address
         self._deadline = deadline
+        self._connector = Connector(address, deadline)
         self._free = asyncio.Semaphore(most)
         self._idle: list[Connection] = []
         self._tasks: set[asyncio.Task[object]] = set()
@@ -97,13 +100,15 @@ class Connections:
         return await self._attempt(work)
 
     async def _attempt(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        connection = self._taken() or await self._made()
+        connection = self._taken() or await self._connector.connect()
         watch = _Watch(connection)
         timer = asyncio.get_running_loop().call_later(self._deadline.total_seconds(), watch.cut)
         try:
             return await work(connection)
         except psycopg.OperationalError as error:
             if watch.passed:
+                self._connector.note_silence(connection)
+                await self._close_idle()
                 raise unavailable(self.address, f"no answer within {self._deadline.total_seconds():g} s") from error
             raise
         finally:
@@ -119,12 +124,10 @@ class Connections:
             connection.pgconn.finish()
         return None
 
-    async def _made(self) -> Connection:
-        try:
-            async with asyncio.timeout(self._deadline.total_seconds()):
-                return await connect(self.address, self._deadline)
-        except TimeoutError:
-            raise unavailable(self.address, f"no connection within {self._deadline.total_seconds():g} s") from None
+    async def _close_idle(self) -> None:
+        """A server that left one connection without an answer would leave the others so, a deadline for each."""
+        while self._idle:
+            await self._idle.pop().close()
 
     async def _back(self, connection: Connection) -> None:
         if connection.pgconn.transaction_status == TransactionStatus.IDLE and not connection.closed:

@@ -5,8 +5,8 @@ from functools import partial
 
 from penstock.model.submission import Held, Submission
 from penstock.model.timing import Clock
-from penstock.store.postgres.connection import HeldElsewhere
 from penstock.store.postgres.connections import Connections
+from penstock.store.postgres.faults import HeldElsewhere
 from penstock.store.postgres.lanes import Lane
 from penstock.store.postgres.statements import Connection
 from penstock.store.postgres.submit import Entry, held_keys, submit

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from penstock.model.errors import StoreUnavailable
-from penstock.store.postgres.connection import HeldElsewhere, refused
 from penstock.store.postgres.connections import Connections
+from penstock.store.postgres.faults import HeldElsewhere, refused
 from penstock.store.postgres.statements import Connection
 from penstock.store.postgres.transaction import Session
 

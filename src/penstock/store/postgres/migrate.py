@@ -15,8 +15,10 @@ import psycopg
 from msgspec import Struct
 
 from penstock.model.errors import StoreUnavailable
-from penstock.store.postgres.connection import Address, connect, unavailable
+from penstock.store.postgres.address import Address
 from penstock.store.postgres.connections import Connections
+from penstock.store.postgres.connector import Connector
+from penstock.store.postgres.faults import unavailable
 from penstock.store.postgres.statements import Connection
 from penstock.store.rows import Row
 
@@ -126,7 +128,7 @@ async def connected(url: str) -> AsyncIterator[Connection]:
     """A connection to migrate a database with, for whoever has no store open."""
     address = Address.parse(url)
     try:
-        async with await connect(address, CONNECT) as connection:
+        async with await Connector(address, CONNECT).connect() as connection:
             yield connection
     except psycopg.Error as error:
         raise unavailable(address, error) from error

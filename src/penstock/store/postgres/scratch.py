@@ -8,7 +8,8 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
-from penstock.store.postgres.connection import Address, unavailable
+from penstock.store.postgres.address import Address
+from penstock.store.postgres.faults import unavailable
 
 
 @contextmanager

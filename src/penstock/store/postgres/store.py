@@ -34,10 +34,11 @@ from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock, SystemClock, millis, to_millis
 from penstock.model.workers import Worker
 from penstock.store.postgres import admission, listing, logs, reads, registry, schedules, ticks
+from penstock.store.postgres.address import Address
 from penstock.store.postgres.cancel import cancel, expire
-from penstock.store.postgres.connection import Address, refused
 from penstock.store.postgres.connections import Connections
 from penstock.store.postgres.dispatch import dispatch, lapse, posted, promote
+from penstock.store.postgres.faults import refused
 from penstock.store.postgres.keyed_submits import KeyedSubmits
 from penstock.store.postgres.lanes import Lane
 from penstock.store.postgres.lease import claim, claim_next, reclaim, release, renew

@@ -13,7 +13,7 @@ from penstock.model.timing import from_millis, to_millis
 from penstock.store.batching import in_awaited_rounds
 from penstock.store.postgres.arrays import bigints, booleans, optional_uuids, texts
 from penstock.store.postgres.cancel import yield_jobs
-from penstock.store.postgres.connection import FAULTS, refused
+from penstock.store.postgres.faults import FAULTS, refused
 from penstock.store.postgres.schedules import first_milli
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.submit import insert
