@@ -23,7 +23,8 @@ MARKS = {Status.OK: ink.good("ok  "), Status.WARN: ink.warned("warn"), Status.FA
 def doctor(*, data: str | None, url: str | None, config: Path | None, as_json: bool) -> int:
     """Check this machine, its settings, every part they name, and the server.
 
-    Changes nothing. Exits 1 if anything fails.
+    Only looks: no table is made or changed. How the disk and the object store take writes is tried with a file that is
+    removed again. Exits 1 if anything fails.
     """
     findings = examine(options.settings(config, {"server.data": data, "worker.url": url}))
     if as_json:
