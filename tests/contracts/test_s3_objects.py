@@ -358,7 +358,7 @@ async def test_a_slow_store_is_not_an_absent_one(url: str, proxy: FaultProxy) ->
 
 async def test_nobody_listening_is_unavailable(url: str) -> None:
     with pytest.raises(ObjectsUnavailable, match="no connection"):
-        await S3Objects.open(url, SystemClock(), access("http://127.0.0.1:9"), SHORT)
+        await S3Objects(url, SystemClock(), access("http://127.0.0.1:9"), SHORT).probe()
 
 
 async def test_wrong_credentials_are_named_without_being_told(url: str) -> None:

@@ -8,7 +8,9 @@ writers of one key never mix, and a large one may be sent in parts, which S3 wou
 upload writes the record first: then the object is there as soon as its bytes are. What no record names is swept.
 """
 
+import asyncio
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -17,7 +19,7 @@ from typing import Self
 
 import msgspec
 
-from penstock.model.errors import Conflict, CorruptObject, InvalidSetting, NotFound
+from penstock.model.errors import Conflict, CorruptObject, InvalidSetting, NotFound, ObjectsUnavailable
 from penstock.model.job import ObjectLink
 from penstock.model.timing import Clock
 from penstock.objects.s3.bucket import Access, Bucket, Taken
@@ -27,6 +29,8 @@ from penstock.objects.seam import check_content_type, check_key
 DEADLINE = timedelta(seconds=15)
 SINGLE_PUT_MAX = 5 << 30
 """S3 takes no larger body in one request."""
+
+_log = logging.getLogger(__name__)
 
 _PATH = re.compile(r"(?P<key>.+?)\.(?:object|data/[0-9a-f]+)")
 _PLAIN_TYPE = re.compile(r"[\x20-\x7e]+/[\x20-\x7e]+")
@@ -59,12 +63,18 @@ class S3Objects:
         self._bucket = Bucket(url, access or Access(), deadline)
         self._clock = clock
         self._url = url
+        self._proved = True
+        self._proving: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, url: str, clock: Clock, access: Access | None = None, deadline: timedelta = DEADLINE) -> Self:
-        """The objects there, once they are known to be usable; see `probe`."""
+        """The objects there. One that does not answer is logged, and each call fails until it does; see `probe`."""
         objects = cls(url, clock, access, deadline)
-        await objects.probe()
+        try:
+            await objects.probe()
+        except ObjectsUnavailable as error:
+            objects._proved = False
+            _log.warning("%s; starting without it: files and large values are refused until it answers", error.message)
         return objects
 
     async def probe(self) -> None:
@@ -81,6 +91,28 @@ class S3Objects:
         finally:
             await self._bucket.delete([path])
         raise InvalidSetting(f"{self._url} does not honour If-None-Match: objects there could replace each other")
+
+    async def _prove(self) -> None:
+        """Probe what was away at start before an object is made. Many callers share one probe."""
+        if self._proved:
+            return
+        if self._proving is None:
+            self._proving = asyncio.create_task(self.probe())
+            self._proving.add_done_callback(self._note_probe)
+        await asyncio.shield(self._proving)
+
+    def _note_probe(self, probe: asyncio.Task[None]) -> None:
+        self._proving = None
+        self._proved = not probe.cancelled() and probe.exception() is None
+
+    async def _create(self, path: str, content: bytes) -> None:
+        """Write a record that must not exist; Taken if it does."""
+        try:
+            await self._prove()
+        except InvalidSetting as fault:
+            # Found out only now, as the store was away at start: not the fault of this caller.
+            raise ObjectsUnavailable(fault.message) from fault
+        await self._bucket.create(path, content)
 
     async def put(
         self, key: str, body: AsyncIterator[bytes], content_type: str, digest: str | None = None
@@ -158,7 +190,7 @@ class S3Objects:
             return None
         record = _new_record(link.size, link.digest, link.content_type)
         try:
-            await self._bucket.create(_record_path(link.key), record.encoded())
+            await self._create(_record_path(link.key), record.encoded())
         except Taken:
             record = await self._known(link.key)
             if record.link(link.key) != link:
@@ -170,7 +202,9 @@ class S3Objects:
         return await self._bucket.sign("GET", _data_path(link.key, await self._known(link.key)), lifetime)
 
     async def close(self) -> None:
-        return None
+        if self._proving is not None:
+            self._proving.cancel()
+            await asyncio.wait([self._proving])
 
     async def _keep(self, key: str, record: Record) -> ObjectLink:
         """Give bytes that are there their key; Conflict, and no bytes, if another record has it.
@@ -178,7 +212,7 @@ class S3Objects:
         Without an answer the bytes stay: the record may have been written all the same.
         """
         try:
-            await self._bucket.create(_record_path(key), record.encoded())
+            await self._create(_record_path(key), record.encoded())
         except Taken:
             if not await self._fulfilled(key, record):
                 raise Conflict(f"object {key!r} exists already; objects are never replaced") from None
