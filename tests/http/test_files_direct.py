@@ -25,7 +25,7 @@ from penstock.client.transfers import TransferBroken, Transfers
 from penstock.config import Settings
 from penstock.config.settings import ObjectSettings
 from penstock.engine import Engine
-from penstock.model.errors import ObjectsUnavailable, Unavailable
+from penstock.model.errors import CorruptObject, ObjectsUnavailable, Unavailable
 from penstock.model.job import Claim, ErrorCode, FileLink, Lease, Ticket
 from penstock.model.key_wire import KeyRequest
 from penstock.model.keys import KeyScope
@@ -427,6 +427,22 @@ async def test_an_output_that_did_not_arrive_cannot_be_linked(client: Client) ->
     await settle(client, claimed, outputs=[{"name": "report.txt", "object": link}])
     ended = await job(client, item["id"])
     assert (ended["state"], ended["error"]["code"]) == ("failed", "invalid_output")
+
+
+async def test_what_is_sent_for_an_output_after_its_settle_is_noticed_and_not_asked_for(
+    client: Client, engine: Engine
+) -> None:
+    """A URL is good until it expires, and its worker could send other bytes: no reader takes them for the output."""
+    item = await submit(client)
+    (claimed,) = await claim(client)
+    offer = (await announce_output(client, claimed, b"report")).json()
+    await send(offer, b"report")
+    assert (await settle(client, claimed, outputs=[_linked(offer, b"report")]))["refused"] == []
+    problem(await announce_output(client, claimed, b"report"), 409, "lease_lost")
+    await send(offer, b"REPORT")
+    _, chunks = await engine.files.open_output(item["id"], "report.txt")
+    with pytest.raises(CorruptObject):
+        [chunk async for chunk in chunks]
 
 
 async def test_the_output_of_an_attempt_that_lost_is_never_seen_and_swept(
