@@ -69,6 +69,9 @@ class StoreSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     migrate: Annotated[
         bool, Meta(description="Bring a shard's tables up to date at start; otherwise `penstock db migrate` does.")
     ] = True
+    connections: Annotated[
+        int, Meta(description="Most connections that one process has to each PostgreSQL shard.", ge=1)
+    ] = 10
     deadline_seconds: Annotated[
         float, Meta(description="A shard that does not answer a call in this time is unavailable.", gt=0)
     ] = 5.0

@@ -20,6 +20,7 @@ PenstockError
 ├── Unavailable             may succeed later: retry, with the same idempotency key
 │   ├── StoreUnavailable    store_unavailable    the shard cannot be read or written safely now
 │   │   └── MapChanged      map_changed          the shard map changed meanwhile: place the job again
+│   │   └── StoreBusy       store_busy           no connection to the shard is free; it is well
 │   ├── BrokerUnavailable   broker_unavailable   the broker cannot be reached; jobs wait in the store
 │   ├── ObjectsUnavailable  objects_unavailable  the object store cannot be reached
 │   ├── FleetUnavailable    fleet_unavailable    workers cannot be started, stopped or seen now
@@ -159,6 +160,12 @@ class MapChanged(StoreUnavailable):
     """The shard map changed while the job was on its way; nothing was written, and it has another place now."""
 
     code = "map_changed"
+
+
+class StoreBusy(StoreUnavailable):
+    """No connection to the shard was free in time; it is well, and nothing was done."""
+
+    code = "store_busy"
 
 
 class BrokerUnavailable(Unavailable):

@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.errors import MapChanged, StoreUnavailable
+from penstock.model.errors import MapChanged, StoreBusy, StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.timing import Clock
 
@@ -92,6 +92,11 @@ class Breaker:
         except MapChanged:
             # An answer like any other: the caller goes by another map.
             raise
+        except StoreBusy as error:
+            # It says nothing about the shard's health: to refuse all calls would leave the same connections unused.
+            raise StoreBusy(
+                f"shard {self.shard}: {error.message}", shard=self.shard, retry_after=RETRY_AFTER_SECONDS
+            ) from error
         except StoreUnavailable as error:
             self._note(ok=False, probe=probe, reason=error.message)
             raise self._error(f"shard {self.shard}: {error.message}") from error

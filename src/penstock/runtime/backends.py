@@ -88,8 +88,14 @@ async def open_shard(number: ShardId, url: str, settings: Settings, clock: Clock
         case "postgresql" | "postgres":
             from penstock.store.postgres import PostgresStore
 
-            deadline = seconds(settings.store.deadline_seconds)
-            return await PostgresStore.open(url, shard=number, deadline=deadline, migrate=settings.store.migrate)
+            place = settings.store
+            return await PostgresStore.open(
+                url,
+                shard=number,
+                deadline=seconds(place.deadline_seconds),
+                connections=place.connections,
+                migrate=place.migrate,
+            )
         case "sqlite":
             return await SqliteStore.open(Path(urlsplit(url).path), shard=number, clock=clock)
         case scheme:

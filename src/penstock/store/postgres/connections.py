@@ -5,6 +5,7 @@ import logging
 import os
 import select
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -14,13 +15,15 @@ import psycopg
 from psycopg.errors import DiskFull
 from psycopg.pq import TransactionStatus
 
-from penstock.model.errors import StoreUnavailable
+from penstock.model.errors import StoreBusy, StoreUnavailable
 from penstock.store.postgres.address import Address
 from penstock.store.postgres.connector import Connector
-from penstock.store.postgres.faults import AGAIN, is_outage, unavailable
+from penstock.store.postgres.faults import AGAIN, is_exhausted, is_outage, unavailable
 from penstock.store.postgres.statements import Connection
 
 ATTEMPTS = 5
+CONNECT_PAUSE = 0.5
+"""Seconds between two requests for a connection to a server that gives no more."""
 
 T = TypeVar("T")
 
@@ -28,7 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 class Connections:
-    """Runs work on a connection, at most `most` at a time, each within the deadline."""
+    """Runs work on a connection, at most `most` at a time, each within the deadline.
+
+    To wait for a connection, of ours or of the server's, is not an outage: StoreBusy after half a deadline.
+    """
 
     def __init__(self, address: Address, deadline: timedelta, most: int) -> None:
         self.address = address
@@ -36,17 +42,18 @@ class Connections:
         self._connector = Connector(address, deadline)
         self._free = asyncio.Semaphore(most)
         self._idle: list[Connection] = []
+        self._waiting: deque[asyncio.Future[Connection]] = deque()
         self._tasks: set[asyncio.Task[object]] = set()
         self._closed = False
         self.doubted = False
         """Whether the server's disk may be full: it has said so, and no probe has proved otherwise since."""
 
-    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def run(self, work: Callable[[Connection], Awaitable[T]], patience: timedelta | None = None) -> T:
         """What the work returns. StoreUnavailable in an outage: then the work may have been done, or not.
 
         A caller that goes away leaves the work running to its end: to break it off would cost the connection.
         """
-        task = asyncio.create_task(self.carry_out(work))
+        task = asyncio.create_task(self.carry_out(work, patience))
         self._tasks.add(task)
         task.add_done_callback(self._over)
         return await asyncio.shield(task)
@@ -65,13 +72,14 @@ class Connections:
         if not task.cancelled():
             task.exception()
 
-    async def carry_out(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def carry_out(self, work: Callable[[Connection], Awaitable[T]], patience: timedelta | None = None) -> T:
         """As `run`, within the caller's own task: one that is never broken off, and has ended before a close."""
         if self._closed:
             raise StoreUnavailable(f"the store at {self.address.shown} is closed")
-        await self._slot()
+        until = asyncio.get_running_loop().time() + (patience or self._deadline / 2).total_seconds()
+        await self._slot(until)
         try:
-            return await self._attempts(work)
+            return await self._attempts(work, until)
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -82,25 +90,28 @@ class Connections:
         finally:
             self._free.release()
 
-    async def _slot(self) -> None:
+    async def _slot(self, until: float) -> None:
         if not self._free.locked():
             await self._free.acquire()
             return
         try:
-            async with asyncio.timeout(self._deadline.total_seconds()):
+            async with asyncio.timeout_at(until):
                 await self._free.acquire()
         except TimeoutError:
-            raise unavailable(self.address, "all connections are busy") from None
+            raise StoreBusy(
+                f"all connections of this process to {self.address.shown} are in use: try again, or raise "
+                "store.connections"
+            ) from None
 
-    async def _attempts(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _attempts(self, work: Callable[[Connection], Awaitable[T]], until: float) -> T:
         """Again when the server itself has undone it, to break a deadlock."""
         for _ in range(ATTEMPTS - 1):
             with suppress(*AGAIN):
-                return await self._attempt(work)
-        return await self._attempt(work)
+                return await self._attempt(work, until)
+        return await self._attempt(work, until)
 
-    async def _attempt(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        connection = self._taken() or await self._connector.connect()
+    async def _attempt(self, work: Callable[[Connection], Awaitable[T]], until: float) -> T:
+        connection = self._taken() or await self._obtain(until)
         watch = _Watch(connection)
         timer = asyncio.get_running_loop().call_later(self._deadline.total_seconds(), watch.cut)
         try:
@@ -124,6 +135,32 @@ class Connections:
             connection.pgconn.finish()
         return None
 
+    async def _obtain(self, until: float) -> Connection:
+        """A new connection; or, while the server gives no more, the next that another call of ours has done with."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await self._connector.connect()
+            except psycopg.OperationalError as error:
+                if not is_exhausted(error):
+                    raise
+                if (returned := await self._next_returned(min(CONNECT_PAUSE, until - loop.time()))) is not None:
+                    return returned
+                if loop.time() >= until:
+                    raise StoreBusy(
+                        f"the server of {self.address.shown} gives no more connections: try again, raise its "
+                        "max_connections, or lower store.connections"
+                    ) from error
+
+    async def _next_returned(self, pause: float) -> Connection | None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await asyncio.wait([waiter], timeout=max(0.0, pause))
+            return waiter.result() if waiter.done() else None
+        finally:
+            waiter.cancel()
+
     async def _close_idle(self) -> None:
         """A server that left one connection without an answer would leave the others so, a deadline for each."""
         while self._idle:
@@ -131,9 +168,16 @@ class Connections:
 
     async def _back(self, connection: Connection) -> None:
         if connection.pgconn.transaction_status == TransactionStatus.IDLE and not connection.closed:
-            self._idle.append(connection)
+            self._hand_on(connection)
         else:
             connection.pgconn.finish()
+
+    def _hand_on(self, connection: Connection) -> None:
+        while self._waiting:
+            if not (waiter := self._waiting.popleft()).done():
+                waiter.set_result(connection)
+                return
+        self._idle.append(connection)
 
 
 class _Watch:

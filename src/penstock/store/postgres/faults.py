@@ -1,5 +1,7 @@
 """Which of PostgreSQL's errors mean that the shard is unavailable, and what a caller is told."""
 
+import re
+
 import psycopg
 from psycopg import errors
 
@@ -11,6 +13,9 @@ FAULTS = (psycopg.IntegrityError, psycopg.DataError)
 
 AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)
 """The server undid it all by itself, and it may be done again."""
+
+# libpq tells the SQLSTATE of no connection that failed, so there are only words: the server's own and PgBouncer's.
+_EXHAUSTED = re.compile(r"too many (?:clients|connections)|connection slots are reserved|no more connections allowed")
 
 
 class HeldElsewhere(StoreUnavailable):
@@ -25,6 +30,11 @@ def unavailable(address: Address, error: BaseException | str) -> StoreUnavailabl
     return StoreUnavailable(
         f"the store at {address.shown} cannot be used now: {said}; check the server, then try again"
     )
+
+
+def is_exhausted(error: psycopg.OperationalError) -> bool:
+    """Whether the server answered that it gives no more connections for now."""
+    return _EXHAUSTED.search(str(error)) is not None
 
 
 def refused(error: Exception) -> Exception:

@@ -54,6 +54,7 @@ from penstock.store.seam import Capabilities, Outlook, Post, Share
 
 FIRST_SHARD = ShardId(0)
 DEADLINE = timedelta(seconds=5)
+PROBE_PATIENCE = timedelta(milliseconds=500)
 CONNECTIONS = 10
 FOLD_EVERY = 256
 """Writes of this process between two folds of the counts."""
@@ -303,6 +304,7 @@ class PostgresStore:
         return await self._read(partial(ticks.ticks, name=name, before=before, limit=limit))
 
     async def probe(self) -> None:
+        await self._connections.run(_nothing, PROBE_PATIENCE)
         if self._connections.doubted:
             # A full disk takes a probe, whose page has room, and refuses a submit.
             self._connections.doubted = False
@@ -382,6 +384,9 @@ class PostgresStore:
             _log.info("counts are folded later: %s", error)
         finally:
             self._folding = None
+
+
+async def _nothing(_: Connection) -> None: ...
 
 
 async def _try_ballast(session: Session) -> None:
