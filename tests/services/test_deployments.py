@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.engine.fit import FIRST_WAIT, LONGEST_WAIT
+from penstock.engine.fit import FIRST_WAIT
 from penstock.model.declarations import signature_of
 from penstock.model.job import Claim, ErrorCode, Job, JobError, Loss
 from penstock.model.lifecycle import State
 from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.timing import SystemClock
-from penstock.model.workers import JobType
+from penstock.model.workers import JobType, Subscription
 from penstock.objects.folder import FolderObjects
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ADD, LONG, claim, claim_one, dispatcher, failure, submit, success, worker
+from tests.services.desk import ADD, LONG, NO_WAIT, claim, claim_one, dispatcher, failure, submit, success, worker
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import working
 
@@ -70,12 +70,14 @@ async def test_an_older_worker_gives_back_a_job_with_a_new_param_and_a_newer_one
     await join(engine, "new", OPTIONAL)
     job = await submit(engine, params={"a": 1, "c": 2})
     assert await refuse(engine, await claim_one(engine, "old")) == [Loss.GIVEN_BACK]
-    waiting = await engine.jobs.get(job.id)
-    assert (waiting.state, waiting.attempt, waiting.due_at) == (State.SCHEDULED, 0, clock.now() + FIRST_WAIT)
+    waiting = await engine.jobs.item(await engine.jobs.get(job.id))
+    assert (waiting.type, waiting.state, waiting.attempt) == ("add", State.QUEUED, 0)
     await later(engine, clock)
+    assert await claim(engine, "old") == []
     claimed = await claim_one(engine, "new")
-    assert claimed.attempt == 1
+    assert (claimed.type, claimed.attempt) == ("add", 1)
     assert await engine.work.settle([success(claimed, 3)]) == []
+    assert (await engine.jobs.get(job.id)).type == "add"
 
 
 async def test_a_job_for_newer_code_waits_as_long_as_there_are_only_older_workers_and_says_so(
@@ -85,16 +87,46 @@ async def test_a_job_for_newer_code_waits_as_long_as_there_are_only_older_worker
     await engine.work.leave("new")
     await join(engine, "old", OLD, age=HOUR)
     job = await submit(engine, params={"a": 1, "c": 2})
-    waits = []
-    for _ in range(12):
-        assert await refuse(engine, await claim_one(engine, "old")) == [Loss.GIVEN_BACK]
+    assert await refuse(engine, await claim_one(engine, "old")) == [Loss.GIVEN_BACK]
+    await join(engine, "old-2", OLD, age=HOUR)
+    for _ in range(3):
+        await later(engine, clock)
+        assert await claim(engine, "old") == await claim(engine, "old-2") == []
         assert await reason(engine, job) == NO_FIT
+    await join(engine, "new", OPTIONAL)
+    assert (await claim_one(engine, "new")).job == job.id
+
+
+async def test_a_job_that_fits_none_of_several_versions_that_are_up_is_handed_out_ever_more_seldom(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "new", OPTIONAL)
+    await engine.work.leave("new")
+    await join(engine, "old", OLD, age=HOUR)
+    await join(engine, "older", add("a"), age=2 * HOUR)
+    job = await submit(engine, params={"a": 1, "c": 2})
+    waits = []
+    for name in ("old", "older", "old", "older"):
+        assert await refuse(engine, await claim_one(engine, name)) == [Loss.GIVEN_BACK]
         waits.append((await engine.jobs.get(job.id)).due_at - clock.now())
-        await later(engine, clock, LONGEST_WAIT)
-        await join(engine, "old", OLD, age=HOUR)
-    assert waits[:3] == [FIRST_WAIT, 2 * FIRST_WAIT, 4 * FIRST_WAIT]
-    assert waits[-1] == LONGEST_WAIT
-    assert await reason(engine, job) == NO_FIT
+        await later(engine, clock, max(SECOND, waits[-1]))
+    assert waits[1:] == [2 * FIRST_WAIT, 4 * FIRST_WAIT, 8 * FIRST_WAIT]
+
+
+async def test_a_worker_that_leaves_a_type_to_others_still_takes_what_they_gave_back(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "old", OLD)
+    jobs = [await submit(engine, params={"a": number}) for number in range(2)]
+    clock.advance(SECOND)
+    await join(engine, "new", REQUIRED)
+    (first,) = await claim(engine, "new", limit=1)
+    assert await refuse(engine, first) == []
+    await later(engine, clock)
+    declining = Subscription(frozenset({"other"}), only_given_back=frozenset({"add"}))
+    claims = await engine.work.claim("old", declining, 9, NO_WAIT)
+    assert [(one.job, one.type) for one in claims] == [(first.job, "add")]
+    assert first.job in {job.id for job in jobs}
 
 
 async def test_a_newer_worker_gives_back_what_lacks_a_new_param_while_an_older_one_is_up(
@@ -104,7 +136,8 @@ async def test_a_newer_worker_gives_back_what_lacks_a_new_param_while_an_older_o
     job = await submit(engine, params={"a": 1})
     clock.advance(SECOND)
     await join(engine, "new", REQUIRED)
-    assert await refuse(engine, await claim_one(engine, "new")) == [Loss.GIVEN_BACK]
+    assert await refuse(engine, await claim_one(engine, "new")) == []
+    assert (await engine.jobs.get(job.id)).state is State.QUEUED
     await later(engine, clock)
     assert await engine.work.settle([success(await claim_one(engine, "old"), 3)]) == []
     assert (await engine.jobs.get(job.id)).state is State.SUCCEEDED
@@ -152,7 +185,7 @@ async def test_a_repeated_settle_of_a_job_that_was_given_back_changes_nothing(en
     claimed = await claim_one(engine, "old")
     for _ in range(2):
         assert await refuse(engine, claimed) == [Loss.GIVEN_BACK]
-    assert (await engine.jobs.get(job.id)).state is State.SCHEDULED
+    assert (await engine.jobs.get(job.id)).state is State.QUEUED
 
 
 async def test_a_worker_that_joins_again_does_not_bring_its_older_declaration_back(
@@ -170,7 +203,7 @@ async def test_a_worker_that_joins_again_does_not_bring_its_older_declaration_ba
 async def test_a_worker_that_is_started_after_a_rollback_brings_its_declaration_back(
     engine: Engine, clock: SimulatedClock
 ) -> None:
-    for name, declared in (("old", OLD), ("new", REQUIRED), ("old again", OLD)):
+    for name, declared in (("old", OLD), ("new", REQUIRED), ("again", OLD)):
         await join(engine, name, declared)
         clock.advance(SECOND)
     assert (await submit(engine, params={"a": 1})).type == "add"
@@ -181,7 +214,7 @@ async def test_a_worker_leaves_a_type_to_others_for_a_while_when_its_handler_did
         case.reach.misfits.add(case.reach.submit("add", a=1, newer=2))
         wanted = case.reach.wanted
         await case.reach.until("it is not asked for", lambda: wanted and "add" not in wanted[-1].types)
-        assert "multiply" in wanted[-1].types
+        assert (wanted[-1].only_given_back, "multiply" in wanted[-1].types) == (frozenset({"add"}), True)
         await case.reach.until("it is asked for again", lambda: "add" in wanted[-1].types)
         assert await case.reach.result(case.reach.submit("add", a=1)) == 2
 
@@ -245,7 +278,7 @@ async def test_what_only_the_old_handler_of_a_renamed_type_takes_is_left_to_it(
     )
     await engine.types.alias("add", "add_up")
     (claimed,) = await claim(engine, "renamed", "add_up")
-    assert await refuse(engine, claimed) == [Loss.GIVEN_BACK]
+    assert await refuse(engine, claimed) == []
     await later(engine, clock)
     assert [one.job for one in await claim(engine, "old", "add")] == [job.id]
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.declarations import DeclaredType, declare
+from penstock.model.declarations import DeclaredType, declare, plain_type
 from penstock.model.errors import Forbidden, Starting, StoreUnavailable, Unavailable, UnknownType
 from penstock.model.notices import Name, Notice, NoticeKind, newest, notice_change
 from penstock.model.schema import checker
@@ -55,6 +55,7 @@ class Reading(Struct, frozen=True):
 
     def run_as(self, name: str) -> str:
         """The type whose handler runs jobs of this one: itself, unless it was renamed."""
+        name = plain_type(name)
         for _ in self.aliases:
             if name not in self.aliases:
                 break
@@ -63,7 +64,7 @@ class Reading(Struct, frozen=True):
 
     def handled_as(self, name: str) -> tuple[str, ...]:
         """The names of handlers that can run jobs of a type, the best first: its new name, and its own."""
-        return tuple(dict.fromkeys((self.run_as(name), name)))
+        return tuple(dict.fromkeys((self.run_as(name), plain_type(name))))
 
     def retired_at(self, name: str) -> datetime | None:
         """When a type was withdrawn; None if it is declared, or never was."""

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, to_the_end, trouble_of
 from penstock.engine.catalog import Reading
+from penstock.engine.fit import unfit_types
 from penstock.engine.lines import Lines
+from penstock.model.declarations import plain_type, unfit_for
 from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
 from penstock.model.job import Claim, ErrorCode, JobError, Lease, Line, ObjectLink, Ticket
 from penstock.model.timing import seconds
@@ -39,6 +41,7 @@ class Claiming:
         self._chance = chance
         self._lease = seconds(engine.settings.timing.lease_seconds)
         self._lines = Lines(engine.clock)
+        self._widened: tuple[Reading | None, dict[str, tuple[Subscription, Subscription]]] = (None, {})
 
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
         """Up to `limit` jobs, the moment there are any; none after `wait`."""
@@ -47,10 +50,18 @@ class Claiming:
         while True:
             reading = await self._engine.catalog.read()
             left = seconds(max(0.0, deadline - clock.monotonic()))
-            claims = await self._once(worker, _as_it_is_now(wanted, reading), limit, left)
-            claims = _under_new_names(claims, wanted, reading) if reading.aliases else claims
+            claims = await self._once(worker, self._as_it_is_now(worker, wanted, reading), limit, left)
             if claims or clock.monotonic() >= deadline:
-                return claims
+                return _under_new_names(claims, wanted, reading) if reading.aliases else claims
+
+    def _as_it_is_now(self, worker: str, wanted: Subscription, reading: Reading) -> Subscription:
+        """What a worker wants, by the names that jobs have now. Reckoned once for each reading of the registry."""
+        if self._widened[0] is not reading:
+            self._widened = reading, {}
+        known = self._widened[1].get(worker)
+        if known is None or known[0] != wanted:
+            known = self._widened[1][worker] = wanted, _widened(worker, wanted, reading)
+        return known[1]
 
     async def _once(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
         """Tickets come first: their jobs were first in line, unless a line has more urgent ones.
@@ -157,10 +168,18 @@ class Claiming:
                 await to_the_end(self._undo(claiming, ()))
 
     async def _filled(self, claims: Sequence[Claim]) -> list[Claim]:
+        if given_back := [claim for claim in claims if unfit_for(claim.type) is not None]:
+            claims = [*(claim for claim in claims if claim not in given_back), *await self._named_back(given_back)]
         filled = [
             claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
         ]
         return [claim for claim in filled if claim is not None]
+
+    async def _named_back(self, claims: Sequence[Claim]) -> list[Claim]:
+        """With the type that they have, instead of the name under which they waited for this worker."""
+        for name in {plain_type(claim.type) for claim in claims}:
+            await self._store.retype([_lease(claim) for claim in claims if plain_type(claim.type) == name], name)
+        return [replace(claim, type=plain_type(claim.type)) for claim in claims]
 
     async def _answers(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
         """What the shards gave. Tickets of a shard that does not answer are posted again, a little later."""
@@ -190,7 +209,7 @@ class Claiming:
             self._engine.tickets.publish_later(tickets)
 
     async def _give_back(self, claims: Sequence[Claim]) -> None:
-        await self._work.release([Lease(claim.job, claim.fence) for claim in claims])
+        await self._work.release([_lease(claim) for claim in claims])
 
     async def _fill(self, claim: Claim, link: ObjectLink) -> Claim | None:
         """The claim with its large params read in; without them the attempt ends here."""
@@ -212,13 +231,25 @@ def _shares(whole: int, parts: int) -> list[int]:
     return [least + (place < more) for place in range(parts)]
 
 
-def _as_it_is_now(wanted: Subscription, reading: Reading) -> Subscription:
-    """Without what is paused, and with the old names of the types that it runs."""
-    renamed = frozenset(old for old in reading.aliases if reading.run_as(old) in wanted.types)
-    return replace(wanted, types=wanted.types | renamed, except_queues=reading.paused | wanted.except_queues)
+def _lease(claim: Claim) -> Lease:
+    return Lease(claim.job, claim.fence)
+
+
+def _widened(worker: str, wanted: Subscription, reading: Reading) -> Subscription:
+    """Without what is paused; with the old names of renamed types, and with jobs that did not fit other workers."""
+    mine = wanted.types | wanted.only_given_back
+    old = frozenset(name for name in reading.aliases if reading.run_as(name) in mine)
+    types = wanted.types | {name for name in old if reading.run_as(name) in wanted.types}
+    return replace(
+        wanted,
+        types=types | unfit_types(mine | old, worker, reading),
+        except_queues=reading.paused | wanted.except_queues,
+        only_given_back=frozenset(),
+    )
 
 
 def _under_new_names(claims: list[Claim], wanted: Subscription, reading: Reading) -> list[Claim]:
     """Each as the type whose handler its worker has: its new name, or its own where the worker knows no other."""
+    mine = wanted.types | wanted.only_given_back
     names = {claim.type: reading.run_as(claim.type) for claim in claims}
-    return [replace(claim, type=name) if (name := names[claim.type]) in wanted.types else claim for claim in claims]
+    return [replace(claim, type=name) if (name := names[claim.type]) in mine else claim for claim in claims]

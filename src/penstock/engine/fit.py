@@ -4,7 +4,7 @@ While a deployment rolls, workers of two versions stand side by side. A job that
 it was accepted by a declaration that another worker has, or soon will.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.engine.catalog import Reading
 from penstock.engine.serving import servers_of
-from penstock.model.declarations import Schema
+from penstock.model.declarations import Schema, unfit_for, unfit_type
 from penstock.model.errors import InvalidParams
 from penstock.model.job import Job
 from penstock.model.schema import checker
@@ -20,38 +20,36 @@ from penstock.model.workers import Worker
 
 FIRST_WAIT = timedelta(milliseconds=250)
 LONGEST_WAIT = timedelta(seconds=30)
+NO_TIME = timedelta(0)
 DOUBLINGS = 16
 
 
-def another_may_take(job: Job, params: bytes, reading: Reading, now: datetime) -> bool:
-    """Whether the params of a running job fit another declaration of its type than that of the worker that has it.
+def wait_for_another(job: Job, params: bytes, reading: Reading, now: datetime) -> timedelta | None:
+    """How long a running job, whose params do not fit its worker's handler, waits for another; None: none may take it.
 
-    The current declaration counts whether or not there is a worker of it yet; an earlier one while a worker has it.
+    Another takes it whose declaration they do fit: one that is up, or the current one, of which a worker will come. The
+    first time it need not wait at all: who could not run it is not given it again.
     """
+    refused = signature_of_holder(job, reading)
+    fitting = {name for name, one in _schemas(job.type, reading).items() if name != refused and accepts(one, params)}
     current = reading.types.get(reading.run_as(job.type))
-    takers = {*([current.signature] if current else []), *signatures_up(job, reading, now)} - {
-        _refused_by(job, reading)
-    }
-    return any(name in takers and accepts(schema, params) for name, schema in _schemas(job, reading).items())
+    if not fitting & {*signatures_up(job, reading, now), *([current.signature] if current else [])}:
+        return None
+    before = job.fence - job.attempt
+    return min(LONGEST_WAIT, FIRST_WAIT * (1 << min(before, DOUBLINGS))) if before else NO_TIME
 
 
 def fits_a_worker(job: Job, reading: Reading, now: datetime) -> bool:
     """Whether some worker that could be given a waiting job takes its params, as far as that can be told."""
-    schemas, up = _schemas(job, reading), signatures_up(job, reading, now)
-    if job.params is None or (len(schemas) < 2 and up <= set(schemas)):
+    schemas, up = _schemas(job.type, reading), signatures_up(job, reading, now) - {unfit_for(job.type)}
+    if job.params is None or (len(schemas) < 2 and up and up <= set(schemas)):
         return True
     return any(name not in schemas or accepts(schemas[name], job.params) for name in up)
 
 
 def signatures_up(job: Job, reading: Reading, now: datetime) -> set[str]:
     """The signatures of its type that workers have which could be given the job now."""
-    return {_signature(worker, job, reading) or "" for worker in servers_of(job, reading, now)}
-
-
-def wait_before_another(job: Job) -> timedelta:
-    """How long a running job that is given back waits for the next worker: longer each time that it is."""
-    doublings = min(job.fence - job.attempt, DOUBLINGS)
-    return min(LONGEST_WAIT, FIRST_WAIT * (1 << doublings))
+    return {_signature(worker, job.type, reading) or "" for worker in servers_of(job, reading, now)}
 
 
 def accepts(schema: Schema, params: bytes) -> bool:
@@ -70,18 +68,33 @@ def _check_of(schema: bytes) -> Callable[[bytes], None]:
     return checker(msgspec.json.decode(schema))
 
 
-def _refused_by(job: Job, reading: Reading) -> str | None:
-    """The signature of the worker that has the job, if it is known."""
-    rows = [worker for worker in reading.workers if worker.id == job.worker]
-    return _signature(rows[0], job, reading) if rows else None
+def signature_of_holder(job: Job, reading: Reading) -> str | None:
+    """What the handler takes of the worker that has the job, if that is known."""
+    row = _row(job.worker, reading)
+    return None if row is None else _signature(row, job.type, reading)
 
 
-def _signature(worker: Worker, job: Job, reading: Reading) -> str | None:
-    """What the handler of a worker takes that runs the job, if that is known."""
-    return next((worker.signatures.get(name) for name in reading.handled_as(job.type) if name in worker.types), None)
+def unfit_types(names: Iterable[str], worker: str, reading: Reading) -> frozenset[str]:
+    """What jobs of these types are called that did not fit others' handlers, and may fit this worker's."""
+    row, found = _row(worker, reading), set[str]()
+    changed = reading.aliases or any(declared.earlier for declared in reading.types.values())
+    for name in names if changed else ():
+        own = None if row is None else _signature(row, name, reading)
+        if len(schemas := _schemas(name, reading)) > 1:
+            found.update(unfit_type(name, signature) for signature in schemas if signature != own)
+    return frozenset(found)
 
 
-def _schemas(job: Job, reading: Reading) -> dict[str, Schema]:
-    """Every shape that the job's params may have been accepted with, by signature."""
-    known = [reading.types[name] for name in reading.handled_as(job.type) if name in reading.types]
+def _row(worker: str | None, reading: Reading) -> Worker | None:
+    return next((one for one in reading.workers if one.id == worker), None)
+
+
+def _signature(worker: Worker, type_name: str, reading: Reading) -> str | None:
+    """What the handler of a worker takes that runs jobs of a type, if that is known."""
+    return next((worker.signatures.get(name) for name in reading.handled_as(type_name) if name in worker.types), None)
+
+
+def _schemas(type_name: str, reading: Reading) -> dict[str, Schema]:
+    """Every shape that the params of a type may have been accepted with, by signature."""
+    known = [reading.types[name] for name in reading.handled_as(type_name) if name in reading.types]
     return {name: schema for declared in known for name, schema in declared.schemas.items()}

@@ -1,6 +1,6 @@
 """Queues and workers: what an operator looks at and pauses."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from penstock.engine.catalog import Catalog
 from penstock.engine.serving import is_silent
 from penstock.engine.tickets import Tickets
+from penstock.model.declarations import plain_type
 from penstock.model.errors import NotFound
 from penstock.model.job import Count
 from penstock.model.lifecycle import State
@@ -43,8 +44,11 @@ class Queues:
             return QueueItem(name=name, paused=False, jobs={}, oldest_seconds=None)
 
     async def counts(self) -> Sequence[Count]:
-        """Jobs by queue, type and state."""
-        return await self._store.counts()
+        """Jobs by queue, type and state; those that wait for another worker among the others of their type."""
+        total: Counter[tuple[str, str, State]] = Counter()
+        for count in await self._store.counts():
+            total[count.queue, plain_type(count.type), count.state] += count.jobs
+        return [Count(*about, jobs) for about, jobs in total.items()]
 
     async def workers(self) -> list[Worker]:
         """Every worker that has not said goodbye; those silent for too long as lost."""

@@ -8,6 +8,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
+from penstock.model.declarations import plain_type
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.ids import JobId
 from penstock.model.job import FileLink, Job, NewJob
@@ -44,7 +45,7 @@ def same_again(job: JobId, old: Job) -> NewJob:
     """A new job that asks for what an ended one asked for: due now, never expiring. Inputs are still to be copied."""
     return NewJob(
         id=job,
-        type=old.type,
+        type=plain_type(old.type),
         queue=old.queue,
         priority=old.priority,
         params=old.params,

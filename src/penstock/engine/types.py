@@ -1,11 +1,13 @@
 """Job types as operators see them: which there are, under which names they are run, and taking one out of use."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.engine.catalog import Reading
+from penstock.model.declarations import plain_type
 from penstock.model.errors import Invalid, NotFound
 from penstock.model.job import JobFilter
-from penstock.model.lifecycle import State
+from penstock.model.lifecycle import WAITING, State
 from penstock.model.notices import NoticeKind
 from penstock.model.type_wire import RetiredType, TypeItem
 from penstock.model.workers import JobType
@@ -75,18 +77,23 @@ class Types:
 
     async def _cancel(self, name: str) -> int:
         cancelled = 0
-        for state in (State.SCHEDULED, State.QUEUED):
-            page = await self._store.page(JobFilter(type=name, state=state), None, CANCELLED_AT_ONCE - cancelled)
+        for called, state in await self._waiting(name):
+            page = await self._store.page(JobFilter(type=called, state=state), None, CANCELLED_AT_ONCE - cancelled)
             answers = await self._store.cancel([job.id for job in page.jobs])
             events = [answer.event for answer in answers if answer.event is not None]
             self._engine.moved(events)
             cancelled += len(events)
         return cancelled
 
+    async def _waiting(self, name: str) -> Sequence[tuple[str, State]]:
+        """Under which names, and in which states, jobs of a type wait."""
+        found = [one for one in await self._store.counts() if plain_type(one.type) == name and one.jobs]
+        return sorted({(one.type, one.state) for one in found if one.state in WAITING})
+
     async def _jobs(self, name: str) -> dict[State, int]:
         """Those that have not ended."""
         jobs: dict[State, int] = {}
-        for count in await self._store.counts():
+        for count in await self._engine.queues.counts():
             if count.type == name and not count.state.terminal and count.jobs:
                 jobs[count.state] = jobs.get(count.state, 0) + count.jobs
         return jobs

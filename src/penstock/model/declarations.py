@@ -14,7 +14,9 @@ from penstock.model.workers import JobType
 Schema = dict[str, Any] | None
 """The shape of params; None accepts anything."""
 
-EARLIER_KEPT = 4
+UNFIT_FOR = "!"
+
+EARLIER_KEPT = 9
 """How many signatures before the current one are known of a type: those that workers may still have."""
 
 REFRESHED_AFTER = timedelta(minutes=1)
@@ -52,6 +54,24 @@ def declare(declared: JobType, deployed_at: datetime, known: DeclaredType | None
     if declared == _plain(known) and deployed_at - known.declared_at < REFRESHED_AFTER:
         return known
     return _declared(declared, deployed_at, known.schemas)
+
+
+def unfit_type(name: str, signature: str) -> str:
+    """What a job is called while it waits for a worker whose handler takes other params than this signature says.
+
+    No declared type can have such a name, so only who asks for it is given the job.
+    """
+    return f"{plain_type(name)}{UNFIT_FOR}{signature}"
+
+
+def plain_type(name: str) -> str:
+    """The type of a job, whatever it waits for."""
+    return name.partition(UNFIT_FOR)[0]
+
+
+def unfit_for(name: str) -> str | None:
+    """The signature that a waiting job did not fit, if there is one."""
+    return name.partition(UNFIT_FOR)[2] or None
 
 
 def signature_of(schema: Schema) -> str:

@@ -223,7 +223,7 @@ class Loss(StrEnum):
     """Why a move that showed a fence did not record what was told.
 
     `unsure` when its shard gave no answer: ask again. `given_back` when the job waits for another worker, as its params
-    do not fit this one's handler.
+    do not fit this one's handler, which is not of the current declaration: others should take jobs of that type.
     """
 
     MINE_ALREADY = "mine_already"

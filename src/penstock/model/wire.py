@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, ValidationError, convert, field
 
+from penstock.model.declarations import plain_type
 from penstock.model.ids import JobId
 from penstock.model.job import (
     JSON_NULL,
@@ -243,7 +244,8 @@ class JoinResponse(Struct, frozen=True):
 class ClaimRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How many jobs the worker can take now, of which types and queues, and how long it will wait for the first.
 
-    `queues` null: all but `except_queues`.
+    `queues` null: all but `except_queues`. Of types in `only_given_back` it wants only jobs that did not fit another
+    worker's handler.
     """
 
     types: tuple[Name, ...]
@@ -251,6 +253,7 @@ class ClaimRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     wait_seconds: Seconds = 20.0
     queues: tuple[Name, ...] | None = None
     except_queues: tuple[Name, ...] = ()
+    only_given_back: tuple[Name, ...] = ()
 
 
 class ClaimResponse(Struct, frozen=True):
@@ -336,7 +339,7 @@ def job_item(job: Job, reason: str | None = None) -> JobItem:
     """The public face of a job; `reason` says why a waiting one waits."""
     return JobItem(
         id=job.id,
-        type=job.type,
+        type=plain_type(job.type),
         queue=job.queue,
         state=job.state,
         reason=job.reason or reason,

@@ -97,13 +97,15 @@ def deployed_at(worker: Worker) -> datetime | None:
 class Subscription(Struct, frozen=True):
     """Which tickets a worker wants: of these types, in these queues (None: in any) but not in some others.
 
-    Never what it cannot run. `least_priority` leaves tickets of some queues for later, while more urgent jobs of these
-    queues wait elsewhere.
+    Never what it cannot run. Of the types in `only_given_back` it wants only jobs that did not fit another worker's
+    handler; the engine knows under which names those wait. `least_priority` leaves tickets of some queues for later,
+    while more urgent jobs of these queues wait elsewhere.
     """
 
     types: frozenset[str]
     queues: frozenset[str] | None = None
     except_queues: frozenset[str] = frozenset()
+    only_given_back: frozenset[str] = frozenset()
     least_priority: dict[str, int] = {}
 
     def wants(self, queue: str, type_name: str, priority: int = PRIORITIES - 1) -> bool:

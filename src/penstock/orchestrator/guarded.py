@@ -161,6 +161,9 @@ class GuardedShard:
     ) -> list[Settled]:
         return await self._ask(lambda shard: shard.release(leases, suspects=suspects, delay=delay))
 
+    async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
+        await self._ask(lambda shard: shard.retype(leases, type_name))
+
     async def reclaim(self, limit: int) -> list[Event]:
         return await self._ask(lambda shard: shard.reclaim(limit))
 

@@ -104,6 +104,13 @@ class JobRoutes:
 
         return await self._routed(leases, _job_id, given_back, _gone)
 
+    async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
+        async def retyped(shard: GuardedShard, mine: Sequence[Lease]) -> list[None]:
+            await shard.retype(mine, type_name)
+            return [None] * len(mine)
+
+        await self._routed(leases, _job_id, retyped, lambda _: None)
+
     async def cancel(self, jobs: Sequence[JobId], *, force: bool) -> list[Cancellation]:
         return await self._routed(
             jobs, _itself, lambda shard, mine: shard.cancel(mine, force=force), lambda _: Cancellation(None)

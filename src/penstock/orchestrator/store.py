@@ -132,6 +132,9 @@ class Orchestrator:
     ) -> list[Settled]:
         return await self._jobs.release(leases, suspects=suspects, delay=delay)
 
+    async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
+        await self._jobs.retype(leases, type_name)
+
     async def reclaim(self, limit: int) -> list[Event]:
         return await self._jobs.events(limit, lambda shard, share: shard.reclaim(share))
 

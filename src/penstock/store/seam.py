@@ -183,6 +183,10 @@ class JobStore(Protocol):
         """
         ...
 
+    async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
+        """Let running jobs whose fence still holds be of another type; what else is said about them stays."""
+        ...
+
     async def reclaim(self, limit: int) -> list[Event]:
         """Take back jobs whose lease has passed: queued again, failed as poison, or cancelled when marked.
 

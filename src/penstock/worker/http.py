@@ -73,7 +73,8 @@ class HttpReach:
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
         queues = tuple(sorted(wanted.queues)) if wanted.queues is not None else None
         others = tuple(sorted(wanted.except_queues))
-        request = ClaimRequest(tuple(sorted(wanted.types)), limit, wait.total_seconds(), queues, others)
+        declined = tuple(sorted(wanted.only_given_back))
+        request = ClaimRequest(tuple(sorted(wanted.types)), limit, wait.total_seconds(), queues, others, declined)
         answer = await self._post(self._path("claim"), request, ClaimResponse, wait.total_seconds() + ANSWER_SECONDS)
         return list(answer.claims)
 

@@ -26,6 +26,7 @@ _RENEW = load("renew")
 _RELEASE = load("release")
 _RELEASE_MARKED = load("release_marked")
 _RECLAIM = load("reclaim")
+_RETYPE = load("retype")
 _FENCES = load("fences")
 
 Wanted = tuple[Ticket, str, int]
@@ -147,6 +148,11 @@ async def _release(session: Session, given_back: Sequence[GivenBack]) -> list[Se
         scope = held_by(rest) | {"now": session.given}
         moved |= moved_by(rest, await query(session.connection, _RELEASE_MARKED, scope), Move.RELEASE)
     return await answers_to(session, [lease for lease, *_ in given_back], moved)
+
+
+async def retype(session: Session, leases: Sequence[Lease], type_name: str) -> None:
+    rows = sorted(leases, key=lambda lease: lease.job)
+    await query(session.connection, _RETYPE, held_by(rows) | {"type": type_name})
 
 
 async def reclaim(session: Session, limit: int) -> list[Event]:

@@ -41,7 +41,7 @@ from penstock.store.postgres.dispatch import dispatch, lapse, posted, promote
 from penstock.store.postgres.faults import refused
 from penstock.store.postgres.keyed_submits import KeyedSubmits
 from penstock.store.postgres.lanes import Lane
-from penstock.store.postgres.lease import claim, claim_next, reclaim, release, renew
+from penstock.store.postgres.lease import claim, claim_next, reclaim, release, renew, retype
 from penstock.store.postgres.migrate import bring_up_to_date
 from penstock.store.postgres.partitions import Partitions
 from penstock.store.postgres.prune import fold_counts, prune
@@ -210,6 +210,9 @@ class PostgresStore:
         self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
     ) -> list[Settled]:
         return await self._releases.each([(lease, suspects, delay) for lease in leases])
+
+    async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
+        await self._move(partial(retype, leases=leases, type_name=type_name))
 
     async def reclaim(self, limit: int) -> list[Event]:
         return await self._move(partial(reclaim, limit=limit))

@@ -24,6 +24,7 @@ _NEXT_IN_LINE = load("next_in_line")
 _RENEW = Bulk("renew")
 _RELEASE = Bulk("release")
 _RECLAIM = load("reclaim")
+_RETYPE, _TYPE_OF = load("retype"), load("type_of")
 _FENCES = load("fences")
 
 Wanted = tuple[Ticket, str, timedelta]
@@ -155,6 +156,14 @@ def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
         Settled(lease.job, lease.fence, moved.get(row[0]), losses.get(row[0]))
         for row, (lease, *_) in zip(rows, given_back, strict=True)
     ]
+
+
+def retype(tx: Transaction, leases: Sequence[Lease], type_name: str) -> None:
+    for lease in leases:
+        scope = {"id": to_bytes(lease.job), "fence": lease.fence, "type": type_name}
+        before = query(tx.connection, _TYPE_OF, {"id": scope["id"]})
+        for (queue,) in query(tx.connection, _RETYPE, scope):
+            tx.record_retyped(queue, before[0][0], type_name)
 
 
 def reclaim(tx: Transaction, limit: int) -> list[Event]:

@@ -41,7 +41,7 @@ from penstock.store.sqlite import admission, listing, logs, reads, registry, sch
 from penstock.store.sqlite.cancel import cancel, expire
 from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
 from penstock.store.sqlite.dispatch import dispatch, lapse, promote
-from penstock.store.sqlite.lease import claim, claim_next, reclaim, release, renew
+from penstock.store.sqlite.lease import claim, claim_next, reclaim, release, renew, retype
 from penstock.store.sqlite.lockfile import LockFile
 from penstock.store.sqlite.migrate import migrate
 from penstock.store.sqlite.prune import prune
@@ -170,6 +170,9 @@ class SqliteStore:
         self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
     ) -> list[Settled]:
         return await self.writer.each(release, [(lease, suspects, delay) for lease in leases])
+
+    async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
+        await self.writer.run(partial(retype, leases=leases, type_name=type_name))
 
     async def reclaim(self, limit: int) -> list[Event]:
         return await self.writer.run(partial(reclaim, limit=limit))

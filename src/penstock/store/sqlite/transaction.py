@@ -48,6 +48,11 @@ class Transaction:
         """Note that an ended job is no longer there; it is no move, and no event."""
         self._changes[queue, type_name, state] -= 1
 
+    def record_retyped(self, queue: str, before: str, after: str) -> None:
+        """Note that a running job is of another type now; it is no move, and no event."""
+        self._changes[queue, before, State.RUNNING] -= 1
+        self._changes[queue, after, State.RUNNING] += 1
+
     @contextmanager
     def whole(self) -> Iterator[None]:
         """What is written within is written entirely, or not at all when it raises; the rest of the commit goes on."""

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.model.job import ErrorCode, FileLink, Lease, Loss, ObjectLink, Progress, Renewal
+from penstock.model.job import ErrorCode, FileLink, Lease, Line, Loss, ObjectLink, Progress, Renewal
 from penstock.model.lifecycle import POISON_LOSSES, Move, State
 from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, OnStage, Stage
 
@@ -138,6 +138,20 @@ class Leasing(OnStage):
         assert await stage.store.promote(9) == []
         stage.clock.advance(MINUTE)
         assert [event.job for event in await stage.store.promote(9)] == [lease.job]
+
+    async def test_a_running_job_may_be_of_another_type_from_now_on(self, stage: Stage) -> None:
+        lease, other = await stage.running(), await stage.running()
+        await stage.store.retype([lease, Lease(other.job, other.fence + 1)], "mail!1a")
+        assert [(await stage.job(one.job)).type for one in (lease, other)] == ["mail!1a", "mail"]
+        assert {(one.type, one.state, one.jobs) for one in await stage.store.counts() if one.jobs} == {
+            ("mail", State.RUNNING, 1),
+            ("mail!1a", State.RUNNING, 1),
+        }
+        await stage.store.release([lease])
+        await stage.store.retype([lease], "mail")
+        assert (await stage.job(lease.job)).type == "mail!1a"
+        tickets = await stage.store.dispatch({Line("mail", "mail!1a"): 9}, TICKET)
+        assert [(one.type, one.job) for one in tickets] == [("mail!1a", lease.job)]
 
     async def test_an_old_fence_releases_nothing(self, stage: Stage) -> None:
         old = await stage.running()

@@ -94,9 +94,6 @@ class Claiming:
     async def _claim(self, limit: int) -> None:
         asked_at = self._clock.monotonic()
         wanted, wait = self._terms_now()
-        if not wanted.types:
-            await self._clock.sleep(wait)
-            return
         claims = await self._reach.claim(self._worker, wanted, limit, wait)
         if claims:
             self._room.take(claims, asked_at)
@@ -104,9 +101,10 @@ class Claiming:
             await self._clock.sleep(ONE_TURN)
 
     def _terms_now(self) -> tuple[Subscription, timedelta]:
-        """What to ask for, without the types that are left to others, and how long to wait for it."""
+        """What to ask for, of declined types only what others gave back, and how long to wait for it."""
         if not self._declined.any:
             return self._wanted, seconds(self._terms.claim_wait)
         left = self._declined.left()
         wait = min(self._terms.claim_wait, LOOK_AGAIN_SECONDS, *left.values())
-        return replace(self._wanted, types=self._wanted.types - left.keys()), seconds(wait)
+        declined = self._wanted.types & left.keys()
+        return replace(self._wanted, types=self._wanted.types - declined, only_given_back=declined), seconds(wait)

@@ -3,7 +3,7 @@
 from penstock.model.timing import Clock
 
 FIRST_SECONDS = 1.0
-LONGEST_SECONDS = 30.0
+LONGEST_SECONDS = 10.0
 
 
 class Declined:

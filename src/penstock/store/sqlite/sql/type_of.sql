@@ -1,0 +1,2 @@
+-- by_id.
+SELECT type FROM jobs INDEXED BY by_id WHERE id = :id
