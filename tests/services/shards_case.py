@@ -29,6 +29,7 @@ class Mood(StrEnum):
     WELL = "well"
     RAISES = "raises"
     HANGS = "hangs"
+    REFUSES = "refuses"
 
 
 class MoodyShard:
@@ -49,6 +50,8 @@ class MoodyShard:
                 self.asked.append(name)
             if self.mood is Mood.RAISES:
                 raise StoreUnavailable("out of order")
+            if self.mood is Mood.REFUSES:
+                raise StoreUnavailable("nobody listens", sent=False)
             if self.mood is Mood.HANGS:
                 await asyncio.Event().wait()
             return await method(*args, **more)

@@ -13,7 +13,7 @@ import pytest
 from penstock.client import AsyncClient, Client
 from penstock.client.flows import BATCH_JOBS, batches
 from penstock.client.http import AsyncHttpTransport, HttpTransport, server_url
-from penstock.client.submission import JobSpec, body_of, keyed
+from penstock.client.submission import JobSpec, body_of
 from penstock.model.errors import (
     CorruptObject,
     Invalid,
@@ -33,6 +33,7 @@ from penstock.model.errors import (
 from penstock.model.ids import JobId
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
+from penstock.model.sdk_keys import read_sdk_key
 from penstock.model.wire import BatchAnswer, BatchResponse, FileItem, JobItem, JobPage, Problem, SubmitRequest, Upload
 
 URL = "http://penstock.test"
@@ -89,6 +90,11 @@ class Server:
     @property
     def bodies(self) -> list[Any]:
         return [msgspec.json.decode(request.content) for request in self.requests]
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys that stood in headers."""
+        return [key for request in self.requests if (key := request.headers.get("idempotency-key")) is not None]
 
     def client(self, **options: Any) -> Client:
         transport = HttpTransport(URL, httpx2.MockTransport(self))
@@ -154,9 +160,8 @@ def test_a_submit_that_met_trouble_is_sent_again_under_the_same_key(trouble: Cal
     server = Server(trouble(), trouble(), answer(item(), 201))
     with server.client() as client:
         assert client.submit("add", {"a": 1}).id == ID
-    keys = [body["idempotency_key"] for body in server.bodies]
-    assert len(keys) == 3
-    assert len(set(keys)) == 1
+    assert len(server.keys) == 3
+    assert len(set(server.keys)) == 1
 
 
 @pytest.mark.parametrize("trouble", TROUBLE)
@@ -164,7 +169,7 @@ async def test_the_async_client_does_the_same(trouble: Callable[[], Answer]) -> 
     server = Server(trouble(), answer(item(), 201))
     async with server.async_client() as client:
         assert (await client.submit("add", {"a": 1})).id == ID
-    first, second = server.bodies
+    first, second = zip(server.bodies, server.keys, strict=True)
     assert first == second
 
 
@@ -174,9 +179,69 @@ def test_two_submits_have_two_keys_and_a_users_key_is_kept() -> None:
         client.submit("add")
         client.submit("add")
         client.submit("add", key="order-7")
-    first, second, third = (body["idempotency_key"] for body in server.bodies)
-    assert first != second
-    assert third == "order-7"
+    assert len(set(server.keys)) == 2
+    assert [body.get("idempotency_key") for body in server.bodies] == [None, None, "order-7"]
+
+
+SHARDS = "0=1 2=0.5 7=3"
+
+
+def homes(server: Server) -> list[int | None]:
+    return [found.home for key in server.keys if (found := read_sdk_key(key)) is not None]
+
+
+def test_the_keys_of_a_client_name_the_shards_that_it_was_told_of_by_weight() -> None:
+    server = Server(answer(item(), 201, **{"penstock-shards": SHARDS}))
+    with server.client() as client:
+        for _ in range(900):
+            client.submit("add")
+    first, *later = homes(server)
+    assert first is None
+    assert set(later) == {0, 2, 7}
+    assert later.count(7) > later.count(0) > later.count(2)
+
+
+def test_told_to_choose_another_shard_a_client_does_at_once() -> None:
+    server = Server(
+        problem(409, "choose_shard", **{"penstock-shards": "3=1"}),
+        problem(409, "choose_shard", **{"penstock-shards": "4=1"}),
+        answer(item(), 201),
+    )
+    with server.client() as client:
+        client.submit("add")
+    assert (homes(server), server.time.slept) == ([None, 3, 4], [])
+    assert len({key.rpartition(":")[2] for key in server.keys}) == 3
+
+
+def test_told_so_for_ever_it_gives_up() -> None:
+    server = Server(problem(409, "choose_shard", "shard 3 takes no new jobs now", **{"penstock-shards": "3=1"}))
+    with server.client() as client, pytest.raises(ServerUnavailable, match="takes no new jobs"):
+        client.submit("add")
+    assert sum(server.time.slept) <= 30
+
+
+@pytest.mark.parametrize(
+    ("trouble", "repeated"),
+    [
+        (unreachable(), False),
+        (problem(503, "map_changed"), False),
+        (problem(503, "store_unavailable"), True),
+        (httpx2.ReadTimeout("slow"), True),
+        (httpx2.Response(502), True),
+    ],
+)
+def test_a_submit_says_whether_it_may_have_been_carried_out_before(trouble: Answer, repeated: bool) -> None:
+    server = Server(trouble, answer(item(), 201))
+    with server.client() as client:
+        client.submit("add")
+    assert ["penstock-repeated" in request.headers for request in server.requests] == [False, repeated]
+
+
+def test_once_it_may_have_been_carried_out_it_says_so_whatever_comes_next() -> None:
+    server = Server(httpx2.ReadTimeout("slow"), unreachable(), answer(item(), 201))
+    with server.client() as client:
+        client.submit("add")
+    assert ["penstock-repeated" in request.headers for request in server.requests] == [False, True, True]
 
 
 def test_patience_ends_and_says_where_nobody_answered() -> None:
@@ -247,8 +312,7 @@ def test_an_unavailable_store_keeps_its_own_class_when_patience_ends() -> None:
 
 
 def test_a_body_says_only_what_was_said() -> None:
-    spec = keyed({"type": "add", "params": {"a": 1}})
-    assert set(body_of(spec, {})) == {"type", "params", "idempotency_key"}
+    assert set(body_of({"type": "add", "params": {"a": 1}}, {})) == {"type", "params"}
 
 
 def test_every_option_reaches_the_wire() -> None:

@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from penstock.api.bodies import decoded
 from penstock.api.exchange import Call, Reply, json_reply
-from penstock.api.idempotency import BATCH_KEY, header_key
+from penstock.api.idempotency import BATCH_KEY, REPEATED, header_key, is_repeated, shards_header
 from penstock.api.operation import Answer, operation
 from penstock.api.problems import problem_of
 from penstock.engine.batch import BatchKey, Outcome
@@ -27,7 +27,8 @@ class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
     "POST /v1/jobs/batch",
     {200: Answer("What became of each job, in the order given.", BatchResponse)},
     body=BatchRequest,
-    headers=(BATCH_KEY,),
+    headers=(BATCH_KEY, REPEATED),
+    refusals=(409,),
 )
 async def submit_batch(call: Call) -> Reply:
     """Add many jobs. Repeating the request under its Idempotency-Key adds none of them twice."""
@@ -36,9 +37,10 @@ async def submit_batch(call: Call) -> Reply:
     read = _read(call, jobs)
     _check_size(len(read), call.engine.settings.limits.batch_jobs)
     wanted = {index: request for index, request in enumerate(read) if isinstance(request, SubmitRequest)}
-    outcomes = await _submitted(call, wanted, None if key is None else BatchKey(key, _fingerprint(jobs)))
+    with call.engine.sdk_places.choosing(key, repeated=is_repeated(call)):
+        outcomes = await _submitted(call, wanted, None if key is None else BatchKey(key, _fingerprint(jobs)))
     refused = {index: refusal for index, refusal in enumerate(read) if isinstance(refusal, PenstockError)}
-    return json_reply(200, _response({**refused, **outcomes}))
+    return json_reply(200, _response({**refused, **outcomes}), shards_header(call, key))
 
 
 def _read(call: Call, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:

@@ -5,12 +5,18 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from penstock.api.exchange import Call
+from penstock.api.exchange import Call, Headers
 from penstock.api.operation import Header
 from penstock.model.errors import Invalid
+from penstock.model.sdk_keys import REPEATED_HEADER, SHARDS_HEADER, write_shards
 from penstock.model.wire import Key, SubmitRequest
 
 IDEMPOTENCY_KEY = Header("Idempotency-Key", Key, "Repeating the request with the same key gives the same job back.")
+REPEATED = Header(
+    REPEATED_HEADER,
+    bool,
+    "`true` with a key that the SDK made: an earlier request under it may have been carried out.",
+)
 BATCH_KEY = Header(
     "Idempotency-Key",
     Key,
@@ -28,6 +34,17 @@ def header_key(call: Call, header: Header) -> str | None:
         return cast(str, msgspec.convert(given, header.kind))
     except msgspec.ValidationError as fault:
         raise Invalid(f"header Idempotency-Key: {fault}") from None
+
+
+def is_repeated(call: Call) -> bool:
+    """Whether the client does not know what became of an earlier request under the same key."""
+    return (call.header(REPEATED_HEADER.lower().encode()) or "").lower() == "true"
+
+
+def shards_header(call: Call, key: str | None) -> Headers:
+    """For a key of the SDK: the shards that its next ones may name."""
+    shards = call.engine.sdk_places.shards(key)
+    return () if shards is None else ((SHARDS_HEADER.lower().encode(), write_shards(shards).encode()),)
 
 
 def keyed(request: SubmitRequest, key: str | None) -> SubmitRequest:

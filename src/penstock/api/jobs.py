@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from penstock.api.exchange import Call, ClientGone, Reply, json_reply
-from penstock.api.idempotency import IDEMPOTENCY_KEY, header_key, keyed
+from penstock.api.exchange import Call, ClientGone, Headers, Reply, json_reply
+from penstock.api.idempotency import IDEMPOTENCY_KEY, REPEATED, header_key, is_repeated, keyed, shards_header
 from penstock.api.operation import Answer, operation
 from penstock.api.receipts import shown_job
 from penstock.model.errors import PenstockError
@@ -51,7 +51,7 @@ class CancelQuery(Struct, frozen=True, forbid_unknown_fields=True):
         200: Answer("The job that this idempotency key made before.", JobItem, headers=("Location",)),
     },
     body=SubmitRequest,
-    headers=(IDEMPOTENCY_KEY,),
+    headers=(IDEMPOTENCY_KEY, REPEATED),
     refusals=(409,),
 )
 async def submit_job(call: Call) -> Reply:
@@ -59,12 +59,16 @@ async def submit_job(call: Call) -> Reply:
     request = keyed(await call.json(SubmitRequest), header_key(call, IDEMPOTENCY_KEY))
     if request.interval is not None:
         call.require(KeyScope.SCHEDULES)
-    (outcome,) = await call.engine.jobs.submit([request])
-    if isinstance(outcome, PenstockError):
-        raise outcome
+    # A schedule lives where its name says, whatever its key does.
+    key = request.idempotency_key if request.interval is None else None
+    with call.engine.sdk_places.choosing(key, repeated=is_repeated(call)):
+        (outcome,) = await call.engine.jobs.submit([request])
+        if isinstance(outcome, PenstockError):
+            raise outcome
+    shards = shards_header(call, key)
     if outcome.event is None:
-        return await _job_reply(call, outcome.job, 200)
-    return await _job_reply(call, outcome.job, 201, outcome.event.at)
+        return await _job_reply(call, outcome.job, 200, headers=shards)
+    return await _job_reply(call, outcome.job, 201, outcome.event.at, headers=shards)
 
 
 @operation("GET /v1/jobs", {200: Answer("A page of jobs, newest first.", JobPage)}, query=ListQuery)
@@ -120,9 +124,11 @@ async def _ended(call: Call, job: JobId, wait: float) -> Job:
         waiting.cancel()
 
 
-async def _job_reply(call: Call, job: Job, status: int, seen_at: datetime | None = None) -> Reply:
+async def _job_reply(
+    call: Call, job: Job, status: int, seen_at: datetime | None = None, *, headers: Headers = ()
+) -> Reply:
     item = await shown_job(call, job, seen_at)
-    return json_reply(status, item, ((b"location", f"/v1/jobs/{job.id}".encode()),))
+    return json_reply(status, item, ((b"location", f"/v1/jobs/{job.id}".encode()), *headers))
 
 
 OPERATIONS = (submit_job, list_jobs, get_job, cancel_job, retry_job)

@@ -7,6 +7,7 @@ from starlette.exceptions import HTTPException
 
 from penstock.api.exchange import Headers, Reply, UnsupportedMediaType, json_reply
 from penstock.model.errors import (
+    ChooseShard,
     Conflict,
     Forbidden,
     Invalid,
@@ -19,6 +20,7 @@ from penstock.model.errors import (
     Unauthorized,
     Unavailable,
 )
+from penstock.model.sdk_keys import SHARDS_HEADER
 from penstock.model.wire import Problem
 
 PROBLEM_JSON = "application/problem+json"
@@ -98,6 +100,8 @@ def _headers(error: PenstockError) -> Headers:
             return ((b"retry-after", b"%d" % RETRY_AFTER_SECONDS),)
         case Unauthorized() | Forbidden():
             return ((b"www-authenticate", _challenge(error).encode("latin-1")),)
+        case ChooseShard():
+            return ((SHARDS_HEADER.lower().encode(), error.shards.encode()),)
         case MethodNotAllowed():
             return ((b"allow", error.allow.encode("latin-1")),)
         case _:

@@ -7,9 +7,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.client.sinks import BytesSink, FileSink, Sink
 from penstock.model.job import JobFilter
+from penstock.model.sdk_keys import REPEATED_HEADER
 from penstock.model.wire import (
     BatchResponse,
     DirectUpload,
@@ -90,14 +92,19 @@ class AsyncTransport(Protocol):
 
 
 def submit(body: Mapping[str, object]) -> Call[JobItem]:
-    """Repeatable because every body carries an idempotency key."""
+    """Repeatable under an idempotency key: one in the body, or one given with `under`."""
     return Call("POST", "/v1/jobs", _JOB, body=msgspec.json.encode(body))
 
 
-def submit_batch(bodies: Sequence[msgspec.Raw], key: str) -> Call[BatchResponse]:
-    """Repeatable because `key` stands for every job that has none of its own."""
-    headers = {"Idempotency-Key": key}
-    return Call("POST", "/v1/jobs/batch", _BATCH, body=msgspec.json.encode({"jobs": bodies}), headers=headers)
+def submit_batch(bodies: Sequence[msgspec.Raw]) -> Call[BatchResponse]:
+    """Repeatable under a key given with `under`, which stands for every job that has none of its own."""
+    return Call("POST", "/v1/jobs/batch", _BATCH, body=msgspec.json.encode({"jobs": bodies}))
+
+
+def under(key: str, call: Call[T], *, repeated: bool) -> Call[T]:
+    """The same under an idempotency key; `repeated` if it may have been carried out before."""
+    told = {"Idempotency-Key": key} | ({REPEATED_HEADER: "true"} if repeated else {})
+    return replace(call, headers={**call.headers, **told})
 
 
 def get(job: str, wait: timedelta = NO_WAIT) -> Call[JobItem]:

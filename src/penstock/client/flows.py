@@ -18,8 +18,18 @@ from msgspec.structs import replace
 from penstock.client import answers, calls
 from penstock.client.calls import Call, Reply
 from penstock.client.direct import Direct
-from penstock.client.submission import Content, JobSpec, body_of, check_submit, keyed, new_key
-from penstock.model.errors import NotFound, PenstockError, TooLarge, Unavailable, WaitTimeout
+from penstock.client.places import Places
+from penstock.client.submission import Content, JobSpec, body_of, check_submit
+from penstock.model.errors import (
+    ChooseShard,
+    MapChanged,
+    NotFound,
+    PenstockError,
+    ServerUnavailable,
+    TooLarge,
+    Unavailable,
+    WaitTimeout,
+)
 from penstock.model.retry import Retry
 from penstock.model.timing import Clock
 from penstock.model.wire import BatchAnswer, FileItem, JobItem, LogPage, Upload
@@ -47,6 +57,8 @@ BACKOFF = Retry(delay_seconds=0.2, cap_seconds=5.0)
 LONGEST_POLL = timedelta(seconds=20)
 SHORTEST_POLL = timedelta(milliseconds=200)
 TEMPORARY_REDIRECT = 307
+CHOSEN_AT_ONCE = 3
+"""How often another shard is chosen without a pause."""
 BATCH_JOBS = 2_000
 BATCH_BYTES = 4 << 20
 
@@ -59,6 +71,7 @@ class Flows:
         self._chance = chance
         self._patience = patience
         self._direct = Direct(clock)
+        self._places = Places(chance)
 
     def ask(self, call: Call[T], patience: timedelta | None = None) -> Flow[T]:
         """Send a call; a repeatable one again and again while the server is unavailable, until patience ends."""
@@ -76,9 +89,35 @@ class Flows:
 
     def submit(self, spec: JobSpec) -> Flow[JobItem]:
         """Upload the inputs, then add the job. Never adds it twice, however often it is sent."""
-        spec = keyed(spec)
         uploads = yield from self._upload_inputs(spec)
-        return (yield from self.ask(calls.submit(body_of(spec, uploads))))
+        call = calls.submit(body_of(spec, uploads))
+        return (yield from self._submit_somewhere(call) if spec.get("key") is None else self.ask(call))
+
+    def _submit_somewhere(self, call: Call[T]) -> Flow[T]:
+        """Send a submit whose user gave no key under one of our own, which names the shard that it goes to.
+
+        Another key, on another shard, only where it is certain that nothing was done under the last one.
+        """
+        give_up_at = self._now() + self._patience
+        key, repeated, attempt = self._places.new_key(), False, 0
+        while True:
+            attempt += 1
+            try:
+                reply = yield calls.under(key, call, repeated=repeated)
+                self._places.learn(reply)
+                return answers.read(call, reply)
+            except ChooseShard as refusal:
+                key, repeated = self._places.new_key(), False
+                if attempt <= CHOSEN_AT_ONCE:
+                    continue
+                trouble: Unavailable = ServerUnavailable(refusal.message)
+            except Unavailable as error:
+                repeated = repeated or not (error.unsent or isinstance(error, MapChanged))
+                trouble = error
+            pause = self._pause_after(trouble, attempt)
+            if self._now() + pause > give_up_at:
+                raise trouble
+            yield Pause(pause)
 
     def submit_many(self, specs: Iterable[JobSpec | msgspec.Raw]) -> Flow[list[BatchAnswer]]:
         """Add many jobs; one answer each, in order. On an error `details["answers"]` holds those already given."""
@@ -197,7 +236,7 @@ class Flows:
     def _submit_batch(self, batch: Sequence[msgspec.Raw], offset: int) -> Flow[list[BatchAnswer]]:
         """Add one batch; in halves if the server's limits are lower than ours. Its answers count from `offset`."""
         try:
-            answer = yield from self.ask(calls.submit_batch(batch, new_key()))
+            answer = yield from self._submit_somewhere(calls.submit_batch(batch))
         except TooLarge:
             if len(batch) < 2:
                 raise

@@ -124,14 +124,17 @@ class AsyncHttpTransport:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Trouble on the way as ServerUnavailable: the call may or may not have arrived."""
+    """Trouble on the way as ServerUnavailable: the call may have arrived, unless `sent` says that it has not."""
     import httpx2
 
     try:
         yield
     except (httpx2.TransportError, httpx2.InvalidURL) as error:
         words = str(error) or type(error).__name__
-        raise ServerUnavailable(f"no answer from {url}: {words}; is `penstock up` running?", url=url) from None
+        sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+        raise ServerUnavailable(
+            f"no answer from {url}: {words}; is `penstock up` running?", url=url, sent=sent
+        ) from None
 
 
 @contextmanager

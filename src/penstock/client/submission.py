@@ -1,7 +1,6 @@
 """A job to submit, from Python's words to the wire's: durations to seconds, params to JSON."""
 
 import math
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -65,16 +64,6 @@ def check_submit(given: SubmitOptions | JobSpec, known: frozenset[str] = SPEC) -
         check_options("submit", given, known)
     if given.get("key") == "":
         raise Invalid("key: an idempotency key is not empty; leave it out, or pass None, for none of your own")
-
-
-def keyed(spec: JobSpec) -> JobSpec:
-    """The same with an idempotency key: the user's own, else one nobody else has."""
-    return spec if spec.get("key") is not None else {**spec, "key": new_key()}
-
-
-def new_key() -> str:
-    """A key that nobody else has."""
-    return str(uuid.uuid4())
 
 
 def body_of(spec: JobSpec, uploads: Mapping[str, str]) -> dict[str, object]:

@@ -18,6 +18,7 @@ from penstock.engine.posting import Posting
 from penstock.engine.queues import Queues
 from penstock.engine.reach import Reach
 from penstock.engine.schedules import Schedules
+from penstock.engine.sdk_places import SdkPlaces
 from penstock.engine.shards import Shards
 from penstock.engine.tickets import Tickets
 from penstock.engine.ticks import Ticks
@@ -73,6 +74,7 @@ class Engine:
         self.jobs = Jobs(self, chance)
         self.work = Work(self, chance)
         self.shards = Shards(store)
+        self.sdk_places = SdkPlaces(store)
         self.types = Types(self)
 
     @property

@@ -9,8 +9,8 @@ kept for the longest retention, so that the key does not come free before all jo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -79,7 +79,10 @@ class Batches:
         if not alone:
             return await self._submit_series(asked, key)
         series = {index: request for index, request in asked.items() if index not in alone}
-        apart, together = await asyncio.gather(self._submit_alone([*alone.values()]), self._submit_series(series, key))
+        with _something_sent():
+            apart, together = await asyncio.gather(
+                self._submit_alone([*alone.values()]), self._submit_series(series, key)
+            )
         return {**dict(zip(alone, apart, strict=True)), **together}
 
     async def _submit_series(self, asked: Placed, key: BatchKey) -> dict[int, Outcome]:
@@ -101,11 +104,12 @@ class Batches:
         answer, prepared = await asyncio.gather(
             self._insert_anchor(_carrying(anchor, key, ring)), self._prepare_meanwhile(asked, rest, series)
         )
-        if isinstance(answer, Known):
-            return await self._submit_again(asked, answer)
-        outcomes[first] = answer
-        outcomes.update(zip(rest, await self._insert(prepared), strict=True))
-        return outcomes
+        with _something_sent():
+            if isinstance(answer, Known):
+                return await self._submit_again(asked, answer)
+            outcomes[first] = answer
+            outcomes.update(zip(rest, await self._insert(prepared), strict=True))
+            return outcomes
 
     async def _anchor(self, asked: Placed, series: Series) -> tuple[dict[int, Outcome], NewJob | None]:
         """The first job that is accepted, and what became of those before it."""
@@ -153,6 +157,16 @@ class Batches:
     async def _insert(self, jobs: Sequence[Prepared]) -> list[Outcome]:
         answers = iter(await self._inserting.insert_in_one([job for job in jobs if isinstance(job, NewJob)]))
         return [next(answers) if isinstance(job, NewJob) else job for job in jobs]
+
+
+@contextmanager
+def _something_sent() -> Iterator[None]:
+    """A part of the batch may be there already, whatever the rest met with."""
+    try:
+        yield
+    except Unavailable as trouble:
+        trouble.details["sent"] = True
+        raise
 
 
 def _named(index: int, request: SubmitRequest, key: BatchKey) -> SubmitRequest:

@@ -42,7 +42,7 @@ class Preparing:
     def new_series(self, key: str) -> tuple[Series, int | None]:
         """Ids for the jobs of a batch where its key belongs, and the ring that says so."""
         series = Series.new(to_millis(self._engine.clock.now()), self._engine.store.home(key), self._chance)
-        return series, self._engine.store.epoch()
+        return series, self._engine.store.epoch(key)
 
     async def prepare(self, requests: Sequence[SubmitRequest], ids: Iterable[JobId | None] = ANY_ID) -> list[Prepared]:
         """One answer each, in order. A job without an id gets one of its own, where its key belongs if it has one."""
@@ -101,7 +101,8 @@ class _Terms:
         try:
             declared = self._types.get(request.type) or self._declared(request.type)
             # The id and the ring go together: nothing may be awaited between the two.
-            job, ring = job or self._new_id(request.idempotency_key), self._epoch()
+            key = request.idempotency_key
+            job, ring = job or self._new_id(key), None if key is None else self._epoch(key)
             new = new_job(job, request, declared, self._now, ring)
             if new.params is not None and declared.params_schema is not None:
                 self._catalog.check(declared, new.params)

@@ -19,7 +19,7 @@ from penstock.model.workers import JobType
 
 
 def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime, ring: int | None = None) -> NewJob:
-    """The job that was asked for, placed by a ring if it has a key. Large params and inputs are still to be stored."""
+    """The job that was asked for, its key placed by a ring. Large params and inputs are still to be stored."""
     _check_times(request, now)
     params = bytes(request.params)
     if not params.startswith(b"{") and not params.lstrip().startswith(b"{"):
@@ -37,7 +37,7 @@ def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime
         expires_at=request.expires_at,
         tags=request.tags,
         key=request.idempotency_key,
-        ring=None if request.idempotency_key is None else ring,
+        ring=ring,
     )
 
 

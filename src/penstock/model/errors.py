@@ -14,6 +14,7 @@ PenstockError
 │   ├── NotFound            not_found            no such job, file, queue or page
 │   ├── Conflict            conflict             the thing exists, in a state that does not allow this
 │   │   ├── KeyConflict     key_conflict         the idempotency key belongs to a job with another body
+│   │   ├── ChooseShard     choose_shard         a key of the SDK must name another shard
 │   │   └── LeaseLost       lease_lost           the fence shown is no longer the job's fence
 │   ├── TooLarge            too_large            above a configured limit
 │   └── CorruptObject       corrupt_object       stored bytes do not match their digest
@@ -126,6 +127,17 @@ class KeyConflict(Conflict):
     code = "key_conflict"
 
 
+class ChooseShard(Conflict):
+    """The shard that a key of the SDK names takes no new jobs now; nothing was written. Name another one."""
+
+    code = "choose_shard"
+
+    def __init__(self, message: str, *, shards: str = "", **details: object) -> None:
+        """`shards`: those that take new jobs, as `sdk_keys` writes them."""
+        super().__init__(message, **details)
+        self.shards = shards
+
+
 class LeaseLost(Conflict):
     """The fence shown is no longer the job's fence: another attempt owns the job, or it has ended."""
 
@@ -148,6 +160,11 @@ class Unavailable(PenstockError):
     """May succeed later: retry, with the same idempotency key."""
 
     code = "unavailable"
+
+    @property
+    def unsent(self) -> bool:
+        """Whether it is certain that nothing was asked for: `sent=False` among the details."""
+        return self.details.get("sent") is False
 
 
 class StoreUnavailable(Unavailable):

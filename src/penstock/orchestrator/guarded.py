@@ -81,7 +81,10 @@ class GuardedShard:
     def home(self, key: str | None = None) -> ShardId:
         return self.shard
 
-    def epoch(self) -> None:
+    def epoch(self, key: str) -> None:
+        return None
+
+    def takers(self) -> None:
         return None
 
     def parts(self) -> Sequence[Self]:
@@ -106,9 +109,10 @@ class GuardedShard:
                 f"shard {self.shard} is out of use: its operator set it down; ask again once it is active",
                 shard=self.shard,
                 retry_after=RETRY_AFTER_SECONDS,
+                sent=False,
             )
         if self._inside is None:
-            raise self.breaker.refusal()
+            raise self.breaker.refusal(sent=False)
         return self._inside
 
     async def now(self) -> datetime:

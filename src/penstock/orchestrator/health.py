@@ -61,7 +61,7 @@ class Breaker:
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         """What the shard answers; StoreUnavailable, naming the shard, when it is down, fails or takes too long."""
         if not self.health.well:
-            raise self.refusal()
+            raise self.refusal(sent=False)
         self.calls += 1
         answer = await self._tried(call, self._deadline, probe=False)
         if self.health.steps:
@@ -78,9 +78,10 @@ class Breaker:
         """Note what was seen elsewhere, as a probe."""
         self._note(ok=ok, probe=True, reason=reason)
 
-    def refusal(self) -> StoreUnavailable:
+    def refusal(self, *, sent: bool) -> StoreUnavailable:
+        """`sent`: the shard may have been asked before it was known to be down."""
         since = f"{self.health.since:%Y-%m-%d %H:%M:%S}Z"
-        return self._error(f"shard {self.shard} does not answer since {since}; retry in a moment")
+        return self._error(f"shard {self.shard} does not answer since {since}; retry in a moment", sent=sent)
 
     async def _tried(self, call: Callable[[], Awaitable[T]], deadline: timedelta, *, probe: bool) -> T:
         try:
@@ -99,7 +100,7 @@ class Breaker:
             ) from error
         except StoreUnavailable as error:
             self._note(ok=False, probe=probe, reason=error.message)
-            raise self._error(f"shard {self.shard}: {error.message}") from error
+            raise self._error(f"shard {self.shard}: {error.message}", sent=not error.unsent) from error
 
     async def _limited(self, call: Callable[[], Awaitable[T]], limit: asyncio.Timeout, *, probe: bool) -> T:
         if not probe:
@@ -112,13 +113,13 @@ class Breaker:
 
     def _late(self, deadline: timedelta) -> StoreUnavailable:
         if not self.health.well:
-            return self.refusal()
+            return self.refusal(sent=True)
         return self._error(
-            f"shard {self.shard} did not answer within {deadline.total_seconds():g} s; retry in a moment"
+            f"shard {self.shard} did not answer within {deadline.total_seconds():g} s; retry in a moment", sent=True
         )
 
-    def _error(self, message: str) -> StoreUnavailable:
-        return StoreUnavailable(message, shard=self.shard, retry_after=RETRY_AFTER_SECONDS)
+    def _error(self, message: str, *, sent: bool) -> StoreUnavailable:
+        return StoreUnavailable(message, shard=self.shard, retry_after=RETRY_AFTER_SECONDS, sent=sent)
 
     def _note(self, *, ok: bool, probe: bool, reason: str | None = None) -> None:
         before, self.health = self.health, self.health.note(ok, self._clock.now(), probe=probe)

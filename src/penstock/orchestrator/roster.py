@@ -13,6 +13,7 @@ from penstock.model.errors import Conflict, PenstockError, StoreUnavailable, Una
 from penstock.model.ids import ShardId
 from penstock.model.notices import Name, Notice, NoticeKind, newest, notice, notice_change
 from penstock.model.ring import Ring
+from penstock.model.sdk_keys import read_sdk_key
 from penstock.model.shards import RING, Member, ShardMap, Told, choose, merged
 from penstock.model.timing import Clock, within
 from penstock.orchestrator.guarded import GuardedShard
@@ -109,7 +110,21 @@ class Roster:
             raise none_left("no shard takes new jobs now", self.missing())
         return chosen
 
+    def epoch(self, key: str) -> int | None:
+        """The epoch of the ring that says where a key lives; None for one that names its home itself."""
+        named = read_sdk_key(key)
+        return None if named is not None and named.home is not None else self.map.epoch
+
+    def takers(self) -> dict[ShardId, float] | None:
+        """The shards that take new jobs and are well, with their weights; None where there is only one shard."""
+        if len(self.all) == 1:
+            return None
+        return {shard.shard: shard.member.weight for shard in self.well if shard.member.takes_new_jobs}
+
     def _home_of(self, key: str) -> ShardId:
+        named = read_sdk_key(key)
+        if named is not None and named.home is not None:
+            return named.home
         if not self.map.ring.shards:
             raise none_left("no shard of the map is keyed, so no key has a place: penstock shards set N --keyed", ())
         return self.map.ring.home(key)

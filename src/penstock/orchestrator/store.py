@@ -82,8 +82,11 @@ class Orchestrator:
     def home(self, key: str | None = None) -> ShardId:
         return self.roster.home(key)
 
-    def epoch(self) -> int:
-        return self.roster.map.epoch
+    def epoch(self, key: str) -> int | None:
+        return self.roster.epoch(key)
+
+    def takers(self) -> Mapping[ShardId, float] | None:
+        return self.roster.takers()
 
     def parts(self) -> Sequence[Shard]:
         return [shard for shard in self.roster.all if shard.in_use]

@@ -88,8 +88,15 @@ class JobStore(Protocol):
         """
         ...
 
-    def epoch(self) -> int | None:
-        """Which ring `home` goes by now: the `ring` of a new job that has a key. None where there is only one place."""
+    def epoch(self, key: str) -> int | None:
+        """Which ring `home` goes by now: the `ring` of a new job that has this key.
+
+        None where there is only one place, or the key itself names it.
+        """
+        ...
+
+    def takers(self) -> Mapping[ShardId, float] | None:
+        """The shards that take new jobs now, with their weights; None where there is only one."""
         ...
 
     async def now(self) -> datetime:

@@ -143,7 +143,7 @@ class Connections:
                 return await self._connector.connect()
             except psycopg.OperationalError as error:
                 if not is_exhausted(error):
-                    raise
+                    raise unavailable(self.address, error, sent=False) from error
                 if (returned := await self._next_returned(min(CONNECT_PAUSE, until - loop.time()))) is not None:
                     return returned
                 if loop.time() >= until:

@@ -22,13 +22,16 @@ class HeldElsewhere(StoreUnavailable):
     """What is needed is in a transaction of somebody else, who does not end it; it concerns only who needs it."""
 
 
-def unavailable(address: Address, error: BaseException | str) -> StoreUnavailable:
-    """What a caller is told about an outage: which database, and what was said; no password is in either."""
+def unavailable(address: Address, error: BaseException | str, *, sent: bool = True) -> StoreUnavailable:
+    """What a caller is told about an outage: which database, and what was said; no password is in either.
+
+    `sent`: the server may have been asked, and may have done it.
+    """
     said = str(error).strip().replace("\n", " ") or type(error).__name__
     if isinstance(error, errors.LockNotAvailable):
         return HeldElsewhere(f"a transaction at {address.shown} holds what is needed: {said}; end it, then try again")
     return StoreUnavailable(
-        f"the store at {address.shown} cannot be used now: {said}; check the server, then try again"
+        f"the store at {address.shown} cannot be used now: {said}; check the server, then try again", sent=sent
     )
 
 

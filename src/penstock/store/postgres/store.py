@@ -145,7 +145,10 @@ class PostgresStore:
     def home(self, key: str | None = None) -> ShardId:
         return self.shard
 
-    def epoch(self) -> None:
+    def epoch(self, key: str) -> None:
+        return None
+
+    def takers(self) -> None:
         return None
 
     def parts(self) -> Sequence[Self]:
