@@ -8,13 +8,15 @@ from msgspec.structs import replace
 from penstock.autoscaler.fleets import Condition, Member, Order
 from penstock.autoscaler.loop import Autoscaler
 from penstock.engine import Engine
+from penstock.model.declarations import signature_of
 from penstock.model.errors import FleetUnavailable
-from penstock.model.job import Claim, Lease
+from penstock.model.job import Claim, ErrorCode, JobError, Lease
 from penstock.model.lifecycle import State
 from penstock.model.workers import JobType, Subscription, Worker, WorkerState
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import NO_WAIT, dispatcher, success
+from tests.services.desk import NO_WAIT, dispatcher, failure, success
 
+UNFIT = JobError(ErrorCode.INVALID_PARAMS, "params do not fit", retryable=False)
 TICK = timedelta(milliseconds=500)
 HEARTBEAT = timedelta(seconds=5)
 
@@ -58,6 +60,7 @@ class FakeFleets:
         self.capacity = capacity
         self.broken = False
         self.mute = False
+        self.misfits = b""
         self.down = False
         self.workers: dict[str, FakeWorker] = {}
         self.orders: list[tuple[Order, int]] = []
@@ -131,7 +134,9 @@ class FakeFleets:
         now = self.clock.now()
         over = [claim for claim, at in worker.jobs if now - at >= self.service]
         worker.jobs = [(claim, at) for claim, at in worker.jobs if claim not in over]
-        assert await engine.work.settle([success(claim) for claim in over]) == []
+        fits = [claim for claim in over if not self.misfits or self.misfits not in bytes(claim.params)]
+        assert await engine.work.settle([success(claim) for claim in fits]) == []
+        await engine.work.settle([failure(claim, UNFIT) for claim in over if claim not in fits])
         if worker.condition is Condition.ENDING and not worker.jobs:
             await engine.work.leave(worker.name)
             worker.end(0)
@@ -172,6 +177,7 @@ class FakeFleets:
             running=len(worker.jobs),
             state=WorkerState.DRAINING if ending else WorkerState.READY,
             started_at=worker.started_at,
+            signatures={one.name: signature_of(one.params_schema) for one in types},
             code_age_seconds=(self.clock.now() - worker.started_at).total_seconds(),
         )
 

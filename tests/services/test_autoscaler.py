@@ -125,6 +125,20 @@ async def test_jobs_of_a_type_that_no_worker_has_any_more_do_not_hold_a_fleet(wo
     assert await world.jobs() == {State.SUCCEEDED: 105}
 
 
+async def test_jobs_that_only_newer_code_takes_do_not_hold_a_fleet_of_older_workers(world: World) -> None:
+    newer = replace(ADD, params_schema={"type": "object", "properties": {"c": {"type": "integer"}}, "required": ["c"]})
+    await burst(world, 1)
+    await world.run(30)
+    await world.engine.catalog.declare([newer])
+    await submit(world.engine, "add", {"c": 1})
+    world.fleets.misfits = b'"c"'
+    await world.run(60)
+    started = len(world.fleets.workers)
+    await world.run(60)
+    assert (world.size(), len(world.fleets.workers)) == (0, started)
+    assert await world.jobs() == {State.SUCCEEDED: 1, State.QUEUED: 1}
+
+
 async def test_looks_that_come_too_fast_are_put_off(world: World) -> None:
     (autoscaler,) = world.autoscalers
     assert await autoscaler.step() == SECOND

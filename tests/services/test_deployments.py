@@ -12,7 +12,7 @@ from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.engine.fit import FIRST_WAIT
-from penstock.model.declarations import signature_of
+from penstock.model.declarations import EARLIER_COUNTS_FOR, signature_of
 from penstock.model.job import Claim, ErrorCode, Job, JobError, Loss
 from penstock.model.lifecycle import State
 from penstock.model.schedule_wire import ScheduleRequest
@@ -143,7 +143,7 @@ async def test_a_newer_worker_gives_back_what_lacks_a_new_param_while_an_older_o
     assert (await engine.jobs.get(job.id)).state is State.SUCCEEDED
 
 
-async def test_what_lacks_a_new_param_fails_once_no_worker_takes_it_any_more(
+async def test_what_lacks_a_new_param_waits_for_a_day_once_no_worker_takes_it_any_more_and_then_fails(
     engine: Engine, clock: SimulatedClock
 ) -> None:
     await join(engine, "old", OLD)
@@ -152,7 +152,29 @@ async def test_what_lacks_a_new_param_fails_once_no_worker_takes_it_any_more(
     await join(engine, "new", REQUIRED)
     await engine.work.leave("old")
     assert await refuse(engine, await claim_one(engine, "new")) == []
+    await later(engine, clock)
+    assert await claim(engine, "new") == []
+    assert await reason(engine, job) == NO_FIT
+    await later(engine, clock, EARLIER_COUNTS_FOR)
+    await join(engine, "new", REQUIRED, age=EARLIER_COUNTS_FOR)
+    assert await refuse(engine, await claim_one(engine, "new")) == []
     assert (await engine.jobs.get(job.id)).state is State.FAILED
+
+
+async def test_an_older_worker_that_starts_after_a_newer_one_fails_none_of_its_jobs(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    """Without `worker.deployed_at` it is taken for the newer; the server has accepted the job nonetheless."""
+    await join(engine, "new", OPTIONAL)
+    job = await submit(engine, params={"a": 1, "c": 2})
+    await engine.work.leave("new")
+    clock.advance(SECOND)
+    await join(engine, "old", OLD)
+    assert await refuse(engine, await claim_one(engine, "old")) == []
+    await later(engine, clock)
+    assert await claim(engine, "old") == []
+    await join(engine, "new", OPTIONAL)
+    assert (await claim_one(engine, "new")).job == job.id
 
 
 async def test_params_that_fit_no_declaration_fail(engine: Engine) -> None:

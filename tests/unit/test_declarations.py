@@ -2,7 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.model.declarations import EARLIER_KEPT, REFRESHED_AFTER, DeclaredType, Schema, declare, signature_of
+from penstock.model.declarations import (
+    EARLIER_COUNTS_FOR,
+    EARLIER_KEPT,
+    REFRESHED_AFTER,
+    DeclaredType,
+    Schema,
+    declare,
+    signature_of,
+)
 from penstock.model.workers import JobType
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -25,12 +33,16 @@ def told(*declarations: tuple[JobType, datetime]) -> DeclaredType:
     return known
 
 
+def shapes(known: DeclaredType) -> list[Schema]:
+    return [one.params_schema for one in known.earlier.values()]
+
+
 def test_of_two_declarations_the_one_deployed_later_counts_in_whatever_order_they_come() -> None:
     old, new = (mail("a"), NOON), (mail("a", "b", queue="post"), NOON + SECOND)
     for order in ((old, new), (new, old), (old, new, old)):
         counts = told(*order)
         assert (counts.queue, counts.params_schema, counts.declared_at) == ("post", schema("a", "b"), NOON + SECOND)
-        assert counts.schemas == {
+        assert counts.schemas(NOON, ()) == {
             signature_of(schema("a", "b")): schema("a", "b"),
             signature_of(schema("a")): schema("a"),
         }
@@ -46,11 +58,20 @@ def test_a_declaration_that_says_nothing_new_changes_nothing_for_a_while() -> No
 
 def test_code_that_is_rolled_back_counts_again_and_what_it_replaced_is_known() -> None:
     known = told((mail("a"), NOON), (mail("b"), NOON + SECOND), (mail("a"), NOON + 2 * SECOND))
-    assert (known.params_schema, list(known.earlier.values())) == (schema("a"), [schema("b")])
+    assert (known.params_schema, shapes(known)) == (schema("a"), [schema("b")])
 
 
 def test_only_so_many_earlier_signatures_are_known_the_newest() -> None:
     names = [f"n{number}" for number in range(EARLIER_KEPT + 3)]
     known = told(*((mail(name), NOON + number * SECOND) for number, name in enumerate(names)))
-    assert list(known.earlier.values()) == [schema(name) for name in reversed(names[:-1])][:EARLIER_KEPT]
+    assert shapes(known) == [schema(name) for name in reversed(names[:-1])][:EARLIER_KEPT]
     assert declare(mail("much older"), NOON, known) is known
+
+
+def test_an_earlier_signature_counts_for_a_day_and_as_long_as_a_worker_has_it() -> None:
+    known = told((mail("a"), NOON), (mail("b"), NOON + SECOND))
+    replaced = NOON + SECOND
+    assert list(known.schemas(replaced + EARLIER_COUNTS_FOR - SECOND, ()).values()) == [schema("b"), schema("a")]
+    assert list(known.schemas(replaced + EARLIER_COUNTS_FOR, ()).values()) == [schema("b")]
+    up = {signature_of(schema("a"))}
+    assert list(known.schemas(replaced + 9 * EARLIER_COUNTS_FOR, up).values()) == [schema("b"), schema("a")]

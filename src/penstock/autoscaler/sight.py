@@ -74,7 +74,7 @@ class Sight(Struct, frozen=True, kw_only=True):
                 return True
             names = self.registry.handled_as(count.type)
             declared = [self.registry.types[name].declared_at for name in names if name in self.registry.types]
-            return not known.lacks(names, max(declared, default=None))
+            return not known.lacks(count.type, names, max(declared, default=None))
 
         shards = [replace(shard, counts=[one for one in shard.counts if helps(one)]) for shard in self.shards]
         return replace(self, shards=shards)

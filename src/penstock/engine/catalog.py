@@ -1,7 +1,8 @@
 """What the registry says, remembered for a moment: declared types, paused queues, workers that are alive."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -16,6 +17,8 @@ from penstock.model.schema import checker
 from penstock.model.timing import Clock
 from penstock.model.workers import JobType, Worker
 from penstock.store import Store
+
+logger = logging.getLogger("penstock.engine")
 
 FRESH = timedelta(seconds=1)
 """How long a reading is trusted; changes made in this process are seen at once."""
@@ -206,10 +209,22 @@ class Catalog:
         standing = [one for one in notices.values() if one.value is not None]
         return Reading(
             notices=notices,
-            types={one.name: _type(one.value or b"") for one in standing if one.kind == NoticeKind.TYPE},
+            types=_types_in(standing),
             aliases={one.name: (one.value or b"").decode() for one in standing if one.kind == NoticeKind.ALIAS},
             paused=frozenset(one.name for one in standing if one.kind == NoticeKind.PAUSE),
             workers=tuple(await self._store.workers()),
             at=at,
             shard_now=await self._store.now(),
         )
+
+
+def _types_in(notices: Iterable[Notice]) -> dict[str, DeclaredType]:
+    """The declared types. One in the words of another version is left out, until it is declared again."""
+    types: dict[str, DeclaredType] = {}
+    for one in notices:
+        if one.kind == NoticeKind.TYPE:
+            try:
+                types[one.name] = _type(one.value or b"")
+            except msgspec.ValidationError as fault:
+                logger.debug("the declaration of %s cannot be read: %s", one.name, fault)
+    return types

@@ -42,7 +42,7 @@ def is_coming(job: Job, reading: Reading, now: datetime) -> bool:
         one.value for one in reading.notices.values() if one.kind == NoticeKind.FLEET_RECORD and one.value is not None
     ]
     return any(
-        said.promises(job.queue, now) and (said.runs is None or not said.runs.lacks(names, declared_at))
+        said.promises(job.queue, now) and (said.runs is None or not said.runs.lacks(job.type, names, declared_at))
         for said in map(_decoded, records)
         if said is not None
     )

@@ -11,8 +11,8 @@ from functools import lru_cache
 import msgspec
 
 from penstock.engine.catalog import Reading
-from penstock.engine.serving import servers_of
-from penstock.model.declarations import Schema, unfit_for, unfit_type
+from penstock.engine.serving import is_silent, servers_of
+from penstock.model.declarations import DeclaredType, Schema, unfit_for, unfit_type
 from penstock.model.errors import InvalidParams
 from penstock.model.job import Job
 from penstock.model.schema import checker
@@ -27,13 +27,11 @@ DOUBLINGS = 16
 def wait_for_another(job: Job, params: bytes, reading: Reading, now: datetime) -> timedelta | None:
     """How long a running job, whose params do not fit its worker's handler, waits for another; None: none may take it.
 
-    Another takes it whose declaration they do fit: one that is up, or the current one, of which a worker will come. The
-    first time it need not wait at all: who could not run it is not given it again.
+    Another takes it whose declaration they do fit: the current one, one that is up, or one of the last day. The first
+    time it need not wait at all: who could not run it is not given it again.
     """
     refused = signature_of_holder(job, reading)
-    fitting = {name for name, one in _schemas(job.type, reading).items() if name != refused and accepts(one, params)}
-    current = reading.types.get(reading.run_as(job.type))
-    if not fitting & {*signatures_up(job, reading, now), *([current.signature] if current else [])}:
+    if not any(name != refused and accepts(one, params) for name, one in _schemas(job.type, reading).items()):
         return None
     before = job.fence - job.attempt
     return min(LONGEST_WAIT, FIRST_WAIT * (1 << min(before, DOUBLINGS))) if before else NO_TIME
@@ -75,13 +73,17 @@ def signature_of_holder(job: Job, reading: Reading) -> str | None:
 
 
 def unfit_types(names: Iterable[str], worker: str, reading: Reading) -> frozenset[str]:
-    """What jobs of these types are called that did not fit others' handlers, and may fit this worker's."""
+    """What jobs of these types are called that did not fit others' handlers, and may fit this worker's.
+
+    Also those that did not fit its own, once no other declaration counts that could take them: then they fail.
+    """
     row, found = _row(worker, reading), set[str]()
     changed = reading.aliases or any(declared.earlier for declared in reading.types.values())
     for name in names if changed else ():
         own = None if row is None else _signature(row, name, reading)
-        if len(schemas := _schemas(name, reading)) > 1:
-            found.update(unfit_type(name, signature) for signature in schemas if signature != own)
+        hopeless = set(_schemas(name, reading)) <= {own}
+        known = {one for declared in _declared(name, reading) for one in (declared.signature, *declared.earlier)}
+        found.update(unfit_type(name, one) for one in known if one != own or hopeless)
     return frozenset(found)
 
 
@@ -95,6 +97,13 @@ def _signature(worker: Worker, type_name: str, reading: Reading) -> str | None:
 
 
 def _schemas(type_name: str, reading: Reading) -> dict[str, Schema]:
-    """Every shape that the params of a type may have been accepted with, by signature."""
-    known = [reading.types[name] for name in reading.handled_as(type_name) if name in reading.types]
-    return {name: schema for declared in known for name, schema in declared.schemas.items()}
+    """The shapes of a type's params that count, by signature."""
+    now, names = reading.shard_now, reading.handled_as(type_name)
+    alive = [worker for worker in reading.workers if not is_silent(worker, now)]
+    up = {worker.signatures[name] for worker in alive for name in names if name in worker.signatures}
+    known = _declared(type_name, reading)
+    return {name: schema for declared in known for name, schema in declared.schemas(now, up).items()}
+
+
+def _declared(type_name: str, reading: Reading) -> list[DeclaredType]:
+    return [reading.types[name] for name in reading.handled_as(type_name) if name in reading.types]

@@ -1,11 +1,12 @@
 """Job types as the registry keeps them: which declaration of a type counts, and the signatures it had before. Pure."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from penstock.model.timing import EPOCH, Instant
@@ -19,8 +20,18 @@ UNFIT_FOR = "!"
 EARLIER_KEPT = 9
 """How many signatures before the current one are known of a type: those that workers may still have."""
 
+EARLIER_COUNTS_FOR = timedelta(days=1)
+"""How long a signature is counted on that newer code has replaced and no worker has: a worker of it may come again."""
+
 REFRESHED_AFTER = timedelta(minutes=1)
 """A declaration that says nothing new is written again only this long after the one that is known."""
+
+
+class Earlier(Struct, frozen=True):
+    """A shape that the params of a type had until newer code declared another."""
+
+    params_schema: Schema
+    until: Instant
 
 
 class DeclaredType(JobType, frozen=True, kw_only=True):
@@ -33,13 +44,21 @@ class DeclaredType(JobType, frozen=True, kw_only=True):
 
     declared_at: Instant = EPOCH
     signature: str = ""
-    earlier: Mapping[str, Schema] = {}
+    earlier: Mapping[str, Earlier] = {}
     left_at: Instant | None = None
 
-    @property
-    def schemas(self) -> dict[str, Schema]:
-        """Every shape of its params that is known, by signature, the current one first."""
-        return {self.signature: self.params_schema, **self.earlier}
+    def schemas(self, now: datetime, up: Container[str]) -> dict[str, Schema]:
+        """The shapes of its params that count, by signature, the current one first.
+
+        Of the earlier ones those that a worker has which is `up`, and those of the last day: in a rollout code may come
+        back, and whoever started last is not always the newest.
+        """
+        earlier = {
+            name: one.params_schema
+            for name, one in self.earlier.items()
+            if name in up or now - one.until < EARLIER_COUNTS_FOR
+        }
+        return {self.signature: self.params_schema, **earlier}
 
 
 def declare(declared: JobType, deployed_at: datetime, known: DeclaredType | None) -> DeclaredType:
@@ -50,10 +69,12 @@ def declare(declared: JobType, deployed_at: datetime, known: DeclaredType | None
     if known is None:
         return _declared(declared, deployed_at, {})
     if deployed_at < known.declared_at:
-        return _with_earlier(known, declared.params_schema)
+        return _with_earlier(known, Earlier(declared.params_schema, known.declared_at))
     if declared == _plain(known) and deployed_at - known.declared_at < REFRESHED_AFTER:
         return known
-    return _declared(declared, deployed_at, known.schemas)
+    return _declared(
+        declared, deployed_at, {known.signature: Earlier(known.params_schema, deployed_at), **known.earlier}
+    )
 
 
 def unfit_type(name: str, signature: str) -> str:
@@ -79,17 +100,17 @@ def signature_of(schema: Schema) -> str:
     return hashlib.sha256(msgspec.json.encode(schema, order="deterministic")).hexdigest()[:16]
 
 
-def _declared(declared: JobType, deployed_at: datetime, before: Mapping[str, Schema]) -> DeclaredType:
+def _declared(declared: JobType, deployed_at: datetime, before: Mapping[str, Earlier]) -> DeclaredType:
     signature = signature_of(declared.params_schema)
     earlier = [(name, schema) for name, schema in before.items() if name != signature][:EARLIER_KEPT]
     return DeclaredType(**asdict(declared), declared_at=deployed_at, signature=signature, earlier=dict(earlier))
 
 
-def _with_earlier(known: DeclaredType, schema: Schema) -> DeclaredType:
-    signature = signature_of(schema)
-    if signature in known.schemas or len(known.earlier) >= EARLIER_KEPT:
+def _with_earlier(known: DeclaredType, earlier: Earlier) -> DeclaredType:
+    signature = signature_of(earlier.params_schema)
+    if signature == known.signature or signature in known.earlier or len(known.earlier) >= EARLIER_KEPT:
         return known
-    return replace(known, earlier={**known.earlier, signature: schema})
+    return replace(known, earlier={**known.earlier, signature: earlier})
 
 
 def _plain(declared: DeclaredType) -> JobType:

@@ -6,6 +6,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 
 from msgspec import Struct
 
+from penstock.model.declarations import unfit_type
 from penstock.model.timing import Instant
 from penstock.model.workers import Worker, deployed_at
 
@@ -60,18 +61,22 @@ class FleetReading(Struct, frozen=True, kw_only=True):
 
 
 class Runs(Struct, frozen=True):
-    """The types that a fleet's workers had when they were last seen, and when the newest of their code was deployed."""
+    """The types that a fleet's workers had when they were last seen, and when the newest of their code was deployed.
+
+    `unfit` are the names under which jobs wait that did not fit their handlers.
+    """
 
     types: tuple[str, ...]
     deployed_at: Instant
+    unfit: tuple[str, ...] = ()
 
-    def lacks(self, names: Iterable[str], declared_at: datetime | None) -> bool:
-        """Whether starting workers helps no job of a type that goes by these names: they would not have it.
+    def lacks(self, called: str, names: Iterable[str], declared_at: datetime | None) -> bool:
+        """Whether starting workers helps no job that is `called` so, of a type that goes by these names.
 
-        One that was declared by newer code may be had by the next worker that starts.
+        They would not have the type, or not take the job. What newer code has declared, the next one may have.
         """
         older = declared_at is None or declared_at <= self.deployed_at
-        return older and not any(name in self.types for name in names)
+        return older and (called in self.unfit or not any(name in self.types for name in names))
 
 
 def runs_of(workers: Iterable[Worker]) -> Runs | None:
@@ -80,7 +85,10 @@ def runs_of(workers: Iterable[Worker]) -> Runs | None:
     if not seen:
         return None
     types = {name for worker in seen for name in worker.types}
-    return Runs(tuple(sorted(types)), max(at for worker in seen if (at := deployed_at(worker)) is not None))
+    signatures = {name: {worker.signatures.get(name) for worker in seen if name in worker.types} for name in types}
+    unfit = [unfit_type(name, one) for name, (one, *others) in signatures.items() if one is not None and not others]
+    newest = max(at for worker in seen if (at := deployed_at(worker)) is not None)
+    return Runs(tuple(sorted(types)), newest, tuple(sorted(unfit)))
 
 
 class Decision(Struct, frozen=True, kw_only=True):

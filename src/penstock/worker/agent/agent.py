@@ -66,7 +66,7 @@ class Agent:
         self.id = worker or new_worker_id(self._chance)
         self.executors_wanted = settings.worker.executors or usable_cores()
         self.capacity = settings.worker.capacity or JOBS_PER_EXECUTOR * self.executors_wanted
-        self._started_at = clock.now()
+        self._started_at, self._started = clock.now(), clock.monotonic()
         self._ready = False
 
     # -- its life
@@ -195,7 +195,8 @@ class Agent:
     def _code_age(self) -> float:
         """Seconds since this worker's code was deployed: as the settings say, or since it started."""
         deployed_at = self._settings.worker.deployed or self._started_at
-        return min(LONG_AGO_SECONDS, max(0.0, (self._clock.now() - deployed_at).total_seconds()))
+        at_start = max(0.0, (self._started_at - deployed_at).total_seconds())
+        return min(LONG_AGO_SECONDS, at_start + self._clock.monotonic() - self._started)
 
     def _terms_of(self, joined: JoinResponse) -> Terms:
         return Terms.of(joined.lease_seconds, joined.heartbeat_seconds, self._settings.worker.grace_seconds)
