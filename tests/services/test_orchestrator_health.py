@@ -239,7 +239,7 @@ class TestChangingTheMap:
         added = await here.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         assert (added.number, 7 in {here.home() for _ in range(99)}) == (7, True)
         job = await case.submit(here, 7)
-        await case.until(lambda: 7 in {part.shard for part in elsewhere.parts()})
+        await case.until(lambda: 7 in {part.shard for part in elsewhere.parts()} and 7 not in elsewhere.missing())
         assert await elsewhere.get([job.id]) == [job]
         assert [here.home(key) for key in keys] == [elsewhere.home(key) for key in keys] == homes
 

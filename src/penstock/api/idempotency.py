@@ -37,8 +37,11 @@ def header_key(call: Call, header: Header) -> str | None:
 
 
 def is_repeated(call: Call) -> bool:
-    """Whether the client does not know what became of an earlier request under the same key."""
-    return (call.header(REPEATED_HEADER.lower().encode()) or "").lower() == "true"
+    """Whether an earlier request under the same key may have been carried out; Invalid if the header is no boolean."""
+    given = call.header(REPEATED_HEADER.lower().encode())
+    if given not in (None, "true", "false"):
+        raise Invalid(f"header {REPEATED_HEADER}: send `true`, `false` or no such header")
+    return given == "true"
 
 
 def shards_header(call: Call, key: str | None) -> Headers:
