@@ -170,7 +170,7 @@ def test_jobs_due_soon_start_a_worker_before_they_are_due(
     assert decision.start >= 1
 
 
-# Always the same examples: about one in a thousand random ones has more flaps, which docs/design/scaling.md names.
+# Always the same examples: a few random ones have more flaps, which docs/design/scaling.md names.
 @settings(max_examples=40, derandomize=True)
 @given(
     part=st.floats(0.05, 1),
