@@ -129,3 +129,21 @@ def test_the_names_of_the_package_and_of_its_clients() -> None:
     clients = re.findall(r"`(\w+)`", page.partition("without any app: ")[2].partition(". Errors")[0])
     for client in (penstock.Client, penstock.AsyncClient):
         assert set(clients) == {name for name in dir(client) if not name.startswith("_")} - {"close"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))],
+    ids=lambda page: str(page.relative_to(DOCS.parent)),
+)
+def test_commands_named_in_a_sentence_exist_with_their_options(page: Path) -> None:
+    for text in re.findall(r"`penstock ((?!up\|)[a-z][^`]*)`", page.read_text()):
+        words = text.split()
+        command: click.Command = ROOT
+        while isinstance(command, Commands) and words and re.fullmatch(r"[a-z-]+", words[0]):
+            found = command.get_command(click.Context(command), words.pop(0))
+            assert found is not None, text
+            command = found
+        known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+        assert given <= known | {"--help"}, text

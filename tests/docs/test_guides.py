@@ -1,0 +1,97 @@
+"""The commands of the pages are run, as a reader would run them; or the page says why not."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from servers.seaweed import ACCESS_KEY, SECRET_KEY
+from tests import s3
+from tests.docs.guide import PAGES, ROOT, blocks_of
+from tests.docs.session import Session
+
+SCENES = Path(__file__).with_name("scenes")
+PENDING = {"containers", "deploy", "fleets", "kubernetes", "operating", "postgres", "transactional"}
+"""Pages whose commands nothing runs yet. None may be added."""
+
+
+def follow(
+    page: str,
+    scratch: Path,
+    *,
+    server: str = "",
+    environ: Mapping[str, str] | None = None,
+    instead: Mapping[str, str] | None = None,
+) -> None:
+    """Run what a page says, from its first block to its last, in the scene that it takes for granted.
+
+    `server` is the command to start one with, where the page itself has none. `instead` replaces what cannot be here.
+    """
+    scene = SCENES / page
+    if scene.exists():
+        shutil.copytree(scene, scratch, dirs_exist_ok=True)
+    with Session(scratch, environ or {}, instead or {}) as session:
+        if server:
+            session.serve(server)
+        if (scene / "preamble.py").exists():
+            session.prepare((scene / "preamble.py").read_text())
+        for block in blocks_of(page):
+            if block.file or (block.is_command and not block.not_run and not block.run_by):
+                session.run(block)
+        assert not session.unused, "the page has no such text any more"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README", "quickstart"])
+def test_a_reader_gets_from_nothing_to_a_job(page: str, tmp_path: Path) -> None:
+    follow(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", ["handlers", "retries", "testing"])
+def test_what_a_guide_writes_in_python_runs(page: str, tmp_path: Path) -> None:
+    follow(page, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_guide_to_schedules(tmp_path: Path) -> None:
+    follow("schedules", tmp_path, server="penstock up jobs:app")
+
+
+@pytest.mark.slow
+def test_the_guide_to_files_with_objects_in_s3(tmp_path: Path) -> None:
+    environ = {
+        "PENSTOCK_OBJECTS_URL": s3.new_url(),
+        "PENSTOCK_OBJECTS_ENDPOINT": s3.seaweed().endpoint,
+        "PENSTOCK_OBJECTS_REGION": s3.REGION,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+    }
+    follow("files", tmp_path, server="penstock up jobs:app", environ=environ)
+
+
+@pytest.mark.slow
+def test_the_guide_to_keys(tmp_path: Path) -> None:
+    required = {"PENSTOCK_SERVER_KEYS": "required"}
+    follow("keys", tmp_path, environ=required, instead={"--host 0.0.0.0": "--host 127.0.0.1"})
+
+
+FOLLOWED = {"README", "quickstart", "handlers", "retries", "testing", "schedules", "files", "keys"}
+
+
+def test_every_page_is_followed_by_a_test() -> None:
+    assert set(PAGES) == FOLLOWED | PENDING
+    assert not FOLLOWED & PENDING
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_are_in_blocks_that_say_so(page: str) -> None:
+    for block in blocks_of(page):
+        assert block.is_command or not block.text.startswith("$ "), block
+
+
+@pytest.mark.parametrize("page", sorted(FOLLOWED))
+def test_what_is_not_run_says_why_or_which_test_runs_it(page: str) -> None:
+    for block in blocks_of(page):
+        if block.comment:
+            assert block.not_run or (ROOT / block.run_by).is_file(), f"{block}: {block.comment}"
