@@ -11,6 +11,7 @@ PenstockError
 │   │   ├── UnknownType     unknown_type         no job type of that name is known
 │   │   ├── InvalidParams   invalid_params       params do not fit the handler's signature
 │   │   └── InvalidSetting  invalid_setting      a setting cannot be used; names all that are wrong
+│   │       └── MissingExtra  missing_extra    the settings need libraries that are not installed
 │   ├── NotFound            not_found            no such job, file, queue or page
 │   ├── Conflict            conflict             the thing exists, in a state that does not allow this
 │   │   ├── KeyConflict     key_conflict         the idempotency key belongs to a job with another body
@@ -107,6 +108,17 @@ class InvalidSetting(Invalid):
     """A setting cannot be used; the message names all that are wrong."""
 
     code = "invalid_setting"
+
+
+class MissingExtra(InvalidSetting):
+    """The settings need libraries that are not installed; `remedy` is the command that installs them."""
+
+    code = "missing_extra"
+
+    def __init__(self, message: str, *, remedy: str = "", **details: object) -> None:
+        super().__init__(f"{message}: {remedy}" if remedy else message, **details)
+        self.missing = message
+        self.remedy = remedy
 
 
 class NotFound(Refused):

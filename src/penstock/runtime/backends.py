@@ -12,6 +12,7 @@ from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.model import shards
 from penstock.model.errors import InvalidSetting
+from penstock.model.extras import require
 from penstock.model.ids import SHARDS_MAX, ShardId
 from penstock.model.shards import Member, ShardMap
 from penstock.model.timing import Clock, SystemClock, seconds
@@ -21,27 +22,36 @@ from penstock.orchestrator import Orchestrator
 from penstock.store import Shard, Store
 from penstock.store.sqlite import SqliteStore
 
-EXTRAS = {"psycopg": "postgres", "psycopg_pool": "postgres", "redis": "redis", "obstore": "s3"}
-"""Which extra brings which library."""
+POSTGRES = frozenset({"postgresql", "postgres"})
+"""Schemes of the URLs of PostgreSQL."""
 
 
 @asynccontextmanager
 async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
     """The engine over what the settings name; without anything named, over the data folder, made if it is missing."""
+    require(*engine_extras(settings))
     clock, chance = SystemClock(), random.Random()
     async with AsyncExitStack() as undo:
-        try:
-            store = await open_store(settings, clock, chance)
-            undo.push_async_callback(store.close)
-            objects = await open_objects(settings, clock)
-            undo.push_async_callback(objects.close)
-            broker = await open_broker(settings, clock)
-        except ModuleNotFoundError as missing:
-            raise _not_installed(missing) from missing
+        store = await open_store(settings, clock, chance)
+        undo.push_async_callback(store.close)
+        objects = await open_objects(settings, clock)
+        undo.push_async_callback(objects.close)
+        broker = await open_broker(settings, clock)
         undo.pop_all()
         engine = Engine(store, broker, objects, settings, clock, chance)
         undo.push_async_callback(engine.close)
         yield engine
+
+
+def engine_extras(settings: Settings) -> list[str]:
+    """The extras that the store, the broker and the object store of the settings need."""
+    urls = [] if embedded(settings) else [member.url for member in shard_map(settings).members.values()]
+    needed = {
+        "postgres": any(urlsplit(url).scheme in POSTGRES for url in urls),
+        "redis": bool(settings.broker.url),
+        "s3": bool(settings.objects.url),
+    }
+    return [extra for extra, wanted in needed.items() if wanted]
 
 
 def embedded(settings: Settings) -> bool:
@@ -86,6 +96,7 @@ async def open_shard(number: ShardId, url: str, settings: Settings, clock: Clock
     """One shard by its URL."""
     match urlsplit(url).scheme:
         case "postgresql" | "postgres":
+            require("postgres")
             from penstock.store.postgres import PostgresStore
 
             place = settings.store
@@ -148,9 +159,3 @@ def _made(folder: Path) -> Path:
             f"server.data: cannot use the folder {folder} ({fault.strerror}); choose another with --data"
         ) from fault
     return folder
-
-
-def _not_installed(missing: ModuleNotFoundError) -> BaseException:
-    if (extra := EXTRAS.get(missing.name or "")) is None:
-        return missing
-    return InvalidSetting(f"{missing.name} is not installed, and the settings need it: pip install 'penstock[{extra}]'")

@@ -11,8 +11,9 @@ from penstock.autoscaler.fleets.processes import ProcessFleets
 from penstock.autoscaler.loop import Autoscaler
 from penstock.config import Settings, variable
 from penstock.engine import Engine
+from penstock.model.extras import require
 from penstock.model.timing import Clock, seconds
-from penstock.runtime.backends import check_shared, open_engine
+from penstock.runtime.backends import check_shared, engine_extras, open_engine
 from penstock.runtime.schedulers import process_name
 from penstock.runtime.services import hearing, running
 from penstock.runtime.stopping import Stopping
@@ -61,6 +62,7 @@ async def scale(settings: Settings, app: str) -> None:
     Workers in containers and pods outlive it; processes of this machine drain with it.
     """
     check_shared(settings, "autoscaler")
+    require(*engine_extras(settings), *fleet_extras(settings))
     stopping = Stopping()
     stopping.listen()
     async with open_engine(settings) as engine, running(hearing(engine)):
@@ -84,6 +86,11 @@ async def _scaling(engine: Engine, fleets: Fleets, app: str, environ: Mapping[st
     finally:
         await autoscaler.close()
         await fleets.close()
+
+
+def fleet_extras(settings: Settings) -> list[str]:
+    """The extra, if any, that the autoscaler needs for where its workers run."""
+    return [] if settings.fleet.backend == "processes" else [settings.fleet.backend]
 
 
 def _elsewhere(settings: Settings, clock: Clock) -> Fleets:

@@ -20,6 +20,7 @@ from penstock.cli.ending import REFUSED
 from penstock.cli.machine import print_json
 from penstock.cli.table import print_table
 from penstock.model.errors import PenstockError
+from penstock.model.extras import require
 
 CLEAR_LINE = "\r\033[K"
 
@@ -68,6 +69,7 @@ def bench(
     Exits 1 if a part could not be measured; the others are.
     """
     chosen = _chosen(parts)
+    require(*(extra for extra, url in (("postgres", store), ("redis", broker)) if url))
     amounts = Amounts().scaled(scale, jobs)
     with interruptible(), tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=data) as folder:
         report = Report(__version__, _command(), calibrate(Path(folder)))

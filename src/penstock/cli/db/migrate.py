@@ -6,6 +6,7 @@ from penstock.cli import ink, options
 from penstock.cli.commands import command
 from penstock.cli.db import shards
 from penstock.cli.machine import print_json
+from penstock.model.extras import require
 
 
 @command("migrate", "penstock db migrate", "penstock db migrate --url postgresql://penstock@db1/penstock")
@@ -14,7 +15,7 @@ from penstock.cli.machine import print_json
 @options.as_json
 def migrate(*, url: str | None, config: Path | None, as_json: bool) -> None:
     """Apply what each shard lacks. Safe to repeat, and from many machines at once; servers may go on running."""
-    shards.check_driver()
+    require("postgres")
     from penstock.store.postgres.migrate import migrate as apply
     from penstock.store.postgres.migrate import named
 

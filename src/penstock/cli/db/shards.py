@@ -1,7 +1,6 @@
 """Which databases `penstock db` is about, and a connection to each."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -11,7 +10,6 @@ import click
 from penstock.cli import ink, options
 from penstock.cli.loop import run
 from penstock.config import Settings
-from penstock.model.errors import InvalidSetting
 from penstock.model.shards import Member
 
 if TYPE_CHECKING:
@@ -20,12 +18,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 url = click.option("--url", metavar="URL", help="The database of one shard.  [default: those of the settings]")
-
-
-def check_driver() -> None:
-    """InvalidSetting says how to get PostgreSQL's driver where it is not installed."""
-    if find_spec("psycopg") is None:
-        raise InvalidSetting("PostgreSQL needs its driver: pip install 'penstock[postgres]'")
 
 
 def on_each(

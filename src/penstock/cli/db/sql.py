@@ -8,6 +8,7 @@ from penstock.cli import ink, options
 from penstock.cli.commands import command
 from penstock.cli.db import shards
 from penstock.cli.machine import print_json
+from penstock.model.extras import require
 
 
 @command("sql", "penstock db sql --url postgresql://penstock@db1/penstock > pending.sql")
@@ -16,7 +17,7 @@ from penstock.cli.machine import print_json
 @options.as_json
 def sql(*, url: str | None, config: Path | None, as_json: bool) -> None:
     """Print the SQL that migrate would run, to be read, or run by somebody who may: `psql -f pending.sql`."""
-    shards.check_driver()
+    require("postgres")
     from penstock.store.postgres.migrate import script, status
 
     for shard, stands in shards.on_each(config, url, status):

@@ -8,6 +8,7 @@ from penstock.cli.commands import command
 from penstock.cli.db import shards
 from penstock.cli.machine import print_json
 from penstock.cli.table import print_table
+from penstock.model.extras import require
 
 if TYPE_CHECKING:
     from penstock.store.postgres.migrate import Status
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @options.as_json
 def status(*, url: str | None, config: Path | None, as_json: bool) -> None:
     """Show which migrations each shard has and lacks. Changes nothing."""
-    shards.check_driver()
+    require("postgres")
     from penstock.store.postgres.migrate import status as read
 
     found = shards.on_each(config, url, read)

@@ -71,6 +71,6 @@ def print_summary(told: Sequence[Told], seconds: float) -> None:
     ink.say()
     ink.say(f"  {ink.good('All as told')}, in {seconds:.0f} seconds. Your turn:")
     ink.say()
-    ink.say("    penstock up module:app        your own jobs; make up runs the examples")
+    ink.say("    penstock up module:app        your own jobs")
     ink.say("    penstock jobs --help          submit, list, watch, cancel, retry")
     ink.say()

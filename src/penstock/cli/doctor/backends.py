@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from penstock.cli.db.shards import check_driver
 from penstock.cli.doctor.finding import Finding, fail, ok, warn
 from penstock.config import Settings
-from penstock.model.errors import InvalidSetting, PenstockError, Unavailable
+from penstock.model.errors import InvalidSetting, MissingExtra, PenstockError, Unavailable
+from penstock.model.extras import require
 from penstock.model.shards import Member, redacted
 from penstock.model.timing import SystemClock, seconds
 
@@ -24,13 +24,24 @@ SKEW = timedelta(seconds=1)
 
 
 async def examine(settings: Settings) -> list[Finding]:
-    """Every shard, the broker and the object store; nothing for what lies in the data folder."""
+    """Every shard, the broker, the object store and the fleets' library; nothing for what needs none of them."""
     findings = [one async for one in _shards(settings)]
     if settings.broker.url:
-        findings.append(await _broker(settings))
+        findings.append(_lacking("broker", "redis") or await _broker(settings))
     if settings.objects.url:
-        findings.append(await _objects(settings))
+        findings.append(_lacking("objects", "s3") or await _objects(settings))
+    if (backend := settings.fleet.backend) != "processes":
+        findings.append(_lacking("fleets", backend) or ok("fleets", f"the library for {backend} is installed"))
     return findings
+
+
+def _lacking(name: str, extra: str) -> Finding | None:
+    """What to say where an extra is needed and not installed."""
+    try:
+        require(extra)
+    except MissingExtra as missing:
+        return fail(name, missing.missing, missing.remedy)
+    return None
 
 
 async def _shards(settings: Settings) -> AsyncIterator[Finding]:
@@ -55,8 +66,7 @@ async def _shard(member: Member, settings: Settings) -> Finding:
             return _file(name, Path(urlsplit(member.url).path))
         if scheme not in {"postgresql", "postgres"}:
             return fail(name, f"{redacted(member.url)} is no store", "use postgresql://… or sqlite:///path")
-        check_driver()
-        return await _database(name, member, settings)
+        return _lacking(name, "postgres") or await _database(name, member, settings)
     except PenstockError as trouble:
         return fail(name, trouble.message, "see that the database runs and that its URL and account are right")
 

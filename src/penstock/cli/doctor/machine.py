@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from importlib import metadata, util
 
 from penstock.cli.doctor.finding import Finding, ok, warn
+from penstock.model.extras import install
 from penstock.model.timing import Clock, SystemClock
 
 NEEDED_SQLITE = (3, 51)
@@ -43,7 +44,7 @@ def _sqlite() -> Finding:
 def _speedups() -> Finding:
     missing = [name for name in ("uvloop", "httptools") if util.find_spec(name) is None]
     if missing:
-        return warn("speed-ups", f"without {' and '.join(missing)}", "optional: pip install 'penstock[fast]'")
+        return warn("speed-ups", f"without {' and '.join(missing)}", f"optional: {install('fast')}")
     return ok("speed-ups", "uvloop and httptools are installed")
 
 
