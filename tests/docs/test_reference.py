@@ -44,9 +44,19 @@ def test_settings_and_their_defaults() -> None:
     for name, default in told.items():
         section, _, field = name.partition(".")
         value = getattr(getattr(Settings(), section), field)
-        assert default == (
-            "(none)" if value in ((), "") else str(value).lower() if isinstance(value, bool) else str(value)
-        )
+        assert default == _told(value)
+
+
+def _told(value: object) -> str:
+    match value:
+        case () | "":
+            return "(none)"
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return ", ".join(value)
+        case _:
+            return str(value)
 
 
 def test_endpoints() -> None:

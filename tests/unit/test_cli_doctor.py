@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.doctor import folder, server
+from penstock.cli.doctor import fleets, folder, server
 from penstock.cli.doctor.finding import Finding, Status
 from penstock.cli.doctor.machine import examine as examine_machine
 from penstock.cli.fetch import fetch
-from penstock.config import ServerSettings, Settings, WorkerSettings
+from penstock.config import FleetSettings, ServerSettings, Settings, WorkerSettings
+from penstock.model import extras
 from penstock.model.errors import ServerUnavailable
 
 
@@ -91,6 +92,35 @@ async def test_an_absent_server_is_a_warning_with_how_to_start_one() -> None:
     absent, free = await server.examine(settings)
     assert (absent.status, free.status) == (Status.WARN, Status.OK)
     assert "penstock up" in absent.remedy
+
+
+async def examined(**fleet: str) -> Finding:
+    (finding,) = await fleets.examine(Settings(fleet=FleetSettings(**fleet)))  # type: ignore[arg-type]
+    return finding
+
+
+async def test_a_container_engine_that_is_not_there_fails_and_names_where_it_was_looked_for(tmp_path: Path) -> None:
+    finding = await examined(backend="containers", engine=f"unix://{tmp_path}/docker.sock")
+    assert (finding.name, finding.status) == ("containers", Status.FAIL)
+    assert f"no container engine answers at unix://{tmp_path}/docker.sock" in finding.found
+    assert "fleet.engine" in finding.remedy
+
+
+async def test_a_client_library_that_is_not_installed_fails_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "LIBRARIES", {**extras.LIBRARIES, "containers": "no_such_library"})
+    finding = await examined(backend="containers")
+    assert (finding.status, finding.found) == (Status.FAIL, "no_such_library is not installed")
+    assert "[containers]" in finding.remedy
+
+
+async def test_a_cluster_without_credentials_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    finding = await examined(backend="kubernetes")
+    assert (finding.name, finding.status) == ("kubernetes", Status.FAIL)
+
+
+async def test_fleets_of_processes_need_nothing_more() -> None:
+    assert await fleets.examine(Settings()) == []
 
 
 async def test_what_never_answers_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,9 +39,15 @@ def test_a_worker_is_started_for_the_app_the_queues_and_the_capacity_of_its_flee
     assert default_command(order) == command
 
 
+def test_the_command_does_not_depend_on_the_entrypoint_of_the_image():
+    body = recipe(Order(fleet="mail", app="a:b"), "mail-1", "shop:3", {}, Surroundings())
+    assert (body["Entrypoint"], body["Cmd"]) == (["penstock"], ["worker", "a:b"])
+
+
 def test_a_command_of_the_users_own_learns_the_same_from_its_environment():
     order = Order(fleet="mail", app="a:b", queues=("mail", "bulk"), capacity=4, command=("run-it",))
-    assert recipe(order, "mail-1", "shop:3", {}, Surroundings())["Cmd"] == ["run-it"]
+    body = recipe(order, "mail-1", "shop:3", {}, Surroundings())
+    assert (body["Entrypoint"], body["Cmd"]) == (["run-it"], [])
     given = environment(order, "mail-1")
     assert given["PENSTOCK_WORKER_QUEUES"].split() == ["mail", "bulk"]
     assert given["PENSTOCK_WORKER_CAPACITY"] == "4"

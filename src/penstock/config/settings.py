@@ -16,6 +16,7 @@ MIB = 1024 * KIB
 
 
 HostName = Annotated[str, whole(r"(?:[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?)", max_length=253)]
+VariableName = Annotated[str, whole("[A-Za-z_][A-Za-z0-9_]*", max_length=200)]
 
 
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -249,7 +250,7 @@ class FleetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     capacity: Annotated[
         int, Meta(description="Jobs run at once by a worker of the default fleet; 0 means as its worker says.", ge=0)
     ] = 0
-    image: Annotated[str, Meta(description="Image of the default fleet's containers, where it runs in some.")] = ""
+    image: Annotated[str, Meta(description="Image of containers and pods whose fleet names none.")] = ""
     backend: Annotated[
         Literal["processes", "containers", "kubernetes"],
         Meta(description="Where workers run: `processes` of this machine, `containers` or `kubernetes`."),
@@ -261,6 +262,23 @@ class FleetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     binds: Annotated[
         tuple[str, ...], Meta(description="Folders of the engine's machine for all containers, as `/from:/to:ro`.")
     ] = ()
+    pass_environment: Annotated[
+        tuple[VariableName, ...],
+        Meta(
+            description="Variables that every container gets from the autoscaler's environment, where they are set: by "
+            "default what PostgreSQL and S3 URLs leave out."
+        ),
+    ] = (
+        "PGUSER",
+        "PGPASSWORD",
+        "PGSSLMODE",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_ENDPOINT",
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+    )
     namespace: Annotated[str, Meta(description="Kubernetes namespace; empty means that of the credentials.")] = ""
     secrets: Annotated[
         tuple[str, ...], Meta(description="Kubernetes Secrets whose entries every pod gets as variables.")

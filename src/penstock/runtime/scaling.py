@@ -2,31 +2,34 @@
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 from penstock.autoscaler.fleets import Fleets
 from penstock.autoscaler.fleets.processes import ProcessFleets
 from penstock.autoscaler.loop import Autoscaler
-from penstock.config import Settings, variable
+from penstock.config import Settings
 from penstock.engine import Engine
+from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
 from penstock.model.timing import Clock, seconds
 from penstock.runtime.backends import check_shared, engine_extras, open_engine
 from penstock.runtime.schedulers import process_name
 from penstock.runtime.services import hearing, running
 from penstock.runtime.stopping import Stopping
-from penstock.runtime.workers import worker_environ
+from penstock.runtime.workers import container_environ, pod_environ, worker_environ
 from penstock.scheduler import run_service
 from penstock.worker.agent.declaring import declare
-from penstock.worker.mortality import PARENT
+from penstock.worker.frames import Loaded
 from penstock.worker.template.launching import Launcher
 
 logger = logging.getLogger("penstock.autoscaler")
 
-OF_THIS_MACHINE = frozenset({PARENT, variable("server.data"), variable("worker.deployed_at")})
-"""What a worker is told that means nothing elsewhere; an image says itself when it was deployed."""
+OLDER_THAN_ANY_IMAGE = timedelta(days=365)
+"""The age that an autoscaler's own copy of the app is declared with."""
 
 
 @asynccontextmanager
@@ -43,10 +46,7 @@ async def local_fleets(
     patience = seconds(settings.worker.drain_seconds)
     fleets = ProcessFleets(launcher.launch, engine.clock, random.Random(), patience=patience)
     try:
-        loaded = await launcher.load(app, environ)
-        await engine.catalog.declare(loaded.types)
-        engine.catalog.expecting = None
-        await declare(loaded, engine.work)
+        await _declare(engine, await launcher.load(app, environ))
         hurrying = asyncio.ensure_future(_hurry(fleets, stopping))
         async with _scaling(engine, fleets, app, environ):
             yield
@@ -71,9 +71,30 @@ async def scale(settings: Settings, app: str) -> None:
                 logger.info("autoscaler ready")
                 await stopping.asked.wait()
         else:
+            await _declare_from_here(engine, app)
             async with _scaling(engine, _elsewhere(settings, engine.clock), app, _environ(settings)):
                 logger.info("autoscaler ready")
                 await stopping.asked.wait()
+
+
+async def _declare(engine: Engine, loaded: Loaded, age: timedelta = timedelta(0)) -> None:
+    await engine.catalog.declare(loaded.types, age)
+    engine.catalog.expecting = None
+    await declare(loaded, engine.work)
+
+
+async def _declare_from_here(engine: Engine, app: str) -> None:
+    """Make the app's types known before there is any worker, if it is installed beside the autoscaler too.
+
+    What workers declare from their images always counts as newer.
+    """
+    launcher = Launcher(template=False)
+    try:
+        await _declare(engine, await launcher.load(app, {}), OLDER_THAN_ANY_IMAGE)
+    except (InvalidSetting, Unavailable) as fault:
+        logger.warning("the job types of %s are known once a worker has joined: %s", app, fault.message)
+    finally:
+        await launcher.close()
 
 
 @asynccontextmanager
@@ -95,24 +116,23 @@ def fleet_extras(settings: Settings) -> list[str]:
 
 def _elsewhere(settings: Settings, clock: Clock) -> Fleets:
     fleet = settings.fleet
+    image = fleet.image or None
     if fleet.backend == "kubernetes":
         from penstock.autoscaler.fleets.kubernetes import KubernetesFleets
         from penstock.autoscaler.fleets.kubernetes import Surroundings as OfPods
 
-        return KubernetesFleets(clock, namespace=fleet.namespace or None, around=OfPods(secrets=fleet.secrets))
+        pods = OfPods(image=image, secrets=fleet.secrets)
+        return KubernetesFleets(clock, namespace=fleet.namespace or None, around=pods)
     from penstock.autoscaler.fleets.containers import ContainerFleets
     from penstock.autoscaler.fleets.containers import Surroundings as OfContainers
 
-    around = OfContainers(binds=fleet.binds, network=fleet.network or None)
-    return ContainerFleets(fleet.engine, clock, random.Random(), around=around)
+    containers = OfContainers(image=image, binds=fleet.binds, network=fleet.network or None)
+    return ContainerFleets(fleet.engine, clock, random.Random(), around=containers)
 
 
 def _environ(settings: Settings) -> dict[str, str]:
-    """What workers elsewhere are told. Pods have a Secret for it: a Deployment can be read by too many."""
-    if settings.fleet.backend == "kubernetes":
-        return {}
-    told = worker_environ(settings, settings.worker.url)
-    return {name: value for name, value in told.items() if name not in OF_THIS_MACHINE}
+    """What workers elsewhere are told."""
+    return pod_environ(settings) if settings.fleet.backend == "kubernetes" else container_environ(settings, os.environ)
 
 
 async def _hurry(fleets: ProcessFleets, stopping: Stopping) -> None:

@@ -8,7 +8,7 @@ import click
 
 from penstock.cli import ink, options
 from penstock.cli.commands import command
-from penstock.cli.doctor import backends, folder, machine, server
+from penstock.cli.doctor import backends, fleets, folder, machine, server
 from penstock.cli.doctor.finding import Finding, Status
 from penstock.cli.ending import REFUSED
 from penstock.cli.machine import print_json
@@ -46,7 +46,7 @@ def _data(settings: Settings) -> list[Finding]:
 
 
 async def _engines(settings: Settings) -> list[Finding]:
-    return [*await backends.examine(settings), *await server.examine(settings)]
+    return [*await backends.examine(settings), *await fleets.examine(settings), *await server.examine(settings)]
 
 
 def _well(findings: Sequence[Finding]) -> bool:

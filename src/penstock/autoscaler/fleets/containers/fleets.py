@@ -66,7 +66,8 @@ class ContainerFleets:
     async def start(self, order: Order, count: int) -> list[str]:
         image = order.image or self._around.image
         if image is None:
-            raise FleetUnavailable(f"fleet {order.fleet} has no image to start containers from: give it one with image")
+            advice = "give it one with image, or set fleet.image"
+            raise FleetUnavailable(f"fleet {order.fleet} has no image to start containers from: {advice}")
         await self._have(image)
         gate = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as tasks:

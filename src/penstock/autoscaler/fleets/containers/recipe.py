@@ -34,10 +34,15 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 
 
 def recipe(order: Order, name: str, image: str, labels: Mapping[str, str], around: Surroundings) -> dict[str, Any]:
-    """The body of the call that creates a worker's container."""
+    """The body of the call that creates a worker's container.
+
+    The command is the whole of what runs: it replaces the image's ENTRYPOINT, as it does in a pod.
+    """
+    program, *words = order.command or default_command(order)
     return {
         "Image": image,
-        "Cmd": list(order.command or default_command(order)),
+        "Entrypoint": [program],
+        "Cmd": words,
         "Env": [f"{key}={value}" for key, value in environment(order, name).items()],
         "Labels": {**around.labels, **labels},
         "HostConfig": {

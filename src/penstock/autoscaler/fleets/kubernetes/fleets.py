@@ -124,7 +124,8 @@ class KubernetesFleets:
         """Have a Deployment that is made as the order says. Its replicas stay as they are."""
         image = order.image or self._around.image
         if image is None:
-            raise FleetUnavailable(f"fleet {order.fleet} has no image to start pods from: give it one with image")
+            advice = "give it one with image, or set fleet.image"
+            raise FleetUnavailable(f"fleet {order.fleet} has no image to start pods from: {advice}")
         wanted = deployment(order, image, self._system, self._around)
         found = await self._cluster.deployment(self._deployment(order.fleet))
         if found is None:
