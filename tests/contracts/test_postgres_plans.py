@@ -17,6 +17,7 @@ from penstock.store.postgres.partitions import DAY, Partition
 from penstock.store.postgres.statements import load
 from penstock.testing.clock import START, SimulatedClock
 from penstock.testing.store_contract.reading import populate
+from penstock.testing.store_contract.registering import worker
 from penstock.testing.store_contract.stage import TICKET, Stage
 from tests.postgres import VERSIONS, WHOLE_INDEXES, server
 
@@ -54,6 +55,8 @@ PLANS = {
     "find_keyed": {"admission_pkey", "keys_pkey"},
     "ticks": {"ticks_pkey"},
     "prune_ticks": {"ticks_by_age"},
+    "workers": {"workers_by_age"},
+    "prune_workers": {"workers_by_age", "workers_pkey"},
     "owned": {"jobs_pkey"},
     "log_end": {"job_logs_pkey"},
     "read_log": {"job_logs_pkey", "jobs_pkey", "ended_pkey"},
@@ -71,7 +74,7 @@ IN_ORDER = ("claim", "renew", "settle", "settle_later", "release", "release_mark
 # As the store sets its own connections: one plan for all values.
 SET = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan"
 
-SCAN = re.compile(r"Seq Scan on (?:jobs|ended|ended_\w+|keys|job_tags|job_logs)\b")
+SCAN = re.compile(r"Seq Scan on (?:jobs|ended|ended_\w+|keys|job_tags|job_logs|workers)\b")
 IN_LINE = re.compile(r"using (?:unticketed|due|expiring) on")
 JOIN = re.compile(r"(?:Hash|Merge) (?:\w+ )*Join")
 INDEX = re.compile(r"(?:using|Index Scan on) (\w+)")
@@ -115,6 +118,7 @@ async def fill(url: str) -> None:
         clock.advance(timedelta(days=1))
         await store.prune(NEVER, 0)
     await store.submit([stage.new(ticketed=number % 2 > 0) for number in range(2000)], TICKET)
+    await asyncio.gather(*(store.see(worker(stage, f"w{number}")) for number in range(300)))
     await store.close()
 
 

@@ -20,7 +20,7 @@ from penstock.testing.store_contract.reading import populate
 from penstock.testing.store_contract.stage import MINUTE, TICKET, Stage
 
 SORTS = "TEMP B-TREE"
-SCANS = ("SCAN job", "SCAN schedules", "SCAN ticks")
+SCANS = ("SCAN job", "SCAN schedules", "SCAN ticks", "SCAN workers")
 
 PLANS = {
     "existing": {"SEARCH jobs USING by_id", "SEARCH jobs USING by_key"},
@@ -72,6 +72,8 @@ PLANS = {
     "drop_ticks": {"SEARCH ticks USING PRIMARY KEY"},
     "has_keys_before": {"SEARCH jobs USING by_id"},
     "prune_ticks": {"SEARCH ticks USING ticks_by_age"},
+    "workers": {"SEARCH workers USING workers_by_age (seen_at>? AND seen_at<?)"},
+    "prune_workers": {"SEARCH workers USING workers_by_age (seen_at<?)", "SEARCH workers USING PRIMARY KEY"},
 }
 """What each statement must use. None of these may sort, or scan a table."""
 

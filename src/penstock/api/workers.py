@@ -123,8 +123,11 @@ async def join(call: Call) -> Reply:
 
 @operation("GET /v1/workers", {200: Answer("Every worker, by id.", WorkerList)})
 async def list_workers(call: Call) -> Reply:
-    """List workers; `lost` are those not heard from for longer than a lease."""
-    return json_reply(200, WorkerList(tuple(await call.engine.queues.workers())))
+    """List workers; `lost` are those not heard from for longer than a lease.
+
+    Of those lost for more than five minutes, the last hundred.
+    """
+    return json_reply(200, WorkerList(tuple(await call.engine.queues.list_workers())))
 
 
 @operation("DELETE /v1/workers/{worker}", {204: Answer("Forgotten.")})

@@ -159,7 +159,7 @@ class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How long ended jobs stay readable."""
+    """How long ended jobs stay readable, and what else is removed after a time."""
 
     succeeded_seconds: Annotated[float, Meta(description="Jobs that succeeded.", ge=0)] = 7 * 86_400.0
     failed_seconds: Annotated[float, Meta(description="Jobs that failed, were cancelled or expired.", ge=0)] = (
@@ -167,6 +167,10 @@ class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     )
     upload_seconds: Annotated[
         float, Meta(description="Uploads that no job links to, and objects of lost attempts.", ge=60)
+    ] = 86_400.0
+    worker_seconds: Annotated[
+        float,
+        Meta(description="Workers that were lost: how long they are listed, after they were last heard from.", ge=60),
     ] = 86_400.0
 
 

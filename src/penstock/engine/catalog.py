@@ -15,13 +15,16 @@ from penstock.model.errors import Forbidden, Starting, StoreUnavailable, Unavail
 from penstock.model.notices import Name, Notice, NoticeKind, newest, notice_change
 from penstock.model.schema import checker
 from penstock.model.timing import Clock
-from penstock.model.workers import JobType, Worker
+from penstock.model.workers import JobType, Seen, Worker
 from penstock.store import Store
 
 logger = logging.getLogger("penstock.engine")
 
 FRESH = timedelta(seconds=1)
 """How long a reading is trusted; changes made in this process are seen at once."""
+
+RECENT = timedelta(minutes=5)
+"""Workers not heard from for longer are not read any more: when they were is kept with their types by then."""
 
 TRIES = 20
 """How often a change starts again because another process was faster."""
@@ -32,7 +35,7 @@ _type = lru_cache(maxsize=4096)(msgspec.json.Decoder(DeclaredType).decode)
 
 
 class Reading(Struct, frozen=True):
-    """The registry at one instant."""
+    """The registry at one instant. `workers` are those heard from lately: the others cost a submit nothing."""
 
     notices: Mapping[Name, Notice]
     types: Mapping[str, DeclaredType]
@@ -204,7 +207,7 @@ class Catalog:
         compiled[1](params)
 
     async def _fetch(self) -> Reading:
-        at = self._clock.monotonic()
+        at, now = self._clock.monotonic(), await self._store.now()
         notices = newest(await self._store.notices())
         standing = [one for one in notices.values() if one.value is not None]
         return Reading(
@@ -212,9 +215,9 @@ class Catalog:
             types=_types_in(standing),
             aliases={one.name: (one.value or b"").decode() for one in standing if one.kind == NoticeKind.ALIAS},
             paused=frozenset(one.name for one in standing if one.kind == NoticeKind.PAUSE),
-            workers=tuple(await self._store.workers()),
+            workers=tuple(await self._store.workers(Seen(after=now - RECENT))),
             at=at,
-            shard_now=await self._store.now(),
+            shard_now=now,
         )
 
 

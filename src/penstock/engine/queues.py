@@ -1,11 +1,12 @@
 """Queues and workers: what an operator looks at and pauses."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
-from penstock.engine.catalog import Catalog
+from penstock.engine.catalog import RECENT, Catalog
 from penstock.engine.serving import is_silent
 from penstock.engine.tickets import Tickets
 from penstock.model.declarations import plain_type
@@ -13,8 +14,11 @@ from penstock.model.errors import NotFound
 from penstock.model.job import Count
 from penstock.model.lifecycle import State
 from penstock.model.wire import QueueItem
-from penstock.model.workers import Worker, WorkerState
+from penstock.model.workers import Seen, Worker, WorkerState
 from penstock.store import Store
+
+LOST_LISTED = 100
+"""Most workers that a list shows of those that were lost long ago: each may say much about itself."""
 
 
 class Queues:
@@ -51,12 +55,16 @@ class Queues:
         return [Count(*about, jobs) for about, jobs in total.items()]
 
     async def workers(self) -> list[Worker]:
-        """Every worker that has not said goodbye; those silent for too long as lost."""
+        """The workers that were heard from lately and have not said goodbye; those silent for too long as lost."""
         now = await self._store.now()
-        return [
-            replace(worker, state=WorkerState.LOST) if is_silent(worker, now) else worker
-            for worker in await self._store.workers()
-        ]
+        return _with_lost(await self._store.workers(Seen(after=now - RECENT)), now)
+
+    async def list_workers(self) -> list[Worker]:
+        """By id, those heard from lately, and of the others that are not forgotten yet those that were lost last."""
+        recent, now = await self.workers(), await self._store.now()
+        earlier = await self._store.workers(Seen(until=now - RECENT), LOST_LISTED)
+        found = {worker.id: worker for worker in (*_with_lost(earlier, now), *recent)}
+        return [found[name] for name in sorted(found)]
 
     async def list(self) -> list[QueueItem]:
         """Every queue that has jobs, a declared type or a pause, by name."""
@@ -72,3 +80,7 @@ class Queues:
             QueueItem(name=name, paused=name in reading.paused, jobs=jobs[name], oldest_seconds=ages.get(name))
             for name in sorted(names)
         ]
+
+
+def _with_lost(workers: Iterable[Worker], now: datetime) -> list[Worker]:
+    return [replace(one, state=WorkerState.LOST) if is_silent(one, now) else one for one in workers]

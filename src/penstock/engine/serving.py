@@ -37,9 +37,3 @@ def last_had(name: str, reading: Reading) -> datetime | None:
         return None
     seen = [worker.seen_at for worker in reading.workers if name in worker.types]
     return max(at for at in (declared.declared_at, declared.left_at, *seen) if at is not None)
-
-
-def only_had_by(worker: Worker, reading: Reading) -> list[str]:
-    """The types that no other worker has which can be heard."""
-    others = [one for one in reading.workers if one.id != worker.id and not is_silent(one, reading.shard_now)]
-    return [name for name in worker.types if not any(name in one.types for one in others)]

@@ -7,17 +7,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from penstock.engine.budget import RetryBudget
 from penstock.engine.by_shard import PATIENCE, each, split
-from penstock.engine.catalog import Reading
 from penstock.engine.claiming import Claiming
+from penstock.engine.departures import note_departures
 from penstock.engine.files import job_prefix
 from penstock.engine.misfits import Misfits
 from penstock.engine.outcome import settle_error
-from penstock.engine.serving import only_had_by
 from penstock.model.errors import (
     Invalid,
     ObjectsUnavailable,
@@ -38,7 +36,6 @@ from penstock.model.job import (
     Settlement,
 )
 from penstock.model.lifecycle import State
-from penstock.model.notices import NoticeKind
 from penstock.model.schedule_wire import OnConflict, ScheduleRequest
 from penstock.model.timing import seconds
 from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
@@ -212,24 +209,14 @@ class Work:
         return await self._files.write_output(lease, number, body, content_type, digest)
 
     async def leave(self, worker: str) -> None:
-        row = next((one for one in (await self._engine.catalog.read()).workers if one.id == worker), None)
+        rows = [one for one in (await self._engine.catalog.read()).workers if one.id == worker]
         await self._store.forget(worker)
         self._engine.catalog.forget()
-        if row is not None:
-            await self._note_left(row)
-
-    async def _note_left(self, worker: Worker) -> None:
-        """Remember until when there was a worker for its types. It has left, whether or not this can be kept."""
-
-        def told(reading: Reading) -> dict[str, bytes | None]:
-            left = [reading.types[name] for name in only_had_by(worker, reading) if name in reading.types]
-            at = worker.seen_at or reading.shard_now
-            return {one.name: msgspec.json.encode(replace(one, left_at=at)) for one in left}
-
         try:
-            await self._engine.catalog.change(NoticeKind.TYPE, told)
+            await note_departures(self._engine.catalog, rows)
         except Unavailable as trouble:
-            logger.debug("when %s left is not remembered: %s", worker.id, trouble)
+            # It has left, whether or not this can be kept.
+            logger.debug("when %s left is not remembered: %s", worker, trouble)
 
     async def close(self) -> None:
         """Nothing to let go of: the engine belongs to someone else."""

@@ -10,13 +10,15 @@ from penstock.model.fleets import Fleet
 from penstock.model.job import DEFAULT_PRIORITY, PRIORITIES, Priority
 from penstock.model.names import Name
 from penstock.model.retry import Retry
-from penstock.model.timing import Instant, check_instants
+from penstock.model.timing import EARLIEST, LATEST, Instant, check_instants
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
+    "EVER",
     "HandlerKind",
     "JobType",
     "Name",
+    "Seen",
     "Subscription",
     "TimeoutSeconds",
     "Worker",
@@ -87,6 +89,16 @@ class Worker(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_instants(self, "started_at", "seen_at")
+
+
+class Seen(Struct, frozen=True):
+    """A span in which a worker was last heard from: after one instant, and not after another."""
+
+    after: datetime = EARLIEST
+    until: datetime = LATEST
+
+
+EVER = Seen()
 
 
 def deployed_at(worker: Worker) -> datetime | None:

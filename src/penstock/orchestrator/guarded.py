@@ -29,7 +29,7 @@ from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import Member, ShardState
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.workers import Worker
+from penstock.model.workers import EVER, Seen, Worker
 from penstock.orchestrator.health import RETRY_AFTER_SECONDS, Breaker
 from penstock.store.seam import Capabilities, Outlook, Post, Shard, Share
 
@@ -225,8 +225,11 @@ class GuardedShard:
     async def forget(self, worker: str) -> None:
         await self._ask(lambda shard: shard.forget(worker))
 
-    async def workers(self) -> list[Worker]:
-        return await self._ask(lambda shard: shard.workers())
+    async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
+        return await self._ask(lambda shard: shard.workers(seen, limit))
+
+    async def prune_workers(self, before: datetime, limit: int) -> list[Worker]:
+        return await self._ask(lambda shard: shard.prune_workers(before, limit))
 
     async def put_schedule(
         self, schedule: Schedule, expected_version: int | None, ring: int | None = None

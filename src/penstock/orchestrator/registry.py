@@ -1,13 +1,14 @@
 """Notices and workers over shards: told to all that are well, merged from all that answer."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import chain
 
 from penstock.model.errors import Unavailable
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.timing import EPOCH
-from penstock.model.workers import Worker
+from penstock.model.workers import Seen, Worker
 from penstock.orchestrator.guarded import GuardedShard
 from penstock.orchestrator.roster import ABOUT_SHARDS, Roster
 from penstock.orchestrator.spread import answered
@@ -51,12 +52,26 @@ async def resign(roster: Roster, role: str, holder: str) -> None:
         await shard.resign(role, holder)
 
 
-async def workers(roster: Roster) -> list[Worker]:
+async def workers(roster: Roster, seen: Seen, limit: int | None) -> list[Worker]:
     """By id, each as the shard says that has seen it last."""
+    found = _merged(await answered(roster.well, lambda shard: shard.workers(seen, limit)))
+    last = sorted(found, key=_seen_at, reverse=True)[:limit]
+    return sorted(last, key=lambda worker: worker.id)
+
+
+async def prune_workers(roster: Roster, before: datetime, limit: int) -> list[Worker]:
+    """On every shard: each worker is on all of them. One that others still see is back with its next heartbeat."""
+    return _merged(await answered(roster.well, lambda shard: shard.prune_workers(before, limit)))
+
+
+def _merged(said: Mapping[GuardedShard, Sequence[Worker]]) -> list[Worker]:
     newest: dict[str, Worker] = {}
-    for found in (await answered(roster.well, lambda shard: shard.workers())).values():
-        for worker in found:
-            known = newest.get(worker.id)
-            if known is None or (worker.seen_at or EPOCH) > (known.seen_at or EPOCH):
-                newest[worker.id] = worker
+    for worker in chain(*said.values()):
+        known = newest.get(worker.id)
+        if known is None or _seen_at(worker) > _seen_at(known):
+            newest[worker.id] = worker
     return [newest[name] for name in sorted(newest)]
+
+
+def _seen_at(worker: Worker) -> datetime:
+    return worker.seen_at or EPOCH

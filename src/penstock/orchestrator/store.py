@@ -32,7 +32,7 @@ from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import ShardMap
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock
-from penstock.model.workers import Worker
+from penstock.model.workers import EVER, Seen, Worker
 from penstock.orchestrator import registry, schedules
 from penstock.orchestrator.health import CALL_DEADLINE
 from penstock.orchestrator.jobs import JobRoutes
@@ -198,8 +198,11 @@ class Orchestrator:
     async def forget(self, worker: str) -> None:
         await registry.tell_all(self.roster, lambda shard: shard.forget(worker))
 
-    async def workers(self) -> list[Worker]:
-        return await registry.workers(self.roster)
+    async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
+        return await registry.workers(self.roster, seen, limit)
+
+    async def prune_workers(self, before: datetime, limit: int) -> list[Worker]:
+        return await registry.prune_workers(self.roster, before, limit)
 
     async def put_schedule(
         self, schedule: Schedule, expected_version: int | None, ring: int | None = None

@@ -1,4 +1,4 @@
-"""Retention: ended jobs leave after their time, and objects that nobody links to are swept."""
+"""Retention: ended jobs and lost workers leave after their time, and objects without a link are swept."""
 
 import re
 from datetime import timedelta
@@ -8,6 +8,7 @@ from penstock.engine.files import job_prefix
 from penstock.model.ids import JobId, shard_of
 from penstock.model.job import Job, Retention
 from penstock.model.timing import seconds
+from penstock.scheduler.worker_pruner import WorkerPruner
 from penstock.store import Shard
 
 PRUNE_JOBS = 500
@@ -29,6 +30,7 @@ class Pruner:
         self._keep = Retention(seconds(retention.succeeded_seconds), seconds(retention.failed_seconds))
         self._orphaned = seconds(retention.upload_seconds)
         self._swept_at: float | None = None
+        self._workers = WorkerPruner(engine, shard)
 
     async def step(self) -> timedelta:
         pruned = await self._shard.prune(self._keep, PRUNE_JOBS)
@@ -36,7 +38,8 @@ class Pruner:
             await self._engine.objects.delete(job_prefix(job))
         await self._sweep_when_due()
         await self._engine.shards.forget_former_rings(self._keep)
-        return BREATH if pruned.jobs >= PRUNE_JOBS else EVERY
+        forgot_all = await self._workers.step()
+        return EVERY if pruned.jobs < PRUNE_JOBS and forgot_all else BREATH
 
     async def _sweep_when_due(self) -> None:
         now = self._engine.clock.monotonic()

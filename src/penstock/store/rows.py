@@ -15,7 +15,7 @@ from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
 from penstock.model.schedule import Schedule
 from penstock.model.timing import EARLIEST, LATEST, from_millis, to_millis
-from penstock.model.workers import Worker
+from penstock.model.workers import Seen, Worker
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -24,6 +24,8 @@ logger = logging.getLogger("penstock.store")
 
 LONGEST_SPAN = 10**15
 """In milliseconds, far beyond every limit on a span: whatever a column holds can be read."""
+
+NO_LIMIT = 2**31
 
 _DEFAULT_RETRY = Retry()
 _encode = msgspec.json.Encoder().encode
@@ -123,15 +125,21 @@ def schedule_of(intention: str) -> Schedule:
     return replace(schedule, start_at=_clamped(schedule.start_at), end_at=_clamped(schedule.end_at))
 
 
+def seen_scope(seen: Seen, limit: int | None) -> dict[str, int]:
+    """What `workers` is asked for."""
+    wanted = NO_LIMIT if limit is None else limit
+    return {"after": to_millis(seen.after), "until": to_millis(seen.until), "limit": wanted}
+
+
 def workers_of(rows: Iterable[Row]) -> list[Worker]:
-    """Workers from what each reported and when. One that cannot be read, of another version perhaps, is left out."""
+    """Workers by id, from what each reported and when. One of another version that cannot be read is left out."""
     found = []
     for reported, seen_at in rows:
         try:
             found.append(replace(_worker.decode(reported), seen_at=from_millis(seen_at)))
         except (msgspec.ValidationError, Invalid) as fault:
             logger.warning("a worker's report cannot be read and is left out: %s", fault)
-    return found
+    return sorted(found, key=lambda worker: worker.id)
 
 
 def _clamped(at: datetime | None) -> datetime | None:

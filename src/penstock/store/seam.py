@@ -42,7 +42,7 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.workers import Worker
+from penstock.model.workers import EVER, Seen, Worker
 
 Post = Callable[[Sequence[Ticket]], Awaitable[None]]
 
@@ -297,8 +297,15 @@ class Registry(Protocol):
 
     async def forget(self, worker: str) -> None: ...
 
-    async def workers(self) -> list[Worker]:
-        """By id; `state` as last reported, `seen_at` by the shard's clock."""
+    async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
+        """By id; `state` as last reported, `seen_at` by the shard's clock.
+
+        Of those last seen in a span, the `limit` that were seen last; others cost nothing, however many there are.
+        """
+        ...
+
+    async def prune_workers(self, before: datetime, limit: int) -> list[Worker]:
+        """Forget up to `limit` workers last seen before an instant, the longest silent first. Those, by id."""
         ...
 
 

@@ -2,22 +2,23 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
 from penstock.model.notices import Notice, NoticeChange, NoticeKind
 from penstock.model.timing import from_millis, millis, to_millis
-from penstock.model.workers import Worker
+from penstock.model.workers import Seen, Worker
 from penstock.store.postgres.admission import follow_ring, hold_admission
 from penstock.store.postgres.arrays import bigints, byteas, texts
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.postgres.transaction import Transaction
-from penstock.store.rows import workers_of
+from penstock.store.rows import seen_scope, workers_of
 
 _TELL, _CHANGE, _NOTICES = load("tell"), load("change_notices"), load("notices")
 _LEAD, _RESIGN = load("lead"), load("resign")
-_SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
+_SEE, _FORGET = load("see"), load("forget")
+_WORKERS, _PRUNE_WORKERS = load("workers"), load("prune_workers")
 
 NEVER = -1
 """Before every instant at which something was told."""
@@ -82,5 +83,10 @@ async def forget(tx: Transaction, worker: str) -> None:
     await execute(tx.connection, _FORGET, {"id": worker})
 
 
-async def workers(connection: Connection) -> list[Worker]:
-    return workers_of(await query(connection, _WORKERS))
+async def workers(connection: Connection, seen: Seen, limit: int | None) -> list[Worker]:
+    return workers_of(await query(connection, _WORKERS, seen_scope(seen, limit)))
+
+
+async def prune_workers(tx: Transaction, before: datetime, limit: int) -> list[Worker]:
+    scope = {"before": to_millis(before), "limit": limit}
+    return workers_of(await query(tx.connection, _PRUNE_WORKERS, scope))

@@ -32,7 +32,7 @@ from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock, SystemClock, millis, to_millis
-from penstock.model.workers import Worker
+from penstock.model.workers import EVER, Seen, Worker
 from penstock.store.postgres import admission, listing, logs, reads, registry, schedules, ticks
 from penstock.store.postgres.address import Address
 from penstock.store.postgres.cancel import cancel, expire
@@ -278,8 +278,11 @@ class PostgresStore:
     async def forget(self, worker: str) -> None:
         await self._whole(partial(registry.forget, worker=worker))
 
-    async def workers(self) -> list[Worker]:
-        return await self._read(registry.workers)
+    async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
+        return await self._read(partial(registry.workers, seen=seen, limit=limit))
+
+    async def prune_workers(self, before: datetime, limit: int) -> list[Worker]:
+        return await self._whole(partial(registry.prune_workers, before=before, limit=limit))
 
     async def put_schedule(
         self, schedule: Schedule, expected_version: int | None, ring: int | None = None

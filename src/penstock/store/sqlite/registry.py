@@ -1,22 +1,23 @@
 """What a shard knows besides jobs: notices, roles and workers."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import apsw
 import msgspec
 
 from penstock.model.notices import Notice, NoticeChange, NoticeKind
 from penstock.model.timing import from_millis, millis, to_millis
-from penstock.model.workers import Worker
-from penstock.store.rows import workers_of
+from penstock.model.workers import Seen, Worker
+from penstock.store.rows import seen_scope, workers_of
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import Transaction
 
 _TELL, _CHANGE, _NOTICES = load("tell"), load("change_notice"), load("notices")
 _FOLLOW_RING = load("follow_ring")
 _LEAD, _RESIGN = load("lead"), load("resign")
-_SEE, _FORGET, _WORKERS = load("see"), load("forget"), load("workers")
+_SEE, _FORGET = load("see"), load("forget")
+_WORKERS, _PRUNE_WORKERS = load("workers"), load("prune_workers")
 
 NEVER = -1
 """Before every instant at which something was told."""
@@ -76,5 +77,9 @@ def forget(tx: Transaction, worker: str) -> None:
     tx.connection.execute(_FORGET, {"id": worker})
 
 
-def workers(connection: apsw.Connection) -> list[Worker]:
-    return workers_of(query(connection, _WORKERS))
+def workers(connection: apsw.Connection, seen: Seen, limit: int | None) -> list[Worker]:
+    return workers_of(query(connection, _WORKERS, seen_scope(seen, limit)))
+
+
+def prune_workers(tx: Transaction, before: datetime, limit: int) -> list[Worker]:
+    return workers_of(query(tx.connection, _PRUNE_WORKERS, {"before": to_millis(before), "limit": limit}))

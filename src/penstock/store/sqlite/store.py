@@ -35,7 +35,7 @@ from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock, SystemClock, to_millis
-from penstock.model.workers import Worker
+from penstock.model.workers import EVER, Seen, Worker
 from penstock.store.seam import Capabilities, Outlook, Post, Share
 from penstock.store.sqlite import admission, listing, logs, reads, registry, schedules, ticks
 from penstock.store.sqlite.cancel import cancel, expire
@@ -234,8 +234,11 @@ class SqliteStore:
     async def forget(self, worker: str) -> None:
         await self.writer.run(partial(registry.forget, worker=worker))
 
-    async def workers(self) -> list[Worker]:
-        return await self._readers.read(registry.workers)
+    async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
+        return await self._readers.read(partial(registry.workers, seen=seen, limit=limit))
+
+    async def prune_workers(self, before: datetime, limit: int) -> list[Worker]:
+        return await self.writer.run(partial(registry.prune_workers, before=before, limit=limit))
 
     async def put_schedule(
         self, schedule: Schedule, expected_version: int | None, ring: int | None = None

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from penstock.model.errors import Unavailable
 from penstock.model.notices import Notice, NoticeChange
-from penstock.model.workers import Worker, WorkerState
+from penstock.model.workers import Seen, Worker, WorkerState
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
 
 KEYS_AT_ONE_INSTANT = (("a", b"1"), ("a", b"2"), ("a", None))
@@ -108,6 +108,33 @@ class Registering(OnStage):
         await stage.store.see(draining)
         await stage.store.forget("w1")
         assert await stage.store.workers() == [replace(draining, seen_at=now)]
+
+    async def test_of_workers_only_those_seen_in_a_span_are_read_and_of_them_the_last(self, stage: Stage) -> None:
+        seen = {}
+        for name in ("w3", "w1", "w2", "w0"):
+            await stage.store.see(worker(stage, name))
+            seen[name] = stage.clock.now()
+            stage.clock.advance(MINUTE)
+
+        async def names(span: Seen, limit: int | None = None) -> list[str]:
+            return [one.id for one in await stage.store.workers(span, limit)]
+
+        assert await names(Seen(after=seen["w1"])) == ["w0", "w2"]
+        assert await names(Seen(until=seen["w1"])) == ["w1", "w3"]
+        assert await names(Seen(seen["w3"], seen["w2"])) == ["w1", "w2"]
+        assert await names(Seen(), 3) == ["w0", "w1", "w2"]
+        assert await names(Seen(until=seen["w2"]), 1) == ["w2"]
+
+    async def test_workers_not_seen_since_an_instant_are_forgotten_the_longest_silent_first(self, stage: Stage) -> None:
+        for name in ("w2", "w1", "w0"):
+            await stage.store.see(worker(stage, name))
+            stage.clock.advance(MINUTE)
+        now = stage.clock.now()
+        assert [one.id for one in await stage.store.prune_workers(now - MINUTE, 1)] == ["w2"]
+        await stage.store.see(worker(stage, "w1"))
+        assert await stage.store.prune_workers(now - MINUTE, 10) == []
+        assert [one.id for one in await stage.store.prune_workers(now, 10)] == ["w0"]
+        assert [one.id for one in await stage.store.workers()] == ["w1"]
 
     async def test_the_shard_tells_its_time(self, stage: Stage) -> None:
         stage.clock.advance(MINUTE)
