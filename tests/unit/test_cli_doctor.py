@@ -101,7 +101,7 @@ async def examined(**fleet: str) -> Finding:
 
 async def test_a_container_engine_that_is_not_there_fails_and_names_where_it_was_looked_for(tmp_path: Path) -> None:
     finding = await examined(backend="containers", engine=f"unix://{tmp_path}/docker.sock")
-    assert (finding.name, finding.status) == ("containers", Status.FAIL)
+    assert (finding.name, finding.status) == ("fleets", Status.FAIL)
     assert f"no container engine answers at unix://{tmp_path}/docker.sock" in finding.found
     assert "fleet.engine" in finding.remedy
 
@@ -116,7 +116,7 @@ async def test_a_client_library_that_is_not_installed_fails_with_how_to_get_it(m
 async def test_a_cluster_without_credentials_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     finding = await examined(backend="kubernetes")
-    assert (finding.name, finding.status) == ("kubernetes", Status.FAIL)
+    assert (finding.name, finding.status) == ("fleets", Status.FAIL)
 
 
 async def test_fleets_of_processes_need_nothing_more() -> None:

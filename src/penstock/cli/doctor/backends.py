@@ -27,15 +27,13 @@ async def examine(settings: Settings) -> list[Finding]:
     """Every shard, the broker, the object store and the fleets' library; nothing for what needs none of them."""
     findings = [one async for one in _shards(settings)]
     if settings.broker.url:
-        findings.append(_lacking("broker", "redis") or await _broker(settings))
+        findings.append(lacking("broker", "redis") or await _broker(settings))
     if settings.objects.url:
-        findings.append(_lacking("objects", "s3") or await _objects(settings))
-    if (backend := settings.fleet.backend) != "processes":
-        findings.append(_lacking("fleets", backend) or ok("fleets", f"the library for {backend} is installed"))
+        findings.append(lacking("objects", "s3") or await _objects(settings))
     return findings
 
 
-def _lacking(name: str, extra: str) -> Finding | None:
+def lacking(name: str, extra: str) -> Finding | None:
     """What to say where an extra is needed and not installed."""
     try:
         require(extra)
@@ -66,7 +64,7 @@ async def _shard(member: Member, settings: Settings) -> Finding:
             return _file(name, Path(urlsplit(member.url).path))
         if scheme not in {"postgresql", "postgres"}:
             return fail(name, f"{redacted(member.url)} is no store", "use postgresql://… or sqlite:///path")
-        return _lacking(name, "postgres") or await _database(name, member, settings)
+        return lacking(name, "postgres") or await _database(name, member, settings)
     except PenstockError as trouble:
         return fail(name, trouble.message, "see that the database runs and that its URL and account are right")
 

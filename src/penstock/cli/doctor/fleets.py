@@ -1,27 +1,24 @@
 """Where the settings let workers run besides this machine: does the engine or cluster answer, and has it the image."""
 
+from penstock.cli.doctor.backends import lacking
 from penstock.cli.doctor.finding import Finding, fail, ok, warn
 from penstock.config import Settings
-from penstock.model.errors import FleetUnavailable, MissingExtra
-from penstock.model.extras import require
+from penstock.model.errors import FleetUnavailable
 
-CONTAINERS = "containers"
-KUBERNETES = "kubernetes"
+FLEETS = "fleets"
 OUR_CONTAINERS = {"penstock.system": "penstock"}
 OUR_PODS = {"penstock/system": "penstock"}
 
 
 async def examine(settings: Settings) -> list[Finding]:
     """The backend of the fleets; nothing for processes of this machine."""
-    looks = {CONTAINERS: _containers, KUBERNETES: _pods}
-    look = looks.get(settings.fleet.backend)
-    if look is None:
-        return []
-    try:
-        require(settings.fleet.backend)
-    except MissingExtra as missing:
-        return [fail(settings.fleet.backend, missing.missing, f"run: {missing.remedy}")]
-    return [await look(settings)]
+    match settings.fleet.backend:
+        case "containers":
+            return [lacking(FLEETS, "containers") or await _containers(settings)]
+        case "kubernetes":
+            return [lacking(FLEETS, "kubernetes") or await _pods(settings)]
+        case _:
+            return []
 
 
 async def _containers(settings: Settings) -> Finding:
@@ -33,13 +30,13 @@ async def _containers(settings: Settings) -> Finding:
         lacks = bool(fleet.image) and not await engine.has_image(fleet.image)
     except FleetUnavailable as trouble:
         remedy = "start Docker or `podman system service`, or correct fleet.engine"
-        return fail(CONTAINERS, trouble.message, remedy)
+        return fail(FLEETS, trouble.message, remedy)
     finally:
         await engine.close()
     if lacks:
         remedy = "build or pull it there; it is tried to be pulled when the first worker is wanted"
-        return warn(CONTAINERS, f"{fleet.engine} answers and has no image {fleet.image}", remedy)
-    return ok(CONTAINERS, f"{fleet.engine} answers and has {len(there)} containers of workers")
+        return warn(FLEETS, f"{fleet.engine} answers and has no image {fleet.image}", remedy)
+    return ok(FLEETS, f"{fleet.engine} answers and has {len(there)} containers of workers")
 
 
 async def _pods(settings: Settings) -> Finding:
@@ -49,7 +46,7 @@ async def _pods(settings: Settings) -> Finding:
     try:
         there = await cluster.pods(OUR_PODS)
     except FleetUnavailable as trouble:
-        return fail(KUBERNETES, trouble.message, "run this where the autoscaler runs, or set KUBECONFIG")
+        return fail(FLEETS, trouble.message, "run this where the autoscaler runs, or set KUBECONFIG")
     finally:
         await cluster.close()
-    return ok(KUBERNETES, f"the cluster answers and has {len(there)} pods of workers")
+    return ok(FLEETS, f"the cluster answers and has {len(there)} pods of workers")
