@@ -4,7 +4,7 @@ import inspect
 import shlex
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property, update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, get_type_hints, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -29,6 +29,7 @@ from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.fleets import Fleet
 from penstock.model.ids import JobId
 from penstock.model.params import Signature
+from penstock.model.results import ReturnType
 from penstock.model.retry import Retry
 from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.suggestion import check_options
@@ -210,12 +211,13 @@ class Handler(Generic[P, R]):
 
     def read_result(self, plain: object) -> R:
         """A result as the function's return annotation says, from its plain JSON value."""
-        value: R = msgspec.convert(plain, self._returned, str_keys=True)
+        value: R = self.returns.read(plain)
         return value
 
     @cached_property
-    def _returned(self) -> Any:
-        return get_type_hints(self.function, include_extras=True).get("return", Any) if self.function else Any
+    def returns(self) -> ReturnType:
+        """What its jobs' results are like; anything, where a program gives them."""
+        return ReturnType.of(self.function) if self.function else ReturnType(Any)
 
 
 class FunctionHandler(Handler[P, R], Generic[P, R, Q, X]):

@@ -320,6 +320,26 @@ async def return_raw() -> object:
 
 
 @app.job
+async def return_nan() -> dict[str, Any]:
+    return {"items": [{"price": 1.0}] * 3 + [{"price": float("nan")}]}
+
+
+@app.job
+async def return_text_for_number() -> int:
+    return "twelve"  # type: ignore[return-value]
+
+
+@app.job(isolated=True)
+def return_infinity_isolated() -> float:
+    return float("-inf")
+
+
+@app.job
+async def return_too_much() -> str:
+    return "x" * 100_000_000
+
+
+@app.job
 def output_of_type(ctx: Context, kind: str) -> None:
     ctx.outputs.write("a.txt", "a", {"number": 5, "half": HALF, "words": "no type"}[kind])  # type: ignore[arg-type]
 
@@ -408,4 +428,6 @@ app.command(
 STUBBORN = "trap '' TERM; echo $$ > .stubborn; mv .stubborn stubborn; while :; do sleep 0.05; done"
 app.command("stubborn", [SHELL, "-c", f"cd {FOLDER}; {STUBBORN}"])
 app.command("null-byte", [SHELL, "-c", "a\0b"])
+app.command("not-a-number", [SHELL, "-c", 'echo "{\\"prices\\": [1, NaN]}" > "$PENSTOCK_RESULT"'])
+app.command("too-much", [SHELL, "-c", 'truncate -s 100M "$PENSTOCK_RESULT"'])
 app.command("not-json", [SHELL, "-c", 'echo "{" > "$PENSTOCK_RESULT"'])

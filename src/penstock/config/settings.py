@@ -141,7 +141,9 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a request may hold; more is refused with 413 or 422."""
 
-    body_bytes: Annotated[int, Meta(description="Largest JSON body of a request.", ge=KIB)] = 16 * MIB
+    body_bytes: Annotated[
+        int, Meta(description="Largest JSON body of a request. Results end 64 KiB below it.", ge=KIB)
+    ] = 16 * MIB
     batch_jobs: Annotated[int, Meta(description="Most jobs in one bulk submit.", ge=1, le=SERIES_MAX)] = 10_000
     depth: Annotated[int, Meta(description="Deepest nesting of a JSON body.", ge=4, le=200)] = 64
     values: Annotated[
@@ -156,6 +158,11 @@ class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     )
     file_bytes: Annotated[int, Meta(description="Largest input or output file.", ge=1)] = 5 * KIB * MIB
     log_bytes: Annotated[int, Meta(description="Most log text kept per job.", ge=0)] = 256 * KIB
+
+    @property
+    def result_bytes(self) -> int:
+        """The longest result: with what a worker says beside it, it fits into the body of a request."""
+        return max(self.body_bytes - 64 * KIB, self.body_bytes // 2)
 
 
 class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -20,10 +20,14 @@ class Frame(Struct, frozen=True, array_like=True, tag_field="frame"):
 
 
 class Load(Frame, frozen=True, tag=0):
-    """Always first: import this app; keep at most `log_bytes` of log per attempt; the SDK talks to `url` with `key`."""
+    """Always first: import this app; the SDK talks to `url` with `key`.
+
+    At most `log_bytes` of log are kept per attempt, and at most `result_bytes` of JSON are taken as a result.
+    """
 
     app: str
     log_bytes: int
+    result_bytes: int
     url: str
     key: str
 

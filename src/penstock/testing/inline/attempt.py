@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
+from penstock.config.settings import LimitSettings
 from penstock.context import LOGGER, Cancelled
 from penstock.model.job import LogLine
 from penstock.model.timing import Clock
@@ -55,6 +56,8 @@ def recorded(attempt: int, clock: Clock, lines: list[LogLine]) -> Iterator[None]
 
 class Unheard:
     """The host of an inline run: nobody listens while it runs; progress is looked at when it has ended."""
+
+    result_bytes = LimitSettings().result_bytes
 
     def new_log(self, attempt: int, send: Callable[[tuple[LogLine, ...]], None]) -> NoReturn:
         raise RuntimeError("inline runs are not captured")

@@ -160,9 +160,9 @@ class Agent:
     # -- starting
 
     def _plan(self) -> Plan:
-        worker = self._settings.worker
+        worker, limits = self._settings.worker, self._settings.limits
         return Plan(
-            load=Load(self._app, self._settings.limits.log_bytes, worker.url, worker.key),
+            load=Load(self._app, limits.log_bytes, limits.result_bytes, worker.url, worker.key),
             wanted=self.executors_wanted,
             places=2 * self.capacity,
             memory_bytes=limit_bytes(worker.memory_mib, self.executors_wanted),
@@ -207,6 +207,7 @@ class Agent:
             capacity=self.capacity,
             grace=self._settings.worker.grace_seconds,
             log_bytes=self._settings.limits.log_bytes,
+            result_bytes=self._settings.limits.result_bytes,
             scratch=self._scratch,
             kinds=kinds,
             shared=frozenset(name for name, kind in kinds.items() if kind in SHARING),

@@ -38,6 +38,7 @@ class Rules(Struct, frozen=True):
     capacity: int
     grace: float
     log_bytes: int
+    result_bytes: int
     scratch: str
     kinds: Mapping[str, HandlerKind]
     shared: frozenset[str]
@@ -276,7 +277,9 @@ class Attempts:
 
     async def _run_command(self, attempt: Attempt) -> None:
         program = self._rules.programs[attempt.claim.type]
-        run = CommandRun(program, attempt, self._clock, self._rules.log_bytes, self.wrote)
+        run = CommandRun(
+            program, attempt, self._clock, self._rules.log_bytes, self.wrote, result_bytes=self._rules.result_bytes
+        )
         attempt.bearer, attempt.begun = run, True
         self.ended([(attempt, await run.run())])
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.model.job import JSON_NULL, Claim, ErrorCode, LogLine
+from penstock.model.results import ResultMisfit, check_written
 from penstock.model.timing import Clock, seconds, within
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import Ending, Failed, Halted, Returned, attempt_error
@@ -29,12 +30,22 @@ Wrote = Callable[[Attempt, tuple[LogLine, ...]], None]
 class CommandRun:
     """One run of a program."""
 
-    def __init__(self, program: Program, attempt: Attempt, clock: Clock, log_bytes: int, wrote: Wrote) -> None:
+    def __init__(
+        self,
+        program: Program,
+        attempt: Attempt,
+        clock: Clock,
+        log_bytes: int,
+        wrote: Wrote,
+        *,
+        result_bytes: int,
+    ) -> None:
         self._program = program
         self._attempt = attempt
         self._clock = clock
         self._wrote = wrote
         self._lines = Lines(attempt.claim.attempt, log_bytes)
+        self._result_bytes = result_bytes
         self._tail = ""
         self._process: asyncio.subprocess.Process | None = None
 
@@ -97,11 +108,15 @@ class CommandRun:
             tail = self._tail.strip()
             return self._failed(f"the program {describe(status)}" + (f": {tail}" if tail else ""))
         try:
-            result = _read_result(folder / "result.json")
+            result = _read_result(folder / "result.json", self._result_bytes)
+        except ResultMisfit as error:
+            return self._misfit(str(error))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            code = ErrorCode.INVALID_RESULT
-            return Failed(attempt_error(self._attempt.claim, code, f"the program's result is not JSON: {error}"))
+            return self._misfit(f"the program's result is not JSON: {error}")
         return Returned(result, {})
+
+    def _misfit(self, message: str) -> Failed:
+        return Failed(attempt_error(self._attempt.claim, ErrorCode.INVALID_RESULT, message))
 
     def _failed(self, message: str) -> Failed:
         return Failed(attempt_error(self._attempt.claim, ErrorCode.EXIT_STATUS, message))
@@ -150,10 +165,11 @@ async def _feed(stdin: asyncio.StreamWriter, params: bytes) -> None:
         return  # a program need not read its params
 
 
-def _read_result(path: Path) -> bytes:
+def _read_result(path: Path, most_bytes: int) -> bytes:
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(most_bytes + 1)
     except FileNotFoundError:
         return JSON_NULL
-    msgspec.json.decode(raw)
+    check_written(raw, most_bytes)
     return raw

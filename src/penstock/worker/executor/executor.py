@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.app import Penstock
 from penstock.model.job import LogLine
+from penstock.model.results import least_bytes
 from penstock.model.text import readable
 from penstock.model.timing import Clock
 from penstock.worker.channel import Channel
@@ -36,18 +37,20 @@ from penstock.worker.frames import (
 )
 from penstock.worker.marks import Marks
 
+LARGE_BYTES = 64 * 1024
 DECODER = msgspec.msgpack.Decoder(list[ToExecutor])
 
 
 class Executor:
     """Runs what its agent sends, each job at once: the agent never sends more than there is room for."""
 
-    def __init__(self, app: Penstock, end: socket.socket, marks: Marks, clock: Clock, log_bytes: int) -> None:
+    def __init__(self, app: Penstock, end: socket.socket, marks: Marks, clock: Clock, load: Load) -> None:
         self._handlers = app.handlers
         self._loaded = describe_app(app)
         self._marks = marks
         self._clock = clock
-        self._log_bytes = log_bytes
+        self._log_bytes = load.log_bytes
+        self.result_bytes = load.result_bytes
         self._channel: Channel[ToExecutor, ToAgent] = Channel(
             end, DECODER, self._receive, ended=_orphaned, garbled=_garbled, unsendable=instead_of
         )
@@ -102,7 +105,7 @@ class Executor:
             try:
                 args, named = run.arguments()
                 run.calling = True
-                run.returned(await run.handler.function(*args, **named))  # type: ignore[misc]
+                await take_result(run, await run.handler.function(*args, **named))  # type: ignore[misc]
             except BaseException as error:  # noqa: BLE001 - a handler may raise anything; all of it is its job's error
                 run.raised(error)
             WRITING.set(None)
@@ -183,6 +186,14 @@ class Executor:
             if run.progress is not None:
                 self._channel.post([Progressed(run.start.place, run.progress)])
                 run.progress = None
+
+
+async def take_result(run: Run, value: object) -> None:
+    """A large value is checked and encoded in a thread: neighbours on the event loop do not wait for it."""
+    if least_bytes(value, LARGE_BYTES) > LARGE_BYTES:
+        await asyncio.to_thread(run.returned, value)
+    else:
+        run.returned(value)
 
 
 def _orphaned() -> NoReturn:

@@ -34,7 +34,7 @@ def execute(end: int, marks: int, places: int, *, loaded: Penstock | None = None
     told = _first(channel)
     belong_to(told.url, told.key)
     app = loaded if loaded is not None else _load_or_exit(told.app, channel)
-    executor = Executor(app, channel, Marks(marks, places), SystemClock(), told.log_bytes)
+    executor = Executor(app, channel, Marks(marks, places), SystemClock(), told)
     _runner().run(executor.serve())
 
 

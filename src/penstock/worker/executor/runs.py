@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 from msgspec import Struct
 
 from penstock.app import Handler
 from penstock.context import Context, Inputs, Outputs
 from penstock.model.errors import InvalidParams
-from penstock.model.job import JSON_NULL, NEVER_RETRIED, ErrorCode, JobError, LogLine, Progress
+from penstock.model.job import NEVER_RETRIED, ErrorCode, JobError, LogLine, Progress
+from penstock.model.results import ResultMisfit
 from penstock.model.retry import exception_names
 from penstock.model.text import readable
 from penstock.worker.executor.capture import JobLog
@@ -27,6 +27,11 @@ End = Finished | Errored | Stopped | Skipped
 
 class Host(Protocol):
     """What a run asks of its executor; callable from any thread."""
+
+    @property
+    def result_bytes(self) -> int:
+        """The longest result as JSON."""
+        ...
 
     def new_log(self, attempt: int, send: Callable[[tuple[LogLine, ...]], None]) -> JobLog: ...
 
@@ -109,7 +114,9 @@ class Run(Struct, eq=False):
         if self.stopping:
             return
         try:
-            result = JSON_NULL if value is None else _as_json(value)
+            result = self.handler.returns.write(value, self.host.result_bytes)
+        except ResultMisfit as misfit:
+            self.told = self._errored(ErrorCode.INVALID_RESULT, str(misfit))
         except Exception as error:  # noqa: BLE001 - encoding may run user code too
             text = f"the handler returned {type(value).__name__}, which is not JSON: {readable(error)}"
             self.told = self._errored(ErrorCode.INVALID_RESULT, text)
@@ -160,14 +167,6 @@ def instead_of(frame: ToAgent, error: Exception) -> ToAgent | None:
             return Errored(place, JobError(ErrorCode.RAISED, text))
         case _:
             return None
-
-
-def _as_json(value: object) -> bytes:
-    """The value as JSON. Looked at once more: a `msgspec.Raw` inside is taken as it is, whatever it holds."""
-    encoded = msgspec.json.encode(value)
-    msgspec.json.decode(encoded, type=msgspec.Raw)
-    encoded.decode()
-    return encoded
 
 
 def _traceback(error: BaseException) -> str:
