@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.api import create_app
 from penstock.broker.memory import MemoryBroker
@@ -39,12 +39,12 @@ async def engine(tmp_path: Path, settings: Settings) -> AsyncIterator[Engine]:
 
 
 @pytest.fixture
-def app(engine: Engine) -> Starlette:
+def app(engine: Engine) -> ASGIApp:
     return create_app(engine)
 
 
 @pytest.fixture
-async def client(app: Starlette) -> AsyncIterator[Client]:
+async def client(app: ASGIApp) -> AsyncIterator[Client]:
     """A client of a server that knows the job types `add` and `other`."""
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import httpx2
 import msgspec
 from msgspec.structs import replace
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.engine import Engine
 from penstock.model.key_wire import KeyRequest, MadeKey
@@ -54,5 +54,5 @@ def showing(client: Client, key: str | None) -> Iterator[Client]:
             client.headers["authorization"] = before
 
 
-def client_of(app: Starlette) -> Client:
+def client_of(app: ASGIApp) -> Client:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost")

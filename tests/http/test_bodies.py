@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.config import Settings
 from tests.http.desk import Client, Visit, problem
@@ -107,14 +107,14 @@ async def test_a_charset_beside_the_content_type_is_fine(client: Client) -> None
     assert (await client.post("/v1/jobs", content=b'{"type":"other"}', headers=headers)).status_code == 201
 
 
-async def test_an_announced_length_above_the_limit_is_refused_before_a_byte_is_read(app: Starlette) -> None:
+async def test_an_announced_length_above_the_limit_is_refused_before_a_byte_is_read(app: ASGIApp) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"65537")]
     visit = Visit(app, "POST", "/v1/jobs", headers)
     await visit.run()
     assert visit.status == 413
 
 
-async def test_a_body_without_a_length_is_cut_off_at_the_limit(app: Starlette) -> None:
+async def test_a_body_without_a_length_is_cut_off_at_the_limit(app: ASGIApp) -> None:
     visit = Visit(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
     for _ in range(3):
         visit.says(b" " * 32 * 1024, more=True)
@@ -122,14 +122,14 @@ async def test_a_body_without_a_length_is_cut_off_at_the_limit(app: Starlette) -
     assert visit.status == 413
 
 
-async def test_a_body_in_pieces_is_put_together(app: Starlette, client: Client) -> None:
+async def test_a_body_in_pieces_is_put_together(app: ASGIApp, client: Client) -> None:
     visit = Visit(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
     visit.says(b'{"type":', more=True).says(b"", more=True).says(b'"other"}')
     await visit.run()
     assert visit.status == 201
 
 
-async def test_a_client_that_hangs_up_in_mid_body_adds_nothing(app: Starlette, client: Client) -> None:
+async def test_a_client_that_hangs_up_in_mid_body_adds_nothing(app: ASGIApp, client: Client) -> None:
     visit = Visit(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
     await asyncio.wait_for(visit.says(b'{"type":"other"}', more=True).hangs_up().run(), 5)
     assert visit.sent == []

@@ -4,7 +4,7 @@ import hashlib
 from urllib.parse import quote
 
 import pytest
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.engine import Engine
 from penstock.model.errors import CorruptObject
@@ -103,7 +103,7 @@ async def test_an_unknown_upload_is_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize("header", ["content-length", "transfer-encoding"])
-async def test_an_upload_above_the_limit_is_too_large(app: Starlette, header: str) -> None:
+async def test_an_upload_above_the_limit_is_too_large(app: ASGIApp, header: str) -> None:
     announced = [(b"content-length", b"102401")] if header == "content-length" else []
     visit = Visit(app, "POST", "/v1/uploads", [(b"content-type", b"text/csv"), *announced])
     for _ in range(4):
@@ -151,7 +151,7 @@ async def test_an_output_needs_a_lease_and_its_digest(client: Client) -> None:
 
 
 async def test_a_file_that_was_damaged_is_never_given_as_whole(
-    client: Client, engine: Engine, app: Starlette, monkeypatch: pytest.MonkeyPatch
+    client: Client, engine: Engine, app: ASGIApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = await job_with_input(client, "in.csv", b"good" * 1000)
     monkeypatch.setattr(engine.files, "_objects", _Damaged())

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from msgspec.structs import replace
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
@@ -122,7 +122,7 @@ class TestWithKeys:
         return replace(settings, server=ServerSettings(keys="required"))
 
     @pytest.fixture
-    async def client(self, app: Starlette) -> AsyncIterator[Client]:
+    async def client(self, app: ASGIApp) -> AsyncIterator[Client]:
         async with client_of(app) as client:
             yield client
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.api import create_app
 from penstock.broker.memory import MemoryBroker
@@ -40,7 +40,7 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def client(app: Starlette, engine: Engine) -> AsyncIterator[Client]:
+async def client(app: ASGIApp, engine: Engine) -> AsyncIterator[Client]:
     """An admin's client of a server that needs keys and knows the job types `add` and `other`."""
     async with client_of(app) as client:
         client.headers["authorization"] = f"Bearer {(await made(engine, KeyScope.ADMIN)).key}"
@@ -178,7 +178,7 @@ async def test_a_worker_key_of_one_queue_never_gets_a_job_of_another(client: Cli
 
 
 async def test_a_claim_cut_off_while_its_key_is_looked_at_again_gives_its_jobs_back(
-    app: Starlette, client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    app: ASGIApp, client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = await made(engine, KeyScope.WORKER)
     item = await submit(client)
@@ -201,7 +201,7 @@ async def test_a_claim_cut_off_while_its_key_is_looked_at_again_gives_its_jobs_b
 
 
 async def test_a_claim_that_waits_gets_nothing_once_its_key_is_revoked(
-    app: Starlette, client: Client, engine: Engine
+    app: ASGIApp, client: Client, engine: Engine
 ) -> None:
     key = await made(engine, KeyScope.WORKER)
     headers = [(b"content-type", b"application/json"), (b"authorization", f"Bearer {key.key}".encode())]
@@ -339,7 +339,7 @@ async def test_a_lent_key_lets_in_here_and_is_kept_nowhere(client: Client, engin
     assert "beside" not in {one["name"] for one in await listed(client)}
 
 
-async def test_the_sdk_shows_its_key_and_raises_what_a_wrong_one_is_answered(app: Starlette, engine: Engine) -> None:
+async def test_the_sdk_shows_its_key_and_raises_what_a_wrong_one_is_answered(app: ASGIApp, engine: Engine) -> None:
     import httpx2
 
     def sdk(key: str) -> AsyncClient:

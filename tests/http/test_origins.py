@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from msgspec.structs import replace
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.api import create_app
 from penstock.api.app import OPERATIONS
@@ -36,7 +36,7 @@ def settings(settings: Settings) -> Settings:
     return replace(settings, server=ServerSettings(hosts=("Jobs.Example", "2001:db8::7", "10.1.2.3")))
 
 
-async def asked(app: Starlette, headers: Iterable[tuple[bytes, bytes]], method: str = "GET") -> int:
+async def asked(app: ASGIApp, headers: Iterable[tuple[bytes, bytes]], method: str = "GET") -> int:
     """The status of a request for the jobs with exactly these headers."""
     visit = Visit(app, method, "/v1/jobs", headers, host=None).says(b"")
     await visit.run()
@@ -63,7 +63,7 @@ async def asked(app: Starlette, headers: Iterable[tuple[bytes, bytes]], method: 
         "[2001:DB8:0::7]:7373",
     ],
 )
-async def test_names_of_this_machine_and_of_the_settings_are_answered_on_any_port(app: Starlette, host: str) -> None:
+async def test_names_of_this_machine_and_of_the_settings_are_answered_on_any_port(app: ASGIApp, host: str) -> None:
     assert await asked(app, [(b"host", host.encode())]) == 200
 
 
@@ -101,14 +101,14 @@ async def test_names_of_this_machine_and_of_the_settings_are_answered_on_any_por
         "localhost\x00",
     ],
 )
-async def test_any_other_host_is_refused_as_a_name_that_somebody_pointed_here(app: Starlette, host: str) -> None:
+async def test_any_other_host_is_refused_as_a_name_that_somebody_pointed_here(app: ASGIApp, host: str) -> None:
     assert await asked(app, [(b"host", host.encode())]) == 403
 
 
 @pytest.mark.parametrize(
     "hosts", [[], [b"localhost", b"evil.example"], [b"evil.example", b"localhost"], [b"localhost", b"localhost"]]
 )
-async def test_no_host_or_several_are_refused(app: Starlette, hosts: list[bytes]) -> None:
+async def test_no_host_or_several_are_refused(app: ASGIApp, hosts: list[bytes]) -> None:
     assert await asked(app, [(b"host", host) for host in hosts]) == 403
 
 
@@ -127,7 +127,7 @@ async def test_the_problem_names_the_host_and_what_to_do(client: Client) -> None
         [(b"origin", b"http://LOCALHOST:7373"), (b"sec-fetch-site", b"same-origin")],
     ],
 )
-async def test_a_page_of_this_server_and_a_typed_address_are_answered(app: Starlette, headers: Headers) -> None:
+async def test_a_page_of_this_server_and_a_typed_address_are_answered(app: ASGIApp, headers: Headers) -> None:
     assert await asked(app, [HOST, *headers]) == 200
 
 
@@ -141,9 +141,7 @@ async def test_a_page_of_this_server_and_a_typed_address_are_answered(app: Starl
         (b"[::1]:7373", b"http://[::1]:7373"),
     ],
 )
-async def test_an_origin_is_ours_whether_its_port_is_said_or_implied(
-    app: Starlette, host: bytes, origin: bytes
-) -> None:
+async def test_an_origin_is_ours_whether_its_port_is_said_or_implied(app: ASGIApp, host: bytes, origin: bytes) -> None:
     assert await asked(app, [(b"host", host), (b"origin", origin)]) == 200
 
 
@@ -168,7 +166,7 @@ async def test_an_origin_is_ours_whether_its_port_is_said_or_implied(
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "DELETE", "OPTIONS"])
 async def test_pages_of_other_origins_are_refused_whatever_they_ask(
-    app: Starlette, headers: Headers, method: str
+    app: ASGIApp, headers: Headers, method: str
 ) -> None:
     assert await asked(app, [HOST, (b"content-type", b"application/json"), *headers], method) == 403
 
@@ -192,7 +190,7 @@ async def test_nothing_that_a_form_can_send_does_anything(client: Client, form: 
     assert (await client.get(f"/v1/jobs/{item['id']}")).json()["state"] == "queued"
 
 
-async def test_nothing_that_a_script_can_send_without_saying_what_it_is_does_anything(app: Starlette) -> None:
+async def test_nothing_that_a_script_can_send_without_saying_what_it_is_does_anything(app: ASGIApp) -> None:
     for body in ([(b"content-length", b"1")], [(b"transfer-encoding", b"chunked")]):
         visit = Visit(app, "POST", "/v1/queues/other/pause", [HOST, *body], host=None).says(b"x")
         await visit.run()
@@ -212,7 +210,7 @@ async def test_an_upload_is_told_by_its_own_type_or_its_digest(client: Client) -
     assert (await client.post("/v1/uploads", content=b"x", headers={"content-type": "text/csv"})).status_code == 201
 
 
-async def test_the_sdk_uploads_text_without_a_key(app: Starlette) -> None:
+async def test_the_sdk_uploads_text_without_a_key(app: ASGIApp) -> None:
     async with AsyncClient(transport=AsyncHttpTransport("http://localhost", httpx2.ASGITransport(app=app))) as sdk:
         kept = await sdk.upload("poem.txt", b"x")
     assert (kept.content_type, kept.digest) == ("text/plain", DIGEST_OF_X)

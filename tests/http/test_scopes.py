@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
@@ -48,7 +48,7 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def client(app: Starlette) -> AsyncIterator[Client]:
+async def client(app: ASGIApp) -> AsyncIterator[Client]:
     async with client_of(app) as client:
         yield client
 

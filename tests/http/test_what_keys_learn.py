@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.client import AsyncClient
 from penstock.client.http import AsyncHttpTransport
@@ -66,7 +66,7 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-async def client(app: Starlette, engine: Engine) -> AsyncIterator[Client]:
+async def client(app: ASGIApp, engine: Engine) -> AsyncIterator[Client]:
     async with client_of(app) as client:
         client.headers["authorization"] = f"Bearer {(await made(engine, KeyScope.ADMIN)).key}"
         yield client
@@ -230,7 +230,7 @@ async def test_a_queue_is_paused_without_telling_what_is_in_it(client: Client, e
         assert (await client.post("/v1/queues/other/pause")).json()["jobs"]["failed"] == 1
 
 
-async def test_the_sdk_adds_cancels_and_retries_without_reading(app: Starlette, engine: Engine, world: World) -> None:
+async def test_the_sdk_adds_cancels_and_retries_without_reading(app: ASGIApp, engine: Engine, world: World) -> None:
     import httpx2
 
     key = (await made(engine, KeyScope.JOBS_WRITE, KeyScope.JOBS_CANCEL)).key

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from penstock.config import Settings
 from penstock.engine import Engine
@@ -15,7 +15,7 @@ NAIVE = "2026-01-01T00:00:00"
 JSON = [(b"content-type", b"application/json")]
 
 
-def waiting_claim(app: Starlette) -> Visit:
+def waiting_claim(app: ASGIApp) -> Visit:
     body = {"types": ["other"], "limit": 5, "wait_seconds": 30}
     return Visit(app, "POST", "/v1/workers/w1/claim", JSON).says(json.dumps(body).encode())
 
@@ -33,7 +33,7 @@ async def test_joining_tells_how_leases_work_and_declares_the_types(client: Clie
     assert [one["name"] for one in (await client.get("/v1/types")).json()["types"]] == ["add", "other"]
 
 
-async def test_a_waiting_claim_is_answered_the_moment_there_is_work(app: Starlette, client: Client) -> None:
+async def test_a_waiting_claim_is_answered_the_moment_there_is_work(app: ASGIApp, client: Client) -> None:
     visit = waiting_claim(app)
     waiting = asyncio.create_task(visit.run())
     await visit.listening.wait()
@@ -47,7 +47,7 @@ async def test_a_claim_without_work_ends_with_none(client: Client) -> None:
     assert await claim(client, wait=0.01) == []
 
 
-async def test_a_worker_that_hangs_up_while_it_waits_takes_no_job_with_it(app: Starlette, client: Client) -> None:
+async def test_a_worker_that_hangs_up_while_it_waits_takes_no_job_with_it(app: ASGIApp, client: Client) -> None:
     visit = waiting_claim(app)
     waiting = asyncio.create_task(visit.run())
     await visit.listening.wait()
@@ -58,7 +58,7 @@ async def test_a_worker_that_hangs_up_while_it_waits_takes_no_job_with_it(app: S
     assert (claimed["job"], claimed["fence"]) == (item["id"], 1)
 
 
-async def test_jobs_claimed_for_a_worker_that_has_gone_are_given_back_at_once(app: Starlette, client: Client) -> None:
+async def test_jobs_claimed_for_a_worker_that_has_gone_are_given_back_at_once(app: ASGIApp, client: Client) -> None:
     item = await submit(client)
     visit = waiting_claim(app).hangs_up()
     await asyncio.wait_for(visit.run(), 5)
@@ -68,7 +68,7 @@ async def test_jobs_claimed_for_a_worker_that_has_gone_are_given_back_at_once(ap
 
 
 async def test_a_claim_cut_off_by_the_server_gives_its_jobs_back(
-    app: Starlette, client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    app: ASGIApp, client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = await submit(client)
     claims_made = asyncio.Event()

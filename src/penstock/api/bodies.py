@@ -27,7 +27,8 @@ def checked_json(body: bytes, depth: int, values: int) -> None:
     not UTF-8, an object with the same key twice, and nesting deeper than `depth`. `values` bounds strings, lists and
     objects. No Python code runs for each of these, and the decoder never sees more: others wait while it works.
     """
-    _refuse_many(body, values)
+    if len(body) > values:
+        _refuse_many(body, values)
     try:
         value = msgspec.json.decode(body)
         if _doubled(body, value):
@@ -38,7 +39,7 @@ def checked_json(body: bytes, depth: int, values: int) -> None:
         _refuse_depth(depth)
     except ValueError as fault:
         raise Malformed(f"the body is not valid JSON: {fault}") from None
-    if _deeper(body, depth):
+    if _openings(body) > depth and _deeper(body, depth):
         _refuse_depth(depth)
 
 
@@ -102,8 +103,6 @@ def _without_strings(body: bytes) -> bytes:
 
 def _deeper(body: bytes, depth: int) -> bool:
     """True when valid JSON nests deeper than `depth`."""
-    if _openings(body) <= depth:
-        return False
     brackets = _brackets(body)
     if _shallow(brackets, min(depth // 2, _ROUNDS)):
         return False

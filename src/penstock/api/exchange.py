@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+NO_HEADERS: Headers = ()
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -35,6 +36,14 @@ class ClientGone(Exception):
     """The client hung up: there is nobody to answer."""
 
 
+class AnswerBroken(Exception):
+    """The body of an answer ended early, after its status went out; `__cause__` says why."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
 class UnsupportedMediaType(Malformed):
     """A JSON body was expected and something else was announced; answered as 415."""
 
@@ -45,7 +54,7 @@ class Call:
     `key` is the API key that it was admitted with; None where none was shown and none is needed.
     """
 
-    __slots__ = ("_receive", "engine", "key", "scope", "traffic")
+    __slots__ = ("_headers", "_receive", "engine", "key", "scope", "traffic")
 
     def __init__(self, engine: Engine, traffic: "Traffic", scope: Scope, receive: Receive) -> None:
         self.engine = engine
@@ -53,6 +62,8 @@ class Call:
         self.scope = scope
         self.key: ApiKey | None = None
         self._receive = receive
+        # Of a header that comes twice the first counts.
+        self._headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
 
     async def admit(self, scopes: tuple[KeyScope, ...], *, always: bool = False) -> None:
         """Let the request in if its key has one of the scopes; Unauthorized or Forbidden if not.
@@ -86,21 +97,22 @@ class Call:
 
     def header(self, name: bytes) -> str | None:
         """The value of a header, by its name in lower case; None when it was not sent."""
-        for key, value in self.scope["headers"]:
-            if key == name:
-                text: str = value.decode("latin-1")
-                return text
-        return None
+        value = self._headers.get(name)
+        return None if value is None else value.decode("latin-1")
 
     async def json(self, kind: type[T]) -> T:
         """The body as a struct. Malformed when it is not strict JSON, Invalid when it is of another shape."""
         limits = self.engine.settings.limits
-        media_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
-        if media_type != JSON:
-            raise UnsupportedMediaType(f"the body must be {JSON}, not {media_type or 'without a Content-Type'}")
+        if self._headers.get(b"content-type") != b"application/json":
+            self._require_json()
         body = await self._whole(limits.body_bytes)
         checked_json(body, limits.depth, limits.values)
         return decoded(body, kind)
+
+    def _require_json(self) -> None:
+        media_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if media_type != JSON:
+            raise UnsupportedMediaType(f"the body must be {JSON}, not {media_type or 'without a Content-Type'}")
 
     def file(self) -> AsyncIterator[bytes]:
         """The body in chunks, as they arrive. TooLarge at once when its announced length is above the limit."""
@@ -174,16 +186,26 @@ class Reply(Struct, frozen=True):
         """
         held, following = await anext(chunks, b""), await anext(chunks, None)
         await send(self._start())
-        while following is not None:
-            await send({"type": "http.response.body", "body": held, "more_body": True})
-            held, following = following, await anext(chunks, None)
-        await send({"type": "http.response.body", "body": held})
+        try:
+            while following is not None:
+                await send({"type": "http.response.body", "body": held, "more_body": True})
+                held, following = following, await anext(chunks, None)
+            await send({"type": "http.response.body", "body": held})
+        except Exception as error:
+            raise AnswerBroken(self.status) from error
 
     def _start(self, *more: tuple[bytes, bytes]) -> Message:
         headers = [*more, *self.headers]
         if self.content_type is not None:
-            headers.append((b"content-type", self.content_type.encode("latin-1")))
+            headers.append(_CONTENT_TYPES.get(self.content_type) or _content_type(self.content_type))
         return {"type": "http.response.start", "status": self.status, "headers": headers}
+
+
+def _content_type(value: str) -> tuple[bytes, bytes]:
+    return b"content-type", value.encode("latin-1")
+
+
+_CONTENT_TYPES = {JSON: _content_type(JSON)}
 
 
 def json_reply(status: int, value: object, headers: Headers = (), content_type: str = JSON) -> Reply:

@@ -12,6 +12,7 @@ from penstock.model.sdk_keys import REPEATED_HEADER, SHARDS_HEADER, write_shards
 from penstock.model.wire import Key, SubmitRequest
 
 IDEMPOTENCY_KEY = Header("Idempotency-Key", Key, "Repeating the request with the same key gives the same job back.")
+_REPEATED = REPEATED_HEADER.lower().encode()
 REPEATED = Header(
     REPEATED_HEADER,
     bool,
@@ -38,7 +39,7 @@ def header_key(call: Call, header: Header) -> str | None:
 
 def is_repeated(call: Call) -> bool:
     """Whether an earlier request under the same key may have been carried out; Invalid if the header is no boolean."""
-    given = call.header(REPEATED_HEADER.lower().encode())
+    given = call.header(_REPEATED)
     if given not in (None, "true", "false"):
         raise Invalid(f"header {REPEATED_HEADER}: send `true`, `false` or no such header")
     return given == "true"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from penstock.api.exchange import Call, ClientGone, Headers, Reply, json_reply
+from penstock.api.exchange import NO_HEADERS, Call, ClientGone, Headers, Reply, json_reply
 from penstock.api.idempotency import IDEMPOTENCY_KEY, REPEATED, header_key, is_repeated, keyed, shards_header
 from penstock.api.operation import Answer, operation
 from penstock.api.receipts import shown_job
@@ -16,6 +16,7 @@ from penstock.model.job import Job, JobFilter
 from penstock.model.keys import KeyScope
 from penstock.model.lifecycle import State
 from penstock.model.names import Name, Tag
+from penstock.model.submission import Submission
 from penstock.model.timing import seconds
 from penstock.model.wire import JobItem, JobPage, SubmitRequest
 
@@ -61,14 +62,17 @@ async def submit_job(call: Call) -> Reply:
         call.require(KeyScope.SCHEDULES)
     # A schedule lives where its name says, whatever its key does.
     key = request.idempotency_key if request.interval is None else None
-    with call.engine.sdk_places.choosing(key, repeated=is_repeated(call)):
-        (outcome,) = await call.engine.jobs.submit([request])
-        if isinstance(outcome, PenstockError):
-            raise outcome
-    shards = shards_header(call, key)
-    if outcome.event is None:
-        return await _job_reply(call, outcome.job, 200, headers=shards)
-    return await _job_reply(call, outcome.job, 201, outcome.event.at, headers=shards)
+    repeated = is_repeated(call)
+    if key is None:
+        submission, shards = await _submit(call, request), NO_HEADERS
+    else:
+        with call.engine.sdk_places.choosing(key, repeated=repeated):
+            submission = await _submit(call, request)
+        shards = shards_header(call, key)
+    job = submission.job
+    if not submission.created:
+        return await _job_reply(call, job, 200, headers=shards)
+    return await _job_reply(call, job, 201, job.created_at, headers=shards)
 
 
 @operation("GET /v1/jobs", {200: Answer("A page of jobs, newest first.", JobPage)}, query=ListQuery)
@@ -110,6 +114,13 @@ async def cancel_job(call: Call) -> Reply:
 async def retry_job(call: Call) -> Reply:
     """Run an ended job again, as a new job."""
     return await _job_reply(call, await call.engine.jobs.retry(call.job()), 201)
+
+
+async def _submit(call: Call, request: SubmitRequest) -> Submission:
+    (outcome,) = await call.engine.jobs.submit([request])
+    if isinstance(outcome, PenstockError):
+        raise outcome
+    return outcome
 
 
 async def _ended(call: Call, job: JobId, wait: float) -> Job:

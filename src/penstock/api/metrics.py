@@ -34,7 +34,9 @@ class Traffic:
         answered = self._answered.get(route)
         if answered is None:
             answered = self._answered[route] = _Answered()
-        answered.note(status, seconds)
+        answered.statuses[status] = answered.statuses.get(status, 0) + 1
+        answered.seconds += seconds
+        answered.buckets[bisect_left(BOUNDS, seconds)] += 1
 
     def requests(self) -> Iterator[Sample]:
         for (path, method), answered in self._answered.items():
@@ -59,11 +61,6 @@ class _Answered:
         self.statuses: dict[int, int] = {}
         self.seconds = 0.0
         self.buckets = [0] * (len(BOUNDS) + 1)
-
-    def note(self, status: int, seconds: float) -> None:
-        self.statuses[status] = self.statuses.get(status, 0) + 1
-        self.seconds += seconds
-        self.buckets[bisect_left(BOUNDS, seconds)] += 1
 
 
 @operation("GET /metrics", {200: Answer("Metrics.", None, ("text/plain",))})

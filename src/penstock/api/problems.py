@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from starlette.exceptions import HTTPException
-
 from penstock.api.exchange import Headers, Reply, UnsupportedMediaType, json_reply
 from penstock.model.errors import (
     ChooseShard,
@@ -81,11 +79,6 @@ def problem_reply(error: Exception, path: str | None = None) -> Reply:
     match error:
         case PenstockError():
             return _reply(problem_of(error, path), _headers(error))
-        case HTTPException(status_code=404):
-            missing = NotFound(f"there is nothing at {path}; /openapi.json lists what there is")
-            return _reply(problem_of(missing, path))
-        case HTTPException():
-            return _reply(problem_of(Refused(error.detail), path, error.status_code))
         case _:
             return _reply(problem_of(PenstockError("something went wrong inside the server; its log says what"), path))
 

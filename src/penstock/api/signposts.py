@@ -28,9 +28,9 @@ class Signposts(Generic[Place]):
                 self._literal[place.path] = place
 
     def find(self, path: str) -> Found[Place] | None:
-        """The place and the varying parts; None where none was found in one go, which needs not mean that none is."""
+        """The place and the varying parts of its path; None if there is none."""
         place = self._literal.get(path)
-        return (place, {}) if place is not None else self._walk(path.split("/"))
+        return (place, {}) if place is not None else _walk(self._start, path.split("/"), ())
 
     def _put_up(self, place: Place) -> None:
         fork, names = self._start, []
@@ -41,18 +41,6 @@ class Signposts(Generic[Place]):
             else:
                 fork = fork.literal.setdefault(segment, _Fork())
         fork.place = place, tuple(names)
-
-    def _walk(self, segments: list[str]) -> Found[Place] | None:
-        fork, parts = self._start, []
-        for segment in segments:
-            following = fork.literal.get(segment)
-            if following is None and segment:
-                following = fork.varying
-                parts.append(segment)
-            if following is None:
-                return None
-            fork = following
-        return None if fork.place is None else (fork.place[0], dict(zip(fork.place[1], parts, strict=True)))
 
 
 class _Fork(Generic[Place]):
@@ -69,3 +57,14 @@ class _Fork(Generic[Place]):
         if self.varying is None:
             self.varying = _Fork()
         return self.varying
+
+
+def _walk(fork: "_Fork[Place]", segments: list[str], parts: tuple[str, ...]) -> Found[Place] | None:
+    """Follow the segments from a fork. Where the literal way leads nowhere, the varying one is tried."""
+    if not segments:
+        return None if fork.place is None else (fork.place[0], dict(zip(fork.place[1], parts, strict=True)))
+    segment, *rest = segments
+    literal = fork.literal.get(segment)
+    if literal is not None and (found := _walk(literal, rest, parts)) is not None:
+        return found
+    return None if fork.varying is None or not segment else _walk(fork.varying, rest, (*parts, segment))

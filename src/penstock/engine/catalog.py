@@ -25,6 +25,7 @@ FRESH = timedelta(seconds=1)
 
 RECENT = timedelta(minutes=5)
 """Workers not heard from for longer are not read any more: when they were is kept with their types by then."""
+_FRESH_SECONDS = FRESH.total_seconds()
 
 TRIES = 20
 """How often a change starts again because another process was faster."""
@@ -70,7 +71,9 @@ class Reading(Struct, frozen=True):
 
     def handled_as(self, name: str) -> tuple[str, ...]:
         """The names of handlers that can run jobs of a type, the best first: its new name, and its own."""
-        return tuple(dict.fromkeys((self.run_as(name), plain_type(name))))
+        plain = plain_type(name)
+        run_as = self.run_as(plain)
+        return (plain,) if run_as == plain else (run_as, plain)
 
     def retired_at(self, name: str) -> datetime | None:
         """When a type was withdrawn; None if it is declared, or never was."""
@@ -85,14 +88,15 @@ class Reading(Struct, frozen=True):
         run_as = self.run_as(name)
         if (declared := self.types.get(run_as)) is not None:
             return declared
+        retired_at = self.retired_at(run_as)
+        if retired_at is None and allow_unknown:
+            return JobType(name=run_as, queue=run_as)
         names = ", ".join(sorted(self.types)) or "none yet"
-        if (retired_at := self.retired_at(run_as)) is not None:
+        if retired_at is not None:
             raise UnknownType(
                 f"job type {run_as!r} was retired at {retired_at:%Y-%m-%dT%H:%M:%SZ}; known: {names}",
                 known=sorted(self.types),
             )
-        if allow_unknown:
-            return JobType(name=run_as, queue=run_as)
         raise UnknownType(
             f"no job type is named {name!r}; known: {names}. Start a worker that declares it, "
             "or set server.allow_unknown_types to accept jobs before their worker exists",
@@ -117,7 +121,7 @@ class Catalog:
     async def read(self) -> Reading:
         """The latest reading. While the store cannot be read, the last one that was: what is known goes on."""
         known = self._reading
-        if known is not None and not self._stale and self._clock.monotonic() - known.at <= FRESH.total_seconds():
+        if known is not None and not self._stale and self._clock.monotonic() - known.at <= _FRESH_SECONDS:
             return known
         if self._reading_now is None:
             self._reading_now = asyncio.ensure_future(self._read())

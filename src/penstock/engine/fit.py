@@ -39,10 +39,20 @@ def wait_for_another(job: Job, params: bytes, reading: Reading, now: datetime) -
 
 def fits_a_worker(job: Job, reading: Reading, now: datetime) -> bool:
     """Whether some worker that could be given a waiting job takes its params, as far as that can be told."""
-    schemas, up = _schemas(job.type, reading), signatures_up(job, reading, now) - {unfit_for(job.type)}
-    if job.params is None or (len(schemas) < 2 and up and up <= set(schemas)):
+    if job.params is None or fits_all(job, reading, now):
         return True
+    schemas, up = _schemas(job.type, reading), _other_signatures_up(job, reading, now)
     return any(name not in schemas or accepts(schemas[name], job.params) for name in up)
+
+
+def fits_all(job: Job, reading: Reading, now: datetime) -> bool:
+    """Whether every job of this type and queue fits a worker: only one shape of params counts, and a worker has it."""
+    schemas, up = _schemas(job.type, reading), _other_signatures_up(job, reading, now)
+    return len(schemas) < 2 and bool(up) and up <= set(schemas)
+
+
+def _other_signatures_up(job: Job, reading: Reading, now: datetime) -> set[str]:
+    return signatures_up(job, reading, now) - {unfit_for(job.type)}
 
 
 def signatures_up(job: Job, reading: Reading, now: datetime) -> set[str]:

@@ -1,6 +1,6 @@
 """From prepared to durable: new jobs into their shards, together with what other callers have for the same ones."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.engine.by_shard import each, split
@@ -30,9 +30,11 @@ class Inserting:
 
         A single job's shard that does not answer is raised.
         """
-        moved = await self._find_moved(jobs)
-        answers = iter(await self._insert([job for job, met in zip(jobs, moved, strict=True) if met is None]))
-        return [_unless_put_off(next(answers) if met is None else met) for met in moved]
+        if any([job.ring for job in jobs]):
+            answers = await self._insert_unless_moved(jobs)
+        else:
+            answers = await self._insert(jobs)
+        return [answer.refusal if isinstance(answer, Held | Misplaced) else answer for answer in answers]
 
     async def insert_in_one(self, jobs: Sequence[NewJob]) -> list[Submission]:
         """Jobs of a single shard; Unavailable if it does not answer, cannot tell about a key, or takes one not."""
@@ -42,11 +44,11 @@ class Inserting:
                 raise answer.refusal
         return answers
 
-    async def _find_moved(self, jobs: Sequence[NewJob]) -> Sequence[Submission | Unavailable | None]:
-        """Before anything is inserted: the jobs that keys were given before the ring changed."""
-        if any([job.ring for job in jobs]):
-            return await self._engine.store.find_moved(jobs)
-        return [None] * len(jobs)
+    async def _insert_unless_moved(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
+        """Look first for the jobs that keys were given before the ring changed; insert the others."""
+        moved = await self._engine.store.find_moved(jobs)
+        answers = iter(await self._insert([job for job, known in zip(jobs, moved, strict=True) if known is None]))
+        return [next(answers) if known is None else known for known in moved]
 
     async def _insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
         if len(jobs) < 2:
@@ -59,11 +61,11 @@ class Inserting:
             answers.update(zip([number for number, _ in numbered], told, strict=True))
         return [answers[number] for number in range(len(jobs))]
 
-    async def _ask(self, jobs: Sequence[NewJob]) -> list[Submission]:
-        place = (shard_of(jobs[0].id), any(job.key is not None for job in jobs))
+    def _ask(self, jobs: Sequence[NewJob]) -> Awaitable[list[Submission]]:
+        place = (shard_of(jobs[0].id), any([job.key is not None for job in jobs]))
         if (together := self._writes.get(place)) is None:
             together = self._writes[place] = Together(self._write)
-        return await together.ask(jobs)
+        return together.ask(jobs)
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
         marked = await self._engine.posting.mark(jobs)
@@ -73,7 +75,3 @@ class Inserting:
         # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.
         self._engine.arrivals.came(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
         return answers
-
-
-def _unless_put_off(answer: Submission | Unavailable) -> Submission | Unavailable:
-    return answer.refusal if isinstance(answer, Held | Misplaced) else answer

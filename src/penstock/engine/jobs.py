@@ -12,7 +12,7 @@ from penstock.engine.files import job_prefix
 from penstock.engine.inserting import Inserting
 from penstock.engine.preparing import Preparing
 from penstock.engine.submit import same_again
-from penstock.engine.why import why_it_waits
+from penstock.engine.why import WaitReasons
 from penstock.model.errors import Conflict, KeyConflict, MapChanged, NotFound, Unavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter, NewJob
@@ -35,15 +35,16 @@ class Jobs:
         self._files = engine.files
         self._preparing = Preparing(engine, chance)
         self._inserting = Inserting(engine)
+        self._reasons = WaitReasons()
         self._batches = Batches(engine, self._preparing, self._inserting, self.submit)
 
     async def submit(self, requests: Sequence[SubmitRequest]) -> list[Outcome]:
         """Make each job durable, or refuse it by itself. One answer each, in order."""
         outcomes = await self._submit(requests)
         for _ in range(PLACED_AGAIN):
-            moved = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, MapChanged)]
-            if not moved:
+            if MapChanged not in map(type, outcomes):
                 break
+            moved = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, MapChanged)]
             for index, outcome in zip(moved, await self._submit([requests[index] for index in moved]), strict=True):
                 outcomes[index] = outcome
         return outcomes
@@ -74,7 +75,7 @@ class Jobs:
         if job.result is None and job.result_object is not None:
             job = replace(job, result=await self._files.read_value(job.result_object))
         reading = await self._engine.catalog.read()
-        return job_item(job, why_it_waits(job, reading, seen_at or await self._store.now()))
+        return job_item(job, self._reasons.find(job, reading, seen_at or await self._store.now()))
 
     async def cancel(self, job: JobId, *, force: bool = False) -> Job:
         """Cancel a waiting job, ask a running one to stop (`force`: end it now), leave an ended one as it is."""
@@ -117,7 +118,7 @@ class Jobs:
         """Newest first; large params and results are left out."""
         page = await self._store.page(where, cursor, limit)
         reading, now = await self._engine.catalog.read(), await self._store.now()
-        items = tuple(job_item(job, why_it_waits(job, reading, now)) for job in page.jobs)
+        items = tuple(job_item(job, self._reasons.find(job, reading, now)) for job in page.jobs)
         return JobPage(items, page.cursor, page.missing)
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,8 +37,9 @@ class Preparing:
         self._chance = chance
         self._repeating = Repeating(engine)
 
-    def new_id(self, key: str | None = None) -> JobId:
-        return new_job_id(to_millis(self._engine.clock.now()), self._engine.store.home(key), self._chance)
+    def new_id(self, key: str | None = None, now: datetime | None = None) -> JobId:
+        at_millis = to_millis(now or self._engine.clock.now())
+        return new_job_id(at_millis, self._engine.store.home(key), self._chance)
 
     def new_series(self, key: str) -> tuple[Series, int | None]:
         """Ids for the jobs of a batch where its key belongs, and the ring that says so."""
@@ -102,7 +104,7 @@ class _Terms:
             declared = self._types.get(request.type) or self._declared(request.type)
             # The id and the ring go together: nothing may be awaited between the two.
             key = request.idempotency_key
-            job, ring = job or self._new_id(key), None if key is None else self._epoch(key)
+            job, ring = job or self._new_id(key, self._now), None if key is None else self._epoch(key)
             new = new_job(job, request, declared, self._now, ring)
             if new.params is not None and declared.params_schema is not None:
                 self._catalog.check(declared, new.params)

@@ -126,7 +126,8 @@ class Tickets:
                 await self._broker.publish(tickets)
         except TimeoutError:
             raise BrokerUnavailable(f"no answer within {PUBLISH_WITHIN.total_seconds():g} s") from None
-        self._depths_known.update(ticket.line for ticket in tickets)
+        for line, posted in Counter([(ticket.queue, ticket.type) for ticket in tickets]).items():
+            self._depths_known[Line(*line)] += posted
 
     def publish_later(self, tickets: Sequence[Ticket]) -> None:
         """Post again what could not be claimed because its shard did not answer; whoever dies leaves it to lapse."""

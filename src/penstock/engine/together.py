@@ -23,13 +23,13 @@ class Together(Generic[Item, Answer]):
         self._asked: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]] = []
         self._running: asyncio.Future[None] | None = None
 
-    async def ask(self, items: Sequence[Item]) -> list[Answer]:
-        """The answers to these items."""
+    def ask(self, items: Sequence[Item]) -> "asyncio.Future[list[Answer]]":
+        """The answers to these items, to be awaited."""
         answer: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
         self._asked.append((items, answer))
         if self._running is None:
             self._running = asyncio.ensure_future(self._run())
-        return await answer
+        return answer
 
     async def _run(self) -> None:
         try:
@@ -41,8 +41,10 @@ class Together(Generic[Item, Answer]):
     def _next(self) -> "list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]]":
         """As many callers as fit in one call, at least one."""
         count = size = 0
-        while count < len(self._asked) and (not count or size + len(self._asked[count][0]) <= MOST_ITEMS):
-            size += len(self._asked[count][0])
+        for items, _ in self._asked:
+            size += len(items)
+            if count and size > MOST_ITEMS:
+                break
             count += 1
         taken, self._asked = self._asked[:count], self._asked[count:]
         return taken

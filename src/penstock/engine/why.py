@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from penstock.engine.catalog import Reading
 from penstock.engine.coming import is_coming
-from penstock.engine.fit import fits_a_worker
+from penstock.engine.fit import fits_a_worker, fits_all
 from penstock.engine.serving import last_had, servers_of
 from penstock.model.job import Job
 from penstock.model.lifecycle import State
@@ -24,6 +24,28 @@ ASKED_TO_STOP = "asked to cancel"
 
 A_WHILE = timedelta(minutes=2)
 """How long a type may be without a worker before a job says since when: workers come and go."""
+
+
+class WaitReasons:
+    """Why jobs wait, remembered for as long as a reading of the registry counts: most jobs of a type wait alike."""
+
+    def __init__(self) -> None:
+        self._reading: Reading | None = None
+        self._queued: dict[tuple[str, str], str] = {}
+
+    def find(self, job: Job, reading: Reading, now: datetime) -> str | None:
+        """`why_it_waits`. Jobs of one type in one queue share the answer unless it depends on their params."""
+        if job.state is not State.QUEUED:
+            return why_it_waits(job, reading, now)
+        if reading is not self._reading:
+            self._reading, self._queued = reading, {}
+        known = self._queued.get((job.queue, job.type))
+        if known is not None:
+            return known
+        reason = _why_queued(job, reading, now)
+        if reason not in (NO_ROOM, NO_FIT) or fits_all(job, reading, now):
+            self._queued[job.queue, job.type] = reason
+        return reason
 
 
 def why_it_waits(job: Job, reading: Reading, now: datetime) -> str | None:

@@ -87,7 +87,7 @@ def unfit_type(name: str, signature: str) -> str:
 
 def plain_type(name: str) -> str:
     """The type of a job, whatever it waits for."""
-    return name.partition(UNFIT_FOR)[0]
+    return name.partition(UNFIT_FOR)[0] if UNFIT_FOR in name else name
 
 
 def unfit_for(name: str) -> str | None:

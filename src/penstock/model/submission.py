@@ -75,16 +75,16 @@ class Inserted(Struct, frozen=True, gc=False):
             params=new.params,
             params_object=new.params_object,
             retry=new.retry,
-            timeout=_whole(new.timeout),
+            timeout=None if new.timeout is None else _whole(new.timeout),
             due_at=from_millis(due(new, self.now)),
             created_at=from_millis(self.now),
-            expires_at=_whole_at(new.expires_at),
+            expires_at=None if new.expires_at is None else _whole_at(new.expires_at),
             tags=new.tags,
             inputs=new.inputs,
             retry_of=new.retry_of,
             schedule=new.schedule,
-            tick_at=_whole_at(new.tick_at),
-            interval=_whole(new.interval),
+            tick_at=None if new.tick_at is None else _whole_at(new.tick_at),
+            interval=None if new.interval is None else _whole(new.interval),
         )
 
 
@@ -162,10 +162,10 @@ def due(new: NewJob, now: int) -> int:
     return now + millis(new.delay) if new.delay else now
 
 
-def _whole(span: timedelta | None) -> timedelta | None:
+def _whole(span: timedelta) -> timedelta:
     """A span as it is kept: in whole milliseconds."""
-    return None if span is None else timedelta(milliseconds=millis(span))
+    return timedelta(milliseconds=millis(span))
 
 
-def _whole_at(at: datetime | None) -> datetime | None:
-    return None if at is None else from_millis(to_millis(at))
+def _whole_at(at: datetime) -> datetime:
+    return from_millis(to_millis(at))

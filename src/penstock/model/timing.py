@@ -49,8 +49,7 @@ class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, span: timedelta) -> None:
         await asyncio.sleep(span.total_seconds())

@@ -56,6 +56,7 @@ class BoundedConnection(asyncio.Protocol):
     transport: Any
     flow: Any
     connections: set[Any]
+    loop: asyncio.AbstractEventLoop
     timeout_keep_alive_task: asyncio.TimerHandle | None
     pipeline: Any = ()
 
@@ -81,9 +82,12 @@ class BoundedConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
         if self.timeout_keep_alive_task is not None:
-            self._head_since = asyncio.get_running_loop().time()
+            self._head_since = self.loop.time()
         for piece in (data,) if len(data) <= PIECE_BYTES else _pieces(data):
-            self._count_ahead(len(piece))
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._count_ahead(len(piece))
+            else:
+                self._ahead = 0
             self._not_body += len(piece)
             if not self.transport.is_closing():
                 super().data_received(piece)
@@ -92,9 +96,7 @@ class BoundedConnection(asyncio.Protocol):
 
     def _count_ahead(self, size: int) -> None:
         """Close the connection of a client that sends one request after the other and waits for no answer."""
-        if self.cycle is None or self.cycle.response_complete:
-            self._ahead = 0
-        elif not self.cycle.more_body:
+        if not self.cycle.more_body:
             self._ahead += size
             if self._ahead > AHEAD_BYTES:
                 self.transport.abort()
