@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock import JobHandle
 from penstock.api.app import OPERATIONS
+from penstock.api.metrics import FAMILIES
 from penstock.api.problems import status_of
 from penstock.cli import ROOT
 from penstock.cli.commands import Commands
@@ -57,6 +58,11 @@ def _told(value: object) -> str:
             return ", ".join(value)
         case _:
             return str(value)
+
+
+def test_metrics_with_their_kinds_and_meanings() -> None:
+    told = {name: (kind, about) for name, kind, _, about in rows("reference/metrics.md")}
+    assert told == {family.name: (family.kind, family.about) for family in FAMILIES}
 
 
 def test_endpoints() -> None:

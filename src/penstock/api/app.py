@@ -27,13 +27,13 @@ from penstock.api import (
     workers,
 )
 from penstock.api.exchange import AnswerBroken, Call, ClientGone, Reply
-from penstock.api.metrics import Traffic
 from penstock.api.openapi import describing
 from penstock.api.operation import Operation
 from penstock.api.origins import OriginCheck
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.query import refuse_query
 from penstock.api.signposts import Signposts
+from penstock.api.traffic import Traffic
 from penstock.engine import Engine
 from penstock.model.errors import CorruptObject, NotFound, PenstockError
 from penstock.model.timing import Clock
@@ -60,11 +60,15 @@ _DESCRIBED: tuple[Operation, ...] = (
 OPERATIONS: tuple[Operation, ...] = (*_DESCRIBED, describing(_DESCRIBED))
 
 
-def create_app(engine: Engine) -> "Api":
-    """The API of this engine, as an ASGI application."""
+METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.OPERATIONS)
+"""What a process answers that is no API: how it is."""
+
+
+def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS) -> "Api":
+    """The API of this engine, or those of its operations, as an ASGI application."""
     traffic = Traffic()
     origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
-    return Api(_places(OPERATIONS, engine, traffic), engine.clock, traffic, origins)
+    return Api(_places(operations, engine, traffic), engine.clock, traffic, origins)
 
 
 class Place:

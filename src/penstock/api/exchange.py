@@ -18,7 +18,7 @@ from penstock.model.ids import JobId, parse_job_id
 from penstock.model.keys import ApiKey, KeyScope
 
 if TYPE_CHECKING:
-    from penstock.api.metrics import Traffic
+    from penstock.api.traffic import Traffic
 
 T = TypeVar("T")
 

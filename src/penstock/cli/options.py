@@ -26,6 +26,12 @@ log_level = click.option(
     envvar="PENSTOCK_LOG_LEVEL",
     help="Least important messages to show.",
 )
+metrics_port = click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port of this machine for /metrics; 0 takes a free one.  [default: metrics.address, or none]",
+)
 executors = click.option(
     "--executors", type=click.IntRange(0), metavar="N", help="Processes that run handlers.  [default: one per core]"
 )
@@ -37,6 +43,11 @@ capacity = click.option(
 def remote(function: F) -> F:
     """The options of every command that asks a server: --url, --config, --json."""
     return url(config(as_json(function)))
+
+
+def metrics_address(port: int | None) -> str | None:
+    """The setting `metrics.address` that a port stands for; None where none was given."""
+    return None if port is None else f"127.0.0.1:{port}"
 
 
 def settings(config: Path | None, flags: Mapping[str, object]) -> Settings:

@@ -15,15 +15,17 @@ from penstock.cli.loop import run_for_long
 )
 @options.url
 @options.config
+@options.metrics_port
 @options.log_level
-def scheduler(*, url: str | None, config: Path | None, log_level: str) -> None:
+def scheduler(*, url: str | None, config: Path | None, metrics_port: int | None, log_level: str) -> None:
     """Run one more scheduler: over the store and the broker of the settings, or for a server that is up elsewhere.
 
     Over a store it turns ticks into jobs, posts what is due, takes back what is lost and removes what is old.
     With the embedded store, which its server owns, it turns ticks into jobs over the server's HTTP.
     Any number may run: each tick becomes one job whoever is first, so losing one costs nothing.
     """
-    settings = options.settings(config, {"worker.url": url})
+    flags = {"worker.url": url, "metrics.address": options.metrics_address(metrics_port)}
+    settings = options.settings(config, flags)
     start_logging(log_level)
     from penstock import runtime
 

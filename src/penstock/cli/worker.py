@@ -26,6 +26,7 @@ from penstock.model.errors import InvalidSetting
 @options.executors
 @options.url
 @options.config
+@options.metrics_port
 @options.log_level
 def worker(
     *,
@@ -36,6 +37,7 @@ def worker(
     executors: int | None,
     url: str | None,
     config: Path | None,
+    metrics_port: int | None,
     log_level: str,
 ) -> int:
     """Run a worker for the job types of MODULE:APP, against a server that is up elsewhere.
@@ -50,6 +52,7 @@ def worker(
         "worker.capacity": capacity,
         "worker.executors": executors,
         "worker.url": url,
+        "metrics.address": options.metrics_address(metrics_port),
     }
     start_logging(log_level)
     try:

@@ -110,6 +110,20 @@ class ObjectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     link_seconds: Annotated[float, Meta(description="How long a presigned URL is good for.", ge=1, le=604_800)] = 900.0
 
 
+class MetricsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where processes that are no API tell their metrics; APIs tell theirs where they listen."""
+
+    address: Annotated[
+        str,
+        whole(
+            r"(?:|(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5})",
+            max_length=260,
+            description="Where schedulers, autoscalers and direct workers answer `/metrics`, as `HOST:PORT`; empty: "
+            "nowhere. Only loopback addresses need no API key.",
+        ),
+    ] = ""
+
+
 class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How long things may take. The defaults suit nearly everyone."""
 
@@ -328,6 +342,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     store: StoreSettings = StoreSettings()
     broker: BrokerSettings = BrokerSettings()
     objects: ObjectSettings = ObjectSettings()
+    metrics: MetricsSettings = MetricsSettings()
     timing: TimingSettings = TimingSettings()
     limits: LimitSettings = LimitSettings()
     retention: RetentionSettings = RetentionSettings()

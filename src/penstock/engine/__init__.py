@@ -14,6 +14,7 @@ from penstock.engine.files import Files
 from penstock.engine.fleets import Fleets
 from penstock.engine.jobs import Jobs
 from penstock.engine.keys import Keys
+from penstock.engine.meters import Meters
 from penstock.engine.posting import Posting
 from penstock.engine.queues import Queues
 from penstock.engine.reach import Reach
@@ -53,6 +54,7 @@ class Engine:
         self.settings = settings
         self.clock = clock
         self.leaving = False
+        self.meters = Meters()
         self.watch = Watch(clock)
         self.catalog = Catalog(store, clock)
         self.keys = Keys(self.catalog, clock, required=settings.server.needs_keys)
@@ -84,6 +86,7 @@ class Engine:
 
     def moved(self, events: Sequence[Event]) -> None:
         """Tell whoever waits, here and in other processes, what has become durable."""
+        self.meters.heed(events)
         self.watch.heed(events)
         self.tickets.heed(events)
         self.changes.heed(events)

@@ -162,6 +162,7 @@ class Claiming:
         filled: list[Claim] | None = None
         try:
             filled = await self._filled(await asyncio.shield(claiming))
+            self._engine.meters.note_claims(filled)
             return filled
         finally:
             if filled is None:

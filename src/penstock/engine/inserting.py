@@ -71,6 +71,7 @@ class Inserting:
         marked = await self._engine.posting.mark(jobs)
         answers = await self._engine.store.submit(marked, self._engine.tickets.ticket_for)
         made = [answer for answer in answers if isinstance(answer, Inserted)]
+        self._engine.meters.submitted += len(made)
         await self._engine.posting.post(marked, [one.new for one in made])
         # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.
         self._engine.arrivals.came(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))

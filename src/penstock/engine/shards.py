@@ -1,10 +1,11 @@
 """Shards as their operator sees them: how each is, and adding, weighing, draining and removing them."""
 
 import asyncio
+import builtins
 from contextlib import suppress
 from typing import TypeVar
 
-from msgspec import UnsetType
+from msgspec import Struct, UnsetType
 
 from penstock.model.errors import Conflict, Unavailable
 from penstock.model.ids import ShardId
@@ -20,6 +21,15 @@ from penstock.store import Shard, Store
 T = TypeVar("T")
 
 
+class ShardView(Struct, frozen=True):
+    """A shard as this process sees it: whether it answers, and its calls and failures since the start."""
+
+    number: ShardId
+    up: bool
+    calls: int = 0
+    failures: int = 0
+
+
 class Shards:
     """The shards behind the engine's store. One store without an orchestrator is one shard, and stays so."""
 
@@ -31,6 +41,13 @@ class Shards:
         if isinstance(self._store, Orchestrator):
             return await asyncio.gather(*map(_item, self._store.roster.all))
         return [await _only(shard) for shard in self._store.parts()]
+
+    async def views(self) -> "builtins.list[ShardView]":
+        """Every shard that its operator lets be asked. Asks nothing of a shard that is known to be down."""
+        if isinstance(self._store, Orchestrator):
+            used = [shard for shard in self._store.roster.all if shard.in_use]
+            return [_view(shard) for shard in used]
+        return [ShardView(shard.shard, await _answers(shard)) for shard in self._store.parts()]
 
     async def add(self, request: ShardRequest) -> ShardItem:
         """Take a shard into the map; every process uses it within about a second."""
@@ -69,6 +86,18 @@ class Shards:
         if shard is None:
             raise Conflict(f"shard {number} was removed meanwhile")
         return await _item(shard)
+
+
+def _view(shard: GuardedShard) -> ShardView:
+    return ShardView(shard.shard, shard.well, shard.breaker.calls, shard.breaker.failures)
+
+
+async def _answers(shard: Shard) -> bool:
+    try:
+        await shard.outlook()
+    except Unavailable:
+        return False
+    return True
 
 
 async def _item(shard: GuardedShard) -> ShardItem:

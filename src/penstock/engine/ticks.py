@@ -76,7 +76,13 @@ class Ticks:
         failpoint(AFTER_TICK_COMMIT)
         await self._engine.posting.post(marked, [job for one in ticked for job in one.jobs])
         self._engine.moved([event for one in ticked for event in (*one.events, *one.yielded)])
+        self._note(ready, ticked)
         return ticked
+
+    def _note(self, moves: Sequence[TickMove], ticked: Sequence[Ticked]) -> None:
+        records = sum(len(move.records) for move, one in zip(moves, ticked, strict=True) if one.applied)
+        jobs = sum(len(one.jobs) for one in ticked)
+        self._engine.meters.note_ticks(jobs=jobs, skips=max(0, records - jobs))
 
     def _move(self, decision: Decision, schedule: Schedule, reading: Reading) -> TickMove:
         outcomes = [self._outcome(schedule, verdict, reading) for verdict in decision.verdicts]

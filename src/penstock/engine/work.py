@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -122,7 +122,18 @@ class Work:
             except ObjectsUnavailable:
                 # Only what has files waits for the object store.
                 refused.append(Refusal(outcome.job, outcome.fence, Loss.UNSURE))
-        return refused + (self._report(await self._store.settle(settlements)) if settlements else [])
+        if not settlements:
+            return refused
+        answers = await self._store.settle(settlements)
+        self._note_runs(answers, jobs)
+        return refused + self._report(answers)
+
+    def _note_runs(self, answers: Sequence[Settled], jobs: Mapping[JobId, Job]) -> None:
+        """Count attempts whose job is tried again: its row no longer says when they began; what was read does."""
+        for answer in answers:
+            job, event = jobs.get(answer.job), answer.event
+            if job is not None and job.started_at and event is not None and event.ran_seconds is None:
+                self._engine.meters.note_run(job.type, (event.at - job.started_at).total_seconds())
 
     async def _jobs(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
         return {job.id: job for job in await self._store.get(ids) if job is not None} if ids else {}
@@ -177,11 +188,13 @@ class Work:
 
     def _report(self, answers: Sequence[Settled]) -> list[Refusal]:
         self._engine.moved([answer.event for answer in answers if answer.event is not None])
-        return [
+        refused = [
             Refusal(answer.job, answer.fence, answer.loss)
             for answer in answers
             if answer.loss is not None and answer.loss is not Loss.MINE_ALREADY
         ]
+        self._engine.meters.note_refusals(refused)
+        return refused
 
     async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
         return await self._each_shard(entries, self._append_logs)

@@ -195,7 +195,7 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """A job as its worker gets it. `lease_seconds` count from before the claim was asked for, not from its arrival.
 
     `alone`: it must have an executor to itself; `alone_in_worker`: a whole worker, which renews it as begun before it
-    starts.
+    starts. `waited_seconds` is how long the job had been due when it was claimed.
     """
 
     job: JobId
@@ -212,6 +212,7 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     alone: bool = False
     priority: int = DEFAULT_PRIORITY
     alone_in_worker: bool = False
+    waited_seconds: float = 0.0
 
     @property
     def doubtful(self) -> bool:

@@ -117,7 +117,8 @@ MOVES: Mapping[Move, Rule] = {
 class Event(Struct, frozen=True, gc=False):
     """What one move did to one job: the value that is counted, watched and (later) published.
 
-    `before` equals `after` where a move changed the job but not its state: a mark, a ticket.
+    `before` equals `after` where a move changed the job but not its state: a mark, a ticket. `ran_seconds` is how long
+    the attempt took that a settle ended; None where the shard no longer knows.
     """
 
     job: JobId
@@ -130,3 +131,4 @@ class Event(Struct, frozen=True, gc=False):
     fence: int
     attempt: int
     reason: str | None = None
+    ran_seconds: float | None = None

@@ -17,8 +17,9 @@ from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
 from penstock.model.timing import Clock, seconds
 from penstock.runtime.backends import check_shared, engine_extras, open_engine
+from penstock.runtime.metrics_server import telling_metrics, with_metrics_address
 from penstock.runtime.schedulers import process_name
-from penstock.runtime.services import hearing, running
+from penstock.runtime.services import hearing, noting, running
 from penstock.runtime.stopping import Stopping
 from penstock.runtime.workers import container_environ, pod_environ, worker_environ
 from penstock.scheduler import run_service
@@ -65,7 +66,11 @@ async def scale(settings: Settings, app: str) -> None:
     require(*engine_extras(settings), *fleet_extras(settings))
     stopping = Stopping()
     stopping.listen()
-    async with open_engine(settings) as engine, running(hearing(engine)):
+    async with (
+        open_engine(with_metrics_address(settings)) as engine,
+        telling_metrics(engine),
+        running(hearing(engine)),
+    ):
         if settings.fleet.backend == "processes":
             async with local_fleets(engine, settings, app, settings.worker.url, stopping):
                 logger.info("autoscaler ready")
@@ -102,7 +107,8 @@ async def _scaling(engine: Engine, fleets: Fleets, app: str, environ: Mapping[st
     """Scale these fleets while the body runs; their workers are left to themselves afterwards."""
     autoscaler = Autoscaler(engine, fleets, holder=process_name(), app=app, environment=environ)
     try:
-        async with running([run_service("autoscaler", autoscaler.step, autoscaler.wake)]):
+        noted = noting(engine, "autoscaler")
+        async with running([run_service("autoscaler", autoscaler.step, autoscaler.wake, noted)]):
             yield
     finally:
         await autoscaler.close()

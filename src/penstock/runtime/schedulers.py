@@ -9,6 +9,7 @@ from penstock.config import Settings
 from penstock.model.errors import ServerUnavailable
 from penstock.model.timing import SystemClock, seconds
 from penstock.runtime.backends import check_shared, embedded, open_engine
+from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
 from penstock.runtime.services import running, services, ticking
 from penstock.runtime.stopping import Stopping
 from penstock.scheduler import Ticker
@@ -57,12 +58,17 @@ async def schedule(settings: Settings) -> None:
 
 async def _schedule_directly(settings: Settings, stopping: Stopping) -> None:
     check_shared(settings, "scheduler")
-    async with open_engine(settings) as engine, services(engine, ticker=True):
+    async with (
+        open_engine(with_metrics_address(settings)) as engine,
+        telling_metrics(engine),
+        services(engine, ticker=True),
+    ):
         logger.info("scheduler ready, for shards %s", ", ".join(str(one.shard) for one in engine.store.parts()))
         await stopping.asked.wait()
 
 
 async def _schedule_over_http(settings: Settings, stopping: Stopping) -> None:
+    warn_of_no_metrics(settings, "scheduler")
     timekeeper = HttpTimekeeper(ServerLine(settings.worker.url, settings.worker.key), process_name())
     ticker = Ticker(timekeeper, seconds(settings.timing.slot_seconds), SystemClock())
     try:

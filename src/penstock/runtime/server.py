@@ -1,29 +1,24 @@
 """Servers: `penstock up`, everything from one command; `penstock api`, one of several behind a load balancer."""
 
-import asyncio
 import gc
 import logging
-import resource
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import cast
 
-import uvicorn
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.api import create_app
-from penstock.config import ServerSettings, Settings
+from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.model.errors import InvalidSetting
 from penstock.model.keys import KeyScope
 from penstock.model.timing import seconds, within
 from penstock.runtime.backends import check_shared, data_folder, open_engine
-from penstock.runtime.connection import HEAD_BYTES, HttpConnection, HttpServer
 from penstock.runtime.guard import refuse_unguarded
 from penstock.runtime.leaving import turn_away
+from penstock.runtime.listener import answering, listen
 from penstock.runtime.scaling import local_fleets
 from penstock.runtime.services import hearing, running, services
 from penstock.runtime.stopping import Stopping
@@ -31,7 +26,6 @@ from penstock.runtime.worker_key import kept_token
 
 logger = logging.getLogger("penstock.server")
 
-BACKLOG = 2048
 BESIDE = (
     KeyScope.WORKER,
     KeyScope.SCHEDULES,
@@ -41,17 +35,12 @@ BESIDE = (
     KeyScope.QUEUES,
 )
 """What a worker beside the server does there: it works, brings its app's schedules, and its handlers use the SDK."""
-OTHER_FILES = 150
-"""Open files that are not connections, and connections that are turned away."""
 
 LEAVE_WITHIN = seconds(1.0)
 """How long an API goes on answering after it was asked to stop."""
 
 TURN_AWAY_WITHIN = seconds(0.25)
 """How long it then takes no new connections and answers those it has."""
-
-LAST_ANSWERS_SECONDS = 2
-"""How long open requests may take once everything else has stopped."""
 
 
 async def up(
@@ -126,27 +115,8 @@ async def _opened(settings: Settings, *, expecting: str | None = None) -> AsyncI
     async with open_engine(settings) as engine:
         engine.catalog.expecting = expecting
         await refuse_unguarded(settings.server, engine.keys)
-        with _listen(settings.server) as listener:
+        with listen(settings.server) as listener:
             yield engine, listener
-
-
-@contextmanager
-def _listen(server: ServerSettings) -> Iterator[socket.socket]:
-    """A listening socket, so that a taken port is known before anything else starts."""
-    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
-    # The protocol is named because asyncio sets TCP_NODELAY only on sockets that say they are TCP.
-    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((server.host, server.port))
-        except OSError as fault:
-            raise InvalidSetting(
-                f"server.port: cannot listen on {server.host}:{server.port} ({fault.strerror}); "
-                "stop what runs there, or choose another with --port (0 takes a free one)"
-            ) from fault
-        # From here on the kernel takes connections, so that whoever is told of the URL can use it.
-        listener.listen(BACKLOG)
-        yield listener
 
 
 class _Leaving:
@@ -168,36 +138,13 @@ class _Leaving:
         return closing
 
 
-def _most_connections(server: ServerSettings) -> int:
-    """As many as the settings say, or as the process may have files open."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return server.connections if files < 0 else max(1, min(server.connections, files - OTHER_FILES))
-
-
 @asynccontextmanager
 async def _http(engine: Engine, listener: socket.socket) -> AsyncIterator[str]:
-    """Answer requests while the body runs."""
-    config = uvicorn.Config(
-        _Leaving(create_app(engine), engine),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=LAST_ANSWERS_SECONDS,
-        server_header=False,
-        proxy_headers=False,
-        http=cast(type[asyncio.Protocol], partial(HttpConnection, most=_most_connections(engine.settings.server))),
-        h11_max_incomplete_event_size=HEAD_BYTES,
-        # An upgraded connection would be one without bounds.
-        ws="none",
-        interface="asgi3",
-    )
-    server = HttpServer(config)
-    serving = asyncio.ensure_future(server.serve(sockets=[listener]))
-    host, port = listener.getsockname()[:2]
-    try:
-        yield f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    finally:
+    """Answer requests while the body runs; then those that wait for something are let go."""
+
+    async def let_go() -> None:
         await engine.broker.close()
         engine.changes.close()
-        server.should_exit = True
-        await serving
+
+    async with answering(_Leaving(create_app(engine), engine), listener, engine, let_go) as url:
+        yield url

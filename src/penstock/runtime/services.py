@@ -9,6 +9,7 @@ from penstock.engine import Engine
 from penstock.model.ids import ShardId
 from penstock.model.timing import seconds
 from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
+from penstock.scheduler.service import OnStep, Step
 from penstock.store import Shard
 
 LOOK_EVERY = timedelta(seconds=1)
@@ -24,7 +25,7 @@ async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
     loops = [run_service("shards", sweeping.step), *hearing(engine)]
     if ticker:
         slot = seconds(engine.settings.timing.slot_seconds)
-        loops += ticking(Ticker(engine.ticks, slot, engine.clock))
+        loops += ticking(Ticker(engine.ticks, slot, engine.clock), noting(engine, "ticker"))
     async with running(loops):
         try:
             yield
@@ -51,27 +52,45 @@ class Sweeping:
         return LOOK_EVERY
 
     def _loops(self, shard: Shard) -> list[Loop]:
-        dispatcher = Dispatcher(self._engine, shard)
+        dispatching, reaping, pruning = _names(shard.shard)
         return [
-            self._dispatching(f"dispatcher {shard.shard}", dispatcher),
-            run_service(f"reaper {shard.shard}", Reaper(self._engine, shard).step),
-            run_service(f"pruner {shard.shard}", Pruner(self._engine, shard).step),
+            self._dispatching(dispatching, Dispatcher(self._engine, shard)),
+            self._service(reaping, Reaper(self._engine, shard).step),
+            self._service(pruning, Pruner(self._engine, shard).step),
         ]
+
+    def _service(self, name: str, step: Step, wake: asyncio.Event | None = None) -> Loop:
+        return run_service(name, step, wake, noting(self._engine, name))
 
     async def _dispatching(self, name: str, dispatcher: Dispatcher) -> None:
         wake = self._engine.tickets.wake.event()
         try:
-            await run_service(name, dispatcher.step, wake)
+            await self._service(name, dispatcher.step, wake)
         finally:
             self._engine.tickets.wake.drop(wake)
 
     async def _end(self, number: ShardId) -> None:
         _, tasks = self._swept.pop(number)
         await _cancelled(tasks)
+        for name in _names(number):
+            self._engine.meters.services.pop(name, None)
 
     async def end(self) -> None:
         for number in list(self._swept):
             await self._end(number)
+
+
+def _names(shard: ShardId) -> tuple[str, str, str]:
+    return f"dispatcher {shard}", f"reaper {shard}", f"pruner {shard}"
+
+
+def noting(engine: Engine, service: str) -> OnStep:
+    """What a service calls at the end of each step, so that the metrics tell when that was."""
+
+    def note(*, ok: bool) -> None:
+        engine.meters.note_step(service, engine.clock.now().timestamp(), failed=not ok)
+
+    return note
 
 
 @asynccontextmanager
@@ -84,9 +103,9 @@ async def running(loops: list[Loop]) -> AsyncIterator[None]:
         await _cancelled(tasks)
 
 
-def ticking(ticker: Ticker) -> list[Loop]:
+def ticking(ticker: Ticker, on_step: OnStep | None = None) -> list[Loop]:
     """The two loops of a ticker: deciding, and hearing of changes."""
-    return [run_service("ticker", ticker.step, ticker.wake), run_service("changes", ticker.hear)]
+    return [run_service("ticker", ticker.step, ticker.wake, on_step), run_service("changes", ticker.hear)]
 
 
 def hearing(engine: Engine) -> list[Loop]:

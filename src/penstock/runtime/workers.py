@@ -11,6 +11,7 @@ from penstock.engine import Engine
 from penstock.model.names import MEMBER
 from penstock.model.timing import SystemClock
 from penstock.runtime.backends import check_shared, data_folder, embedded, open_engine
+from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
 from penstock.runtime.services import hearing, running
 from penstock.worker.agent.agent import Agent
 from penstock.worker.http import HttpReach
@@ -20,7 +21,9 @@ from penstock.worker.run import run
 PASSED_ON = ("store", "broker", "objects", "timing", "limits", "retention")
 """The sections that a worker beside a server is given as they are; its own are added."""
 
-OF_THIS_MACHINE = frozenset({PARENT, variable("server.data"), variable("worker.deployed_at")})
+OF_THIS_MACHINE = frozenset(
+    {PARENT, variable("server.data"), variable("worker.deployed_at"), variable("metrics.address")}
+)
 """What a worker is told that means nothing elsewhere; an image says itself when it was deployed."""
 
 WITHOUT_SECRETS = ("objects", "timing", "limits", "retention", "worker")
@@ -35,7 +38,8 @@ def worker_environ(settings: Settings, url: str) -> dict[str, str]:
     worker = replace(settings.worker, url=url, direct=shared or settings.worker.direct)
     texts = _texts({name: getattr(settings, name) for name in PASSED_ON} | {"worker": worker})
     data = {variable("server.data"): str(data_folder(settings))}
-    return {**texts, **data, PARENT: str(os.getpid())}
+    # One address cannot be that of several workers.
+    return {**texts, **data, variable("metrics.address"): "", PARENT: str(os.getpid())}
 
 
 def container_environ(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
@@ -77,6 +81,7 @@ async def work(settings: Settings, app: str) -> None:
     if settings.worker.direct:
         await _work_directly(settings, app)
         return
+    warn_of_no_metrics(settings, "worker")
     reach = HttpReach(settings.worker.url, settings.worker.key)
     try:
         await run(Agent(app, reach, settings, SystemClock(), worker=os.environ.get(MEMBER)))
@@ -86,7 +91,7 @@ async def work(settings: Settings, app: str) -> None:
 
 async def _work_directly(settings: Settings, app: str) -> None:
     check_shared(settings, "worker --direct")
-    async with open_engine(settings) as engine:
+    async with open_engine(with_metrics_address(settings)) as engine, telling_metrics(engine):
         agent = Agent(app, engine.work, settings, engine.clock, worker=os.environ.get(MEMBER))
         async with running([*hearing(engine), _beating(engine, agent)]):
             await run(agent)

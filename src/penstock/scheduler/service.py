@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Protocol
 
 from penstock.model.errors import Unavailable
 
@@ -14,10 +15,16 @@ AFTER_TROUBLE = timedelta(seconds=1)
 Step = Callable[[], Awaitable[timedelta]]
 
 
-async def run_service(name: str, step: Step, wake: asyncio.Event | None = None) -> None:
+class OnStep(Protocol):
+    """Called at the end of each step: whether it was carried out."""
+
+    def __call__(self, *, ok: bool) -> None: ...
+
+
+async def run_service(name: str, step: Step, wake: asyncio.Event | None = None, on_step: OnStep | None = None) -> None:
     """Run `step` for ever; it returns how long to wait for the next one, which `wake` cuts short."""
     wake = wake or asyncio.Event()
-    service = Service(name, step)
+    service = Service(name, step, on_step)
     while True:
         wake.clear()
         await _rest(wake, await service.step())
@@ -26,21 +33,29 @@ async def run_service(name: str, step: Step, wake: asyncio.Event | None = None) 
 class Service:
     """A step that never fails: what goes wrong is logged, an outage once, and tried again."""
 
-    def __init__(self, name: str, step: Step) -> None:
+    def __init__(self, name: str, step: Step, on_step: OnStep | None = None) -> None:
         self._name = name
         self._step = step
+        self._on_step = on_step
         self._out = False
 
     async def step(self) -> timedelta:
+        rest = await self._try()
+        if self._on_step is not None:
+            self._on_step(ok=rest is not None)
+        return AFTER_TROUBLE if rest is None else rest
+
+    async def _try(self) -> timedelta | None:
+        """How long to wait, or None where the step failed."""
         try:
             rest = await self._step()
         except Unavailable as trouble:
             logger.log(logging.DEBUG if self._out else logging.WARNING, "%s: %s; trying again", self._name, trouble)
             self._out = True
-            return AFTER_TROUBLE
+            return None
         except Exception:
             logger.exception("%s: a step failed; trying again", self._name)
-            return AFTER_TROUBLE
+            return None
         if self._out:
             logger.info("%s: goes on", self._name)
             self._out = False

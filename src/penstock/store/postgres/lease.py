@@ -88,7 +88,7 @@ def _places(shares: Sequence[Share]) -> dict[str, object]:
 def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
     (
         _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker,
-        priority,
+        priority, waited,
     ) = row  # fmt: skip
     return Claim(
         job=job,
@@ -105,6 +105,7 @@ def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
         alone=alone,
         alone_in_worker=alone_in_worker,
         priority=priority,
+        waited_seconds=max(0, waited) / 1000,
     )
 
 
@@ -171,10 +172,13 @@ def held_by(shown: Sequence[Shown]) -> dict[str, object]:
 
 
 def moved_by(shown: Sequence[Shown], rows: Sequence[Row], move: Move) -> dict[JobId, Event]:
-    """The events of rows that begin with the place of what was shown, from 1."""
+    """The events of rows that begin with the place of what was shown, from 1. A ninth column is how long it ran."""
     jobs = [shown[row[0] - 1].job for row in rows]
     before = State.RUNNING
-    return {job: event_of(job, row, move, before) for job, row in zip(jobs, rows, strict=True)}
+    return {
+        job: event_of(job, row, move, before, ran=row[8] if len(row) > 8 else None)
+        for job, row in zip(jobs, rows, strict=True)
+    }
 
 
 async def answers_to(session: Session, shown: Sequence[Shown], moved: Mapping[JobId, Event]) -> list[Settled]:

@@ -11,9 +11,14 @@ from penstock.store.rows import Row
 _STATES = {str(state): state for state in State}
 
 
-def event_of(job: JobId, row: Row, move: Move, before: State) -> Event:
-    """The event of a row whose columns begin with anything, type, queue, state, fence, attempt, reason and now."""
-    return Event(job, row[1], row[2], move, before, _STATES[row[3]], _instant(row[7]), row[4], row[5], row[6])
+def event_of(job: JobId, row: Row, move: Move, before: State, *, ran: int | None = None) -> Event:
+    """The event of a row whose columns begin with anything, type, queue, state, fence, attempt, reason and now.
+
+    `ran` is how many milliseconds the attempt took that ended.
+    """
+    _, type_name, queue, state, fence, attempt, reason, now, *_ = row
+    seconds = None if ran is None else ran / 1000
+    return Event(job, type_name, queue, move, before, _STATES[state], _instant(now), fence, attempt, reason, seconds)
 
 
 @lru_cache(maxsize=16)

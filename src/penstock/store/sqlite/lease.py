@@ -56,7 +56,7 @@ def claim_next(tx: Transaction, asked: Sequence[Share], worker: str, lease: time
     claims = [
         _claim_of(from_bytes(row[0]), row[:-1], lease)
         for share in asked
-        for row in sorted(_next(tx, share, held), key=lambda row: (-row[-2], row[-1]))
+        for row in sorted(_next(tx, share, held), key=lambda row: (-row[-3], row[-1]))
     ]
     tx.record(_claimed(one, tx.at) for one in claims)
     return claims
@@ -98,7 +98,7 @@ def _claimed(one: Claim, at: datetime) -> Event:
 def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
     (
         _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker,
-        priority,
+        priority, waited,
     ) = row  # fmt: skip
     return Claim(
         job=job,
@@ -115,6 +115,7 @@ def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
         alone=bool(alone),
         alone_in_worker=bool(alone_in_worker),
         priority=priority,
+        waited_seconds=max(0, waited) / 1000,
     )
 
 

@@ -25,7 +25,8 @@ def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Settled]
     rows = [_row_of(one, tx.now) for one in settlements]
     jobs = {row[0]: one.job for row, one in zip(rows, settlements, strict=True)}
     moved = {
-        row[0]: tx.event(jobs[row[0]], row, Move.SETTLE, State.RUNNING) for row in _SETTLE.run(tx.connection, rows)
+        row[0]: tx.event(jobs[row[0]], row, Move.SETTLE, State.RUNNING, ran=row[7])
+        for row in _SETTLE.run(tx.connection, rows)
     }
     tx.record(moved.values())
     losses = losses_of(tx, [row[:2] for row in rows if row[0] not in moved])

@@ -64,7 +64,11 @@ class Transaction:
         rows = [(*key, change) for key, change in self._changes.items() if change]
         _RECORD_COUNTS.execute(self.connection, rows)
 
-    def event(self, job: JobId, row: Row, move: Move, before: State) -> Event:
-        """The event of a row whose columns begin with id, type, queue, state, fence, attempt and reason."""
+    def event(self, job: JobId, row: Row, move: Move, before: State, *, ran: int | None = None) -> Event:
+        """The event of a row whose columns begin with id, type, queue, state, fence, attempt and reason.
+
+        `ran` is how many milliseconds the attempt took that ended.
+        """
         _, type_name, queue, state, fence, attempt, reason, *_ = row
-        return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason)
+        seconds = None if ran is None else ran / 1000
+        return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason, seconds)

@@ -28,6 +28,17 @@ class Claiming(OnStage):
         assert (running.state, running.fence, running.attempt) == (State.RUNNING, 1, 1)
         assert (running.worker, running.started_at) == ("w7", stage.clock.now())
 
+    async def test_a_claim_tells_how_long_its_job_had_been_due(self, stage: Stage) -> None:
+        ticketed, next_in_line = await stage.submit(delay=MINUTE), await stage.submit(delay=MINUTE)
+        stage.clock.advance(MINUTE + SECOND * 1.5)
+        await stage.store.promote(9)
+        (by_ticket,) = await stage.claim(ticketed.id)
+        (from_line,) = await stage.claim_next({"mail": 9})
+        (merged,) = [await stage.submit(type="scan", queue="mail")]
+        (at_once,) = await stage.claim_next({"mail": 9}, "scan")
+        assert (from_line.job, at_once.job) == (next_in_line.id, merged.id)
+        assert (by_ticket.waited_seconds, from_line.waited_seconds, at_once.waited_seconds) == (1.5, 1.5, 0.0)
+
     async def test_the_line_goes_by_priority_and_then_by_age(self, stage: Stage) -> None:
         low, first, second, high = [(await stage.submit(priority=priority)).id for priority in (1, 5, 5, 9)]
         claims = await stage.claim_next({"mail": 3})

@@ -23,6 +23,13 @@ class Settling(OnStage):
         assert (job.state, job.reason, job.completed_at) == (state, "because", stage.clock.now())
         assert (job.worker, job.started_at) == ("w1", stage.clock.now())
 
+    async def test_an_outcome_tells_how_long_its_attempt_ran(self, stage: Stage) -> None:
+        leases = [await stage.running() for _ in range(3)]
+        stage.clock.advance(MINUTE)
+        states = (State.SUCCEEDED, State.FAILED, State.CANCELLED)
+        settled = [await stage.settle(lease, state) for lease, state in zip(leases, states, strict=True)]
+        assert [one.event and one.event.ran_seconds for one in settled] == [60.0, 60.0, 60.0]
+
     async def test_what_an_attempt_gave_is_kept(self, stage: Stage) -> None:
         lease, large = await stage.running(), await stage.running()
         await stage.settle(lease, result=b'{"a":1}', outputs=(FileLink("out", LINK),))

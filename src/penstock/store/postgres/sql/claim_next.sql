@@ -29,12 +29,13 @@ claimed AS (
         begun = false
     FROM next, clock
     WHERE jobs.ctid = next.row AND state = 'queued' AND ticket_until IS NULL
-    RETURNING jobs.id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority, n, seq
+    RETURNING jobs.id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority,
+        started_at - due_at AS waited, n, seq
 ),
 counted AS (
     INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
     SELECT queue, type, 'queued', 'running', count(*) FROM claimed GROUP BY queue, type
 )
-SELECT id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority
+SELECT id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority, waited
 FROM claimed
 ORDER BY n, priority DESC, seq

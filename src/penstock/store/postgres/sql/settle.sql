@@ -35,4 +35,4 @@ counted AS (
     INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
     SELECT queue, type, 'running', outcome, count(*) FROM gone GROUP BY queue, type, outcome
 )
-SELECT n, type, queue, outcome, fence, attempt, outcome_reason, now FROM gone, clock
+SELECT n, type, queue, outcome, fence, attempt, outcome_reason, now, now - started_at FROM gone, clock

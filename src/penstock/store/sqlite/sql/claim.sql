@@ -13,4 +13,4 @@ FROM wanted
 WHERE jobs.id = wanted.id
   AND state = 'queued'
   AND (expires_at IS NULL OR expires_at > wanted.claimed_at)
-RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority
+RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority, started_at - due_at

@@ -27,4 +27,4 @@ FROM outcome
 WHERE jobs.id = outcome.id
   AND jobs.fence = outcome.fence
   AND jobs.state = 'running'
-RETURNING id, type, queue, state, fence, attempt, reason
+RETURNING id, type, queue, state, fence, attempt, reason, completed_at - started_at

@@ -1,0 +1,111 @@
+"""What this process has done since it started. Every process counts its own moves, so that sums over all are right.
+
+Moves are counted in batches, as they become durable: a job that another process moved is counted there.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import TypeAlias
+
+from penstock.model.job import Claim, Loss
+from penstock.model.lifecycle import Event, Move, State
+from penstock.model.wire import Refusal
+
+JOB_BOUNDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
+"""Seconds, from a short wait in an idle system to a long job."""
+
+MoveKey: TypeAlias = tuple[str, Move, State]
+
+_MOVE_KEY: Callable[[Event], MoveKey] = attrgetter("type", "move", "after")
+
+
+class Histogram:
+    """How often something took how long: a count for each bound, up to which it took, and one beyond the last."""
+
+    __slots__ = ("bounds", "counts", "seconds")
+
+    def __init__(self, bounds: Sequence[float] = JOB_BOUNDS) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.seconds = 0.0
+
+    def note(self, seconds: float) -> None:
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.seconds += seconds
+
+    def add(self, other: "Histogram") -> None:
+        """Count what another one with the same bounds has counted."""
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        self.seconds += other.seconds
+
+    def buckets(self) -> Iterable[tuple[str, int]]:
+        """Each bound as Prometheus writes it, and how many were within it."""
+        return zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True)
+
+
+class Meters:
+    """Counters and histograms of one process. Reading them changes nothing."""
+
+    def __init__(self) -> None:
+        self.submitted = 0
+        self.moves: Counter[MoveKey] = Counter()
+        self.waits: dict[str, Histogram] = {}
+        self.runs: dict[str, Histogram] = {}
+        self.refusals: Counter[Loss] = Counter()
+        self.ticks_as_jobs = 0
+        self.ticks_skipped = 0
+        self.services: dict[str, Beat] = {}
+        self.connections: Callable[[], int] = lambda: 0
+        self.connections_max = 0
+
+    def heed(self, events: Sequence[Event]) -> None:
+        """Count moves that have become durable."""
+        self.moves.update(map(_MOVE_KEY, events))
+        for event in events:
+            if event.ran_seconds is not None:
+                self.note_run(event.type, event.ran_seconds)
+
+    def note_run(self, type_name: str, seconds: float) -> None:
+        """Count one attempt that ended."""
+        _histogram_of(self.runs, type_name).note(seconds)
+
+    def note_claims(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            _histogram_of(self.waits, claim.type).note(claim.waited_seconds)
+
+    def note_refusals(self, refused: Iterable[Refusal]) -> None:
+        """Count settles and releases that showed a fence which no longer counts."""
+        self.refusals.update([one.loss for one in refused])
+
+    def note_ticks(self, *, jobs: int, skips: int) -> None:
+        """Count ticks that became jobs, and recorded skips."""
+        self.ticks_as_jobs += jobs
+        self.ticks_skipped += skips
+
+    def note_step(self, service: str, at: float, *, failed: bool = False) -> None:
+        """Note that a service came to the end of a step, at that time since the epoch."""
+        beat = self.services.get(service)
+        if beat is None:
+            beat = self.services[service] = Beat()
+        beat.at = at
+        beat.failures += failed
+
+
+class Beat:
+    """When a service last came to the end of a step, and how many of its steps failed."""
+
+    __slots__ = ("at", "failures")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.failures = 0
+
+
+def _histogram_of(histograms: dict[str, Histogram], type_name: str) -> Histogram:
+    found = histograms.get(type_name)
+    if found is None:
+        found = histograms[type_name] = Histogram()
+    return found
