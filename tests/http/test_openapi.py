@@ -34,5 +34,29 @@ async def test_every_reference_leads_somewhere(client: Client) -> None:
     assert referred <= set(schemas)
 
 
+async def test_every_tag_that_is_used_is_described_and_the_reverse(client: Client) -> None:
+    document = (await client.get("/openapi.json")).json()
+    used = {tag for there in document["paths"].values() for one in there.values() for tag in one["tags"]}
+    assert {tag["name"] for tag in document["tags"]} == used
+    assert all(tag["description"].endswith(".") for tag in document["tags"])
+    assert [server["url"] for server in document["servers"]] == ["/"]
+
+
+async def test_no_body_has_a_default_and_params_may_hold_anything(client: Client) -> None:
+    """Generated clients take a property with a default for one that must be given."""
+    schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
+    properties = [(name, field, one) for name, it in schemas.items() for field, one in it.get("properties", {}).items()]
+    assert [(name, field) for name, field, one in properties if "default" in one] == []
+    assert schemas["SubmitRequest"]["required"] == ["type"]
+    assert schemas["SubmitRequest"]["properties"]["params"] == {"type": "object", "additionalProperties": True}
+
+
+async def test_what_the_server_always_writes_is_required_in_its_answers_alone(client: Client) -> None:
+    schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
+    assert {"schedule", "tick_at", "omitted"} <= set(schemas["JobItem"]["required"])
+    assert "detail" not in schemas["Problem"]["required"], "left out where it is empty"
+    assert "max_attempts" not in schemas["Retry"]["required"], "also part of requests"
+
+
 def test_every_problem_has_a_code_of_the_tree() -> None:
     assert {kind.code for kind, _ in STATUSES} <= set(BY_CODE)

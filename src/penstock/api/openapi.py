@@ -11,7 +11,7 @@ from penstock.api.exchange import BYTES, JSON, Call, Reply, json_reply
 from penstock.api.operation import Answer, Header, Operation, operation
 from penstock.api.path import KINDS
 from penstock.api.problems import PROBLEM_JSON
-from penstock.api.schemas import Json, Schemas, schema_of
+from penstock.api.schemas import OBJECT, Json, Schemas, fields_of, schema_of
 from penstock.model.wire import Problem
 
 _PART = re.compile(r"{(\w+)}")
@@ -31,6 +31,24 @@ SECURITY_SCHEMES: Json = {
         "description": "An API key that has one of the scopes named with an operation; `admin` is enough everywhere.",
     }
 }
+TAGS = {
+    "jobs": "Submit jobs, look at them, wait for them, list, cancel and retry them.",
+    "batch": "Submit many jobs in one request; each is accepted or refused by itself.",
+    "files": "Upload inputs, and download inputs and outputs.",
+    "logs": "What jobs wrote while they ran.",
+    "queues": "How much waits in each queue; pause and resume it.",
+    "types": "Job types: which are known, their aliases, and taking one out of use.",
+    "schedules": "Jobs at intervals or by a cron: create, change, pause, trigger, preview, backfill.",
+    "workers": "The list of workers, and the calls by which a worker gets jobs and settles them.",
+    "schedulers": "The calls by which a scheduler reads what is due and records its decisions.",
+    "fleets": "Workers that are scaled together: their size, why, and changing it by hand.",
+    "shards": "The job stores: their health, and adding, draining and removing them.",
+    "keys": "API keys: create, list, rotate and revoke them.",
+    "health": "Whether this process is alive, and whether it takes jobs now.",
+    "metrics": "Metrics in Prometheus' text format.",
+    "openapi": "This document.",
+}
+"""What each group of operations is for; the groups are the modules of the operations."""
 CHALLENGE: Json = {"WWW-Authenticate": {"description": "What is needed.", "schema": {"type": "string"}}}
 RETRY_AFTER: Json = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}}
 
@@ -52,7 +70,7 @@ def document(operations: Iterable[Operation], *, needs_keys: bool) -> Json:
     """The whole document, of a server that needs API keys or of one that only honours them."""
     operations = tuple(operations)
     paths: dict[str, Json] = {}
-    schemas = Schemas(kind for one in operations for kind in _kinds(one))
+    schemas = Schemas((one.body for one in operations if one.body is not None), _answered(operations))
     for one in operations:
         security = {"security": _security(one, needs_keys=needs_keys)}
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas) | security
@@ -63,6 +81,8 @@ def document(operations: Iterable[Operation], *, needs_keys: bool) -> Json:
             "version": __version__,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        "servers": [{"url": "/", "description": "The server that gave you this document."}],
+        "tags": [{"name": tag, "description": about} for tag, about in TAGS.items()],
         "paths": paths,
         "components": {"schemas": schemas.components, "securitySchemes": SECURITY_SCHEMES},
     }
@@ -74,10 +94,10 @@ def _security(one: Operation, *, needs_keys: bool) -> list[Json]:
     return named if needs_keys or one.needs_key or not named else [*named, {}]
 
 
-def _kinds(one: Operation) -> Iterator[type[Struct]]:
+def _answered(operations: Iterable[Operation]) -> Iterator[type[Struct]]:
     yield Problem
-    answers = (answer.body for answer in one.answers.values())
-    yield from (kind for kind in (one.body, one.query, *answers) if kind is not None)
+    for one in operations:
+        yield from (answer.body for answer in one.answers.values() if answer.body is not None)
 
 
 def _operation(one: Operation, schemas: Schemas) -> Json:
@@ -85,7 +105,7 @@ def _operation(one: Operation, schemas: Schemas) -> Json:
         "operationId": one.name,
         "summary": one.summary,
         "tags": [one.group],
-        "parameters": [*_path_parameters(one.path), *_query_parameters(one.query, schemas), *map(_header, one.headers)],
+        "parameters": [*_path_parameters(one.path), *_query_parameters(one.query), *map(_header, one.headers)],
         "responses": _responses(one, schemas),
     }
     if one.body is not None:
@@ -101,10 +121,8 @@ def _path_parameters(path: str) -> list[Json]:
     ]
 
 
-def _query_parameters(query: type[Struct] | None, schemas: Schemas) -> list[Json]:
-    if query is None:
-        return []
-    fields = schemas.fields_of(query)
+def _query_parameters(query: type[Struct] | None) -> list[Json]:
+    fields = {} if query is None else fields_of(query)
     return [{"name": name, "in": "query", "schema": _without_null(schema)} for name, schema in fields.items()]
 
 
@@ -149,7 +167,7 @@ def _answer(answer: Answer, schemas: Schemas) -> Json:
 def _content(content_type: str, answer: Answer, schemas: Schemas) -> Json:
     match content_type:
         case "application/json":
-            return schemas.of(answer.body) if answer.body is not None else {"type": "object"}
+            return schemas.of(answer.body) if answer.body is not None else OBJECT
         case "text/plain":
             return {"type": "string"}
         case _:
