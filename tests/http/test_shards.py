@@ -9,10 +9,13 @@ import pytest
 
 from penstock.api import create_app
 from penstock.broker.memory import MemoryBroker
+from penstock.client import AsyncClient
+from penstock.client.http import AsyncHttpTransport
 from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import ShardId
+from penstock.model.keys import KeyScope
 from penstock.model.shards import Member, shard_map
 from penstock.model.timing import SystemClock
 from penstock.objects.folder import FolderObjects
@@ -20,8 +23,13 @@ from penstock.orchestrator import Orchestrator
 from penstock.store.seam import Shard
 from penstock.store.sqlite import SqliteStore
 from tests.http.desk import JOIN, Client, problem, submit
+from tests.http.keyed import client_of, made, showing
 
 SECRET = "geheim"
+
+
+def in_process(engine: Engine, key: str) -> AsyncHttpTransport:
+    return AsyncHttpTransport("http://localhost", httpx2.ASGITransport(app=create_app(engine)), key=key)
 
 
 def url_of(path: Path) -> str:
@@ -30,8 +38,8 @@ def url_of(path: Path) -> str:
 
 
 @pytest.fixture
-async def many(tmp_path: Path, settings: Settings) -> AsyncIterator[Client]:
-    """A client of a server over two shards."""
+async def sharded(tmp_path: Path, settings: Settings) -> AsyncIterator[Engine]:
+    """An engine over two shards."""
     clock = SystemClock()
 
     async def open_shard(number: ShardId, url: str) -> Shard:
@@ -44,11 +52,16 @@ async def many(tmp_path: Path, settings: Settings) -> AsyncIterator[Client]:
     engine = Engine(
         store, MemoryBroker(), FolderObjects(tmp_path / "objects", clock), settings, clock, random.Random(7)
     )
-    transport = httpx2.ASGITransport(app=create_app(engine))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    yield engine
+    await engine.close()
+
+
+@pytest.fixture
+async def many(sharded: Engine) -> AsyncIterator[Client]:
+    """A client of a server over them."""
+    async with client_of(create_app(sharded)) as client:
         (await client.post("/v1/workers", json=JOIN)).raise_for_status()
         yield client
-    await engine.close()
 
 
 async def test_every_shard_is_listed_with_its_jobs_and_without_its_password(many: Client, tmp_path: Path) -> None:
@@ -107,6 +120,22 @@ async def test_a_key_whose_shard_is_down_and_reads_of_its_jobs_get_503_that_name
     for answer in refused:
         assert "shard 1" in problem(answer, 503, "store_unavailable")
         assert answer.headers["retry-after"] == "1"
+
+
+async def test_a_revocation_is_accepted_and_names_the_shard_that_it_did_not_reach(
+    many: Client, sharded: Engine
+) -> None:
+    admin, key = await made(sharded, KeyScope.ADMIN), await made(sharded, KeyScope.JOBS_READ)
+    with showing(many, admin.key):
+        (await many.patch("/v1/shards/1", json={"state": "down"})).raise_for_status()
+        for _ in range(2):
+            answer = await many.delete(f"/v1/keys/{key.id}")
+            assert (answer.status_code, answer.json()) == (202, {"id": key.id, "unreached_shards": [1]})
+    async with AsyncClient(transport=in_process(sharded, admin.key)) as sdk:
+        assert await sdk.revoke_key(key.id) == (1,)
+        await sdk.update_shard(1, state="active")
+        other = await sdk.create_key("other", ["jobs:read"])
+        assert await sdk.revoke_key(other.id) == ()
 
 
 @pytest.mark.parametrize(

@@ -118,3 +118,23 @@ def test_workers_schedulers_and_the_command_line_show_their_keys(tmp_path: Path)
             assert "mark" in listed.stdout
             ops.revoke_key(keys["worker"].id)
             worker.says("revoked")
+
+
+def test_a_revocation_that_missed_a_shard_warns_until_it_has_reached_it(tmp_path: Path) -> None:
+    folders = [tmp_path / "0", tmp_path / "1"]
+    for folder in folders:
+        folder.mkdir()
+    shards = ",".join(f"{number}=sqlite://{folder}/jobs.db" for number, folder in enumerate(folders))
+    environ = {"PENSTOCK_STORE_SHARDS": shards, "PENSTOCK_SERVER_DATA": str(tmp_path)}
+    made = penstock("keys", "create", "--name", "ci", "--scope", "jobs:read", "--direct", environ=environ)
+    assert made.returncode == 0, made.stderr
+    id = made.stdout.split("_")[1]
+    away = folders[1].rename(tmp_path / "away")
+    folders[1].write_text("no folder")
+    told = penstock("keys", "revoke", id, "--direct", environ=environ)
+    assert (told.returncode, told.stdout) == (1, f"{id} is revoked\n")
+    assert f"shard 1 could not be told that {id} is revoked" in told.stderr
+    folders[1].unlink()
+    away.rename(folders[1])
+    again = penstock("keys", "revoke", id, "--direct", "--json", environ=environ)
+    assert (again.returncode, again.stdout) == (0, f'{{"revoked":"{id}","unreached_shards":[]}}\n'), again.stderr

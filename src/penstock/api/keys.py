@@ -6,7 +6,7 @@ exposed.
 
 from penstock.api.exchange import NO_CONTENT, Call, Reply, json_reply
 from penstock.api.operation import Answer, operation
-from penstock.model.key_wire import KeyList, KeyRequest, MadeKey, RotateRequest, key_item
+from penstock.model.key_wire import KeyList, KeyRequest, MadeKey, RevokedKey, RotateRequest, key_item
 
 MADE = Answer("The key; its secret is shown here and never again.", MadeKey)
 
@@ -30,11 +30,21 @@ async def rotate_key(call: Call) -> Reply:
     return json_reply(201, await call.engine.keys.rotate(key, await call.json(RotateRequest)))
 
 
-@operation("DELETE /v1/keys/{key}", {204: Answer("Revoked, for good.")}, refusals=(404,), needs_key=True)
+@operation(
+    "DELETE /v1/keys/{key}",
+    {204: Answer("Revoked, for good."), 202: Answer("Revoked; some shards are still to be told.", RevokedKey)},
+    refusals=(404,),
+    needs_key=True,
+)
 async def revoke_key(call: Call) -> Reply:
-    """Revoke an API key: at once here, within a second at every other server."""
-    await call.engine.keys.revoke(call.path("key"))
-    return NO_CONTENT
+    """Revoke an API key: at once here, within a second at every other server. May be repeated.
+
+    The answer 202 names the shards that do not know it yet. They are told as soon as they answer; until then a server
+    that starts and reaches only them lets the key in.
+    """
+    key = call.path("key")
+    unreached = await call.engine.keys.revoke(key)
+    return json_reply(202, RevokedKey(key, unreached)) if unreached else NO_CONTENT
 
 
 OPERATIONS = (list_keys, create_key, rotate_key, revoke_key)

@@ -245,9 +245,9 @@ class AsyncClient:
         """A new API key with the terms of an old one, which expires after the grace."""
         return await self._run(self._flows.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
 
-    async def revoke_key(self, id: str) -> None:
-        """Withdraw an API key for good."""
-        await self._run(self._flows.ask(key_calls.revoke(id)))
+    async def revoke_key(self, id: str) -> tuple[int, ...]:
+        """Withdraw an API key for good. The shards that do not know it yet: they are told as soon as they answer."""
+        return await self._run(self._flows.ask(key_calls.revoke(id)))
 
     async def shards(self) -> tuple[ShardItem, ...]:
         """The shards and how they are. This and the next three need an admin key."""

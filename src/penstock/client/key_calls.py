@@ -7,9 +7,10 @@ import msgspec
 from penstock.client.calls import Call, path_of
 from penstock.client.submission import Duration, seconds_of
 from penstock.model.errors import Invalid
-from penstock.model.key_wire import KeyItem, KeyList, KeyRequest, MadeKey, RotateRequest
+from penstock.model.key_wire import KeyItem, KeyList, KeyRequest, MadeKey, RevokedKey, RotateRequest
 
 _MADE = msgspec.json.Decoder(MadeKey).decode
+_REVOKED = msgspec.json.Decoder(RevokedKey).decode
 
 
 def keys() -> Call[tuple[KeyItem, ...]]:
@@ -26,9 +27,9 @@ def rotate(id: str, request: RotateRequest) -> Call[MadeKey]:
     return Call("POST", path_of("keys", id, "rotate"), _MADE, body=msgspec.json.encode(request), repeatable=False)
 
 
-def revoke(id: str) -> Call[None]:
-    """Not repeatable: a second one would find nothing to revoke."""
-    return Call("DELETE", path_of("keys", id), lambda _: None, repeatable=False)
+def revoke(id: str) -> Call[tuple[int, ...]]:
+    """The shards that do not know it yet; without a body, there are none."""
+    return Call("DELETE", path_of("keys", id), lambda raw: _REVOKED(raw).unreached_shards if raw else ())
 
 
 def key_request(

@@ -245,9 +245,9 @@ class Client:
         """A new API key with the terms of an old one, which expires after the grace."""
         return self._run(self._flows.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
 
-    def revoke_key(self, id: str) -> None:
-        """Withdraw an API key for good."""
-        self._run(self._flows.ask(key_calls.revoke(id)))
+    def revoke_key(self, id: str) -> tuple[int, ...]:
+        """Withdraw an API key for good. The shards that do not know it yet: they are told as soon as they answer."""
+        return self._run(self._flows.ask(key_calls.revoke(id)))
 
     def shards(self) -> tuple[ShardItem, ...]:
         """The shards and how they are. This and the next three need an admin key."""

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from penstock.model.declarations import DeclaredType, declare, plain_type
 from penstock.model.errors import Forbidden, Starting, StoreUnavailable, Unavailable, UnknownType
+from penstock.model.ids import ShardId
 from penstock.model.notices import Name, Notice, NoticeKind, newest, notice_change
 from penstock.model.schema import checker
 from penstock.model.timing import Clock
 from penstock.model.workers import JobType, Seen, Worker
-from penstock.store import Store
+from penstock.store import Shard, Store
 
 logger = logging.getLogger("penstock.engine")
 
@@ -196,6 +197,16 @@ class Catalog:
         if changes:
             self.on_tell()
 
+    async def spread(self, kind: NoticeKind, name: str) -> tuple[ShardId, ...]:
+        """Tell every shard what counts about a name, if anything does. The shards that could not be told."""
+        counting = (await self._fetch()).notices.get((kind, name))
+        if counting is None:
+            return ()
+        told = await asyncio.gather(*(_tell(shard, counting) for shard in self._store.parts()))
+        reached = {shard.shard for shard in told if shard is not None}
+        every = {*(shard.shard for shard in self._store.parts()), *self._store.missing()}
+        return tuple(sorted(every - reached))
+
     def forget(self) -> None:
         """The next read asks the store, and does not wait for one that began before."""
         self._stale = True
@@ -223,6 +234,15 @@ class Catalog:
             at=at,
             shard_now=now,
         )
+
+
+async def _tell(shard: Shard, notice: Notice) -> Shard | None:
+    """The shard, if it keeps the notice now."""
+    try:
+        await shard.tell([notice])
+    except Unavailable:
+        return None
+    return shard
 
 
 def _types_in(notices: Iterable[Notice]) -> dict[str, DeclaredType]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from penstock.engine.catalog import Catalog, Reading
 from penstock.model.errors import Forbidden, NotFound, Unauthorized
+from penstock.model.ids import ShardId
 from penstock.model.key_wire import KeyRequest, MadeKey, RotateRequest, made_key
 from penstock.model.keys import (
     ApiKey,
@@ -105,14 +106,21 @@ class Keys:
         await self._catalog.change(NoticeKind.KEY, rotated)
         return made_key(*made[0])
 
-    async def revoke(self, id: KeyId) -> None:
-        """Withdraw a key for good; NotFound if there is none of this id."""
+    async def revoke(self, id: KeyId) -> tuple[ShardId, ...]:
+        """Withdraw a key for good, and tell which shards do not know it yet; NotFound if there was none of this id.
+
+        They are told by every process that knows it, as soon as they answer. May be repeated.
+        """
 
         def revoked(reading: Reading) -> dict[str, bytes | None]:
+            told = reading.notices.get((NoticeKind.KEY, id))
+            if told is not None and told.value is None:
+                return {}
             _named(_keys_in(reading.notices), id)
             return {id: None}
 
         await self._catalog.change(NoticeKind.KEY, revoked)
+        return await self._catalog.spread(NoticeKind.KEY, id)
 
     def lend(self, name: str, scopes: Sequence[KeyScope], token: str | None = None) -> str:
         """A key that only this process knows, for what it starts beside itself.

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from penstock.model.ids import ShardId
 from penstock.model.keys import ApiKey, KeyIdText, KeyScope
 from penstock.model.timing import Instant
 from penstock.model.workers import Name
@@ -51,6 +52,13 @@ class MadeKey(KeyItem, frozen=True, kw_only=True):
 
 class KeyList(Struct, frozen=True):
     keys: tuple[KeyItem, ...]
+
+
+class RevokedKey(Struct, frozen=True):
+    """A revoked key, and the shards that do not know it yet."""
+
+    id: KeyIdText
+    unreached_shards: tuple[ShardId, ...]
 
 
 def key_item(key: ApiKey) -> KeyItem:

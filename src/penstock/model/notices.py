@@ -32,6 +32,10 @@ class NoticeKind(StrEnum):
     FLEET_RECORD = "fleet_record"
 
 
+FINAL = frozenset({NoticeKind.KEY})
+"""What is withdrawn of these is so for good: a process that could not know it may have told something newer."""
+
+
 class Notice(Struct, frozen=True):
     """One declaration. `value` is JSON; None withdraws what was declared under this name before.
 
@@ -66,12 +70,22 @@ class NoticeChange(Struct, frozen=True):
 
 
 def newest(notices: Iterable[Notice]) -> dict[Name, Notice]:
-    """Of all that is said about each name, what counts."""
+    """Of all that is said about each name, what counts.
+
+    What was withdrawn for good stays so, also where it was told before the newest: then it counts as told just after
+    that, so that every store keeps it.
+    """
     found: dict[Name, Notice] = {}
+    withdrawn: set[Name] = set()
     for notice in notices:
         known = found.get(notice.about)
         if known is None or notice.counts_before(known):
             found[notice.about] = notice
+        if notice.value is None and notice.kind in FINAL:
+            withdrawn.add(notice.about)
+    for about in withdrawn:
+        if found[about].value is not None:
+            found[about] = Notice(*about, None, found[about].told_at + STEP)
     return found
 
 

@@ -23,7 +23,9 @@ async def tell_all(roster: Roster, call: Callable[[GuardedShard], Awaitable[None
 async def change_notices(roster: Roster, changes: Sequence[NoticeChange]) -> list[bool]:
     """Kept by all that answer, or not at all sure to count: a shard that refuses knows something newer."""
     answers = await answered(roster.well, lambda shard: shard.change_notices(changes))
-    return [all(kept) for kept in zip(*answers.values(), strict=True)]
+    kept = [all(each) for each in zip(*answers.values(), strict=True)]
+    roster.remember(change.notice for change, counts in zip(changes, kept, strict=True) if counts)
+    return kept
 
 
 async def notices(roster: Roster) -> list[Notice]:

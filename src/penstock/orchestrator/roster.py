@@ -26,6 +26,8 @@ logger = logging.getLogger("penstock.orchestrator")
 
 REFRESH_EVERY = timedelta(seconds=1)
 ABOUT_SHARDS = frozenset({NoticeKind.SHARD, NoticeKind.RING})
+REMEMBERED = ABOUT_SHARDS | {NoticeKind.KEY}
+"""What is not forgotten because the shards that know it do not answer: where jobs live, and which keys are good."""
 FIRST_TRIES = timedelta(seconds=10)
 """How long a start waits for shards that neither open nor fail."""
 
@@ -49,7 +51,7 @@ class Roster:
         self._deadline = deadline
         self._keepers: dict[ShardId, Keeper] = {}
         self._by_number: Sequence[GuardedShard] = ()
-        self.about_shards: list[Notice] = []
+        self._remembered: dict[Name, Notice] = {}
         self._repairs: dict[ShardId, asyncio.Task[None]] = {}
         self._refreshed = clock.monotonic()
         self._following: asyncio.Task[None] | None = None
@@ -150,8 +152,8 @@ class Roster:
     async def notices(self) -> dict[Name, Notice]:
         """What counts of all that the shards say. One that lacks something, or has something older, is told."""
         said = await answered(self.well, lambda shard: shard.notices())
-        self._remember(chain(*said.values()))
-        counting = newest(chain(self.about_shards, *said.values()))
+        self.remember(chain(*said.values()))
+        counting = newest(chain(self._remembered.values(), *said.values()))
         for shard, notices in said.items():
             known = {notice.about: notice for notice in notices}
             self._repair(shard, [one for about, one in counting.items() if known.get(about) != one])
@@ -176,6 +178,11 @@ class Roster:
                 await self.notices()
         except Conflict as refusal:
             logger.debug("the ring is written down later: %s", refusal)
+
+    @property
+    def about_shards(self) -> list[Notice]:
+        """What was told about shards."""
+        return [one for one in self._remembered.values() if one.kind in ABOUT_SHARDS]
 
     @property
     def _ring_told(self) -> bool:
@@ -208,7 +215,7 @@ class Roster:
             raise none_left("no shard of the ring answers", self.missing())
         (told,) = await deciding[0].change_notices([change])
         if told:
-            self._remember([change.notice])
+            self.remember([change.notice])
             await asyncio.gather(*(_tell(shard, [change.notice]) for shard in self.well))
         return told
 
@@ -218,12 +225,12 @@ class Roster:
         values = {str(number): None if one is None else msgspec.json.encode(one) for number, one in said.items()}
         notices = [notice(NoticeKind.SHARD, name, value, now, known) for name, value in values.items()]
         await answered(self.well, lambda shard: shard.tell(notices))
-        self._remember(notices)
+        self.remember(notices)
 
-    def _remember(self, notices: Iterable[Notice]) -> None:
-        """What was once said about shards is not forgotten because those that know it do not answer."""
-        counting = newest([*self.about_shards, *notices])
-        self.about_shards = [one for one in counting.values() if one.kind in ABOUT_SHARDS]
+    def remember(self, notices: Iterable[Notice]) -> None:
+        """Let what was once said count, also while no shard that knows it answers; and tell the others."""
+        told = [one for one in notices if one.kind in REMEMBERED]
+        self._remembered = newest([*self._remembered.values(), *told])
 
     async def learn(self, numbers: Iterable[ShardId]) -> None:
         """Refresh, unless that was just done, and let the shards be opened: somebody named some that are not known."""

@@ -6,6 +6,7 @@ import click
 
 from penstock.cli import ink
 from penstock.cli.commands import command
+from penstock.cli.ending import REFUSED
 from penstock.cli.keys.desk import Desk, options_of_keys
 from penstock.cli.machine import print_json
 from penstock.model.keys import KeyId
@@ -22,16 +23,33 @@ def revoke(
     url: str | None,
     config: Path | None,
     as_json: bool,
-) -> None:
-    """Revoke keys for good. Every server refuses them within a second."""
+) -> int:
+    """Revoke keys for good. Every server refuses them within a second. May be repeated.
+
+    Shards that do not answer are named, and the exit status is 1: they are told once they are back.
+    """
     desk = Desk(url, config, data, direct=direct)
+    complete = True
     for id in ids:
-        _revoke(desk, id)
+        unreached = _revoke(desk, id)
+        complete = complete and not unreached
         if as_json:
-            print_json({"revoked": id})
+            print_json({"revoked": id, "unreached_shards": list(unreached)})
         else:
             ink.say(f"{id} is revoked")
+        if unreached:
+            ink.say(ink.warned(_warning(id, unreached)), err=True)
+    return 0 if complete else REFUSED
 
 
-def _revoke(desk: Desk, id: str) -> None:
-    desk.ask(lambda client: client.revoke_key(id), lambda keys: keys.revoke(KeyId(id)))
+def _revoke(desk: Desk, id: str) -> tuple[int, ...]:
+    return desk.ask(lambda client: client.revoke_key(id), lambda keys: keys.revoke(KeyId(id)))
+
+
+def _warning(id: str, unreached: tuple[int, ...]) -> str:
+    shards, them = ("shards", "them") if len(unreached) > 1 else ("shard", "it")
+    return (
+        f"{shards} {', '.join(map(str, unreached))} could not be told that {id} is revoked: a server that starts and "
+        f"reaches only {them} lets the key in. Every server and scheduler that runs tells {them} on return; "
+        "to see whether it has reached every shard, run this command again"
+    )
