@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
-from cluster.cluster import running
+from cluster.cluster import WHOLE, running
 from cluster.run import Plan, run
 from servers import Missing
 
@@ -37,8 +37,8 @@ def main() -> int:
 
 
 def _run(folder: Path, plan: Plan) -> int:
-    say("starting: 3 PostgreSQL, Valkey, SeaweedFS, 3 APIs, nginx, 2 schedulers, 4 workers")
-    with running(folder) as cluster:
+    say("starting: 3 PostgreSQL, a standby, a spare, Valkey, SeaweedFS, 3 APIs, nginx, 2 schedulers, 4 workers")
+    with running(folder, WHOLE) as cluster:
         say(f"ready at http://127.0.0.1:{cluster.port}; files in {folder}")
         kept = run(cluster, plan, say)
     say("every promise was kept" if kept else "NOT every promise was kept")

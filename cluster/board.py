@@ -18,6 +18,7 @@ class Board:
         self.started: set[str] = set()
         self.ended: set[str] = set()
         self.unanswered = 0
+        self.sdk_requests = 0
         self.refused: list[str] = []
         self._window = window
         self._open: set[str] = set()
@@ -49,6 +50,11 @@ class Board:
     def miss(self) -> None:
         with self._changed:
             self.unanswered += 1
+
+    def count_sdk_request(self) -> None:
+        with self._changed:
+            self.sdk_requests += 1
+            self._changed.notify_all()
 
     def room(self, seconds: float) -> bool:
         """Wait until fewer jobs than the window are open; whether they are."""

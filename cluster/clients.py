@@ -118,9 +118,9 @@ class Client(threading.Thread):
             self._board.miss()
         return not wish.keyed
 
-    def _acknowledged(self, wish: Wish, item: dict[str, object]) -> None:
+    def _acknowledged(self, wish: Wish, item: dict[str, object], request: str | None = None) -> None:
         job = str(item["id"])
-        self._write(Phase.OK, Call.SUBMIT, wish.n, item=item, delay=wish.delay)
+        self._write(Phase.OK, Call.SUBMIT, wish.n, item=item, delay=wish.delay, request=request)
         self._board.acknowledge(wish.n, job, awaited=not wish.delay and wish.kind is not Kind.CANCEL)
         if wish.kind is Kind.CANCEL:
             self._ask(Call.CANCEL, wish.n, "POST", f"/v1/jobs/{job}/cancel")
@@ -155,6 +155,8 @@ class Client(threading.Thread):
         item: dict[str, object] | None = None,
         status: int | None = None,
         delay: float = 0.0,
+        request: str | None = None,
+        shard: int | None = None,
     ) -> None:
         known = item or {}
         event = Event(
@@ -167,6 +169,8 @@ class Client(threading.Thread):
             fence=fence if isinstance(fence := known.get("fence"), int) else None,
             status=status,
             delay=delay,
+            request=request,
+            shard=shard,
         )
         self.history.write(event)
 

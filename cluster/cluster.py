@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from cluster.jobs import LEDGER
 from cluster.roles import APP, Api, Role
-from servers import Nginx, Postgres, Seaweed, Valkey
+from servers import Nginx, Postgres, Seaweed, Standby, Valkey
 from servers.launch import free_port
 from servers.seaweed import ACCESS_KEY, SECRET_KEY
 
 CAPACITY = 8
+DATABASE = "penstock"
 PORTS_TRIED = 20
 
 SETTINGS = """\
@@ -38,12 +39,21 @@ Way = Callable[[Sequence[int]], Sequence[int]]
 
 
 class Size(Struct, frozen=True):
-    """How many of each; half of the workers are direct, the others go through nginx."""
+    """How many of each; half of the workers are direct, the others go through nginx.
+
+    `spare`: a database that can be added as a shard. `standby`: a synchronous replica of shard 0, named in its URL.
+    """
 
     shards: int = 3
     apis: int = 3
     schedulers: int = 2
     workers: int = 4
+    spare: bool = False
+    standby: bool = False
+
+
+WHOLE = Size(spare=True, standby=True)
+"""What every fault can be inflicted on."""
 
 
 class Cluster:
@@ -54,6 +64,8 @@ class Cluster:
         self.size = size
         self.ledger = folder / "ledger.jsonl"
         self.shards: list[Postgres] = []
+        self.spare: Postgres | None = None
+        self.standby: Standby | None = None
         self.apis: list[Api] = []
         self.schedulers: list[Role] = []
         self.workers: list[Role] = []
@@ -74,10 +86,11 @@ class Cluster:
         return self._port
 
     def start_servers(self, undo: ExitStack) -> None:
-        self.shards = [Postgres(self.folder / f"shard{n}") for n in range(self.size.shards)]
-        for shard in self.shards:
-            undo.enter_context(shard)
-            shard.database("penstock")
+        self.shards = [self._start_shard(undo, f"shard{n}") for n in range(self.size.shards)]
+        if self.size.spare:
+            self.spare = self._start_shard(undo, "spare")
+        if self.size.standby:
+            self.standby = undo.enter_context(Standby(self.folder / "standby", self.shards[0]))
         self.valkey = Valkey(self.folder / "valkey")
         undo.enter_context(self.valkey)
         self.seaweed = self._seaweed(undo)
@@ -103,6 +116,11 @@ class Cluster:
             if role.alive:
                 role.ask_to_stop()
 
+    def _start_shard(self, undo: ExitStack, name: str) -> Postgres:
+        shard = undo.enter_context(Postgres(self.folder / name))
+        shard.database(DATABASE)
+        return shard
+
     def _work(self, number: int) -> list[str]:
         return ["worker", APP, *(["--direct"] if number < self.size.workers / 2 else [])]
 
@@ -111,9 +129,11 @@ class Cluster:
 
     def _settle(self, shard_ports: Sequence[int]) -> None:
         """Write the one file of settings."""
-        urls = [f"postgresql://penstock@127.0.0.1:{port}/penstock" for port in shard_ports]
+        hosts = [[port] for port in shard_ports]
+        if self.standby is not None:
+            hosts[0].append(self.standby.port)
         text = SETTINGS.format(
-            shards=", ".join(f'"{number}={url}"' for number, url in enumerate(urls)),
+            shards=", ".join(f'"{number}={shard_url(*ports)}"' for number, ports in enumerate(hosts)),
             broker=self.valkey.url,
             objects=self.seaweed.endpoint,
             nginx=self._port,
@@ -129,6 +149,11 @@ class Cluster:
                 undo.enter_context(seaweed)
                 return seaweed
         raise RuntimeError(f"SeaweedFS found no ports; see {self.folder}")
+
+
+def shard_url(*ports: int) -> str:
+    """A shard's URL; several ports are a primary and its standby."""
+    return f"postgresql://penstock@{','.join(f'127.0.0.1:{port}' for port in ports)}/{DATABASE}"
 
 
 @contextmanager

@@ -3,17 +3,28 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
+from typing import TypeVar
 
 from cluster.board import Board
 from cluster.clients import Supply
-from cluster.cluster import Cluster
+from cluster.cluster import Cluster, shard_url
 from cluster.recovery import Fault, Harm, shard_of
+from cluster.sdk_clients import PATIENCE_SECONDS
+from penstock import Client as Sdk
+from penstock.model.shards import ShardState
 from servers import Launched, Postgres
-from servers.launch import READY_SECONDS
+from servers.launch import READY_SECONDS, wait_until
 
 WELL_WITHIN = 90.0
 PILE, WAITING = 1000, 50
+DEAD_SECONDS = PATIENCE_SECONDS + 3
+SHARE_REQUESTS, DRAINED_REQUESTS = 150, 50
+"""So many requests of the SDK tell what part of them a shard gets, and that it gets none."""
+
+
+T = TypeVar("T")
 
 
 class NotWell(Exception):
@@ -27,6 +38,7 @@ class Faults:
         self._cluster = cluster
         self._board = board
         self._supply = supply
+        self._operator = Sdk(f"http://127.0.0.1:{cluster.port}")
         self._kinds: Mapping[Fault, Callable[[], Harm]] = {
             Fault.API: self._kill_api,
             Fault.SCHEDULER: self._kill_scheduler,
@@ -34,7 +46,12 @@ class Faults:
             Fault.FLUSH: self._flush_broker,
             Fault.BROKER: self._kill_broker,
             Fault.SHARD: self._kill_shard,
+            Fault.DEAD: self._leave_shard_dead,
+            Fault.ADD: self._add_shard,
+            Fault.DRAIN: self._drain_shard,
+            Fault.FREEZE: self._freeze_primary,
         }
+        self._working = set(range(len(cluster.shards)))
 
     def inflict(self, fault: Fault) -> Harm:
         """Do it, mend it, and return once all is well; NotWell if that takes too long."""
@@ -92,6 +109,55 @@ class Faults:
         _start_again(shard)
         return Harm(fault=Fault.SHARD, at=at, back_at=time.monotonic(), shard=number)
 
+    def _leave_shard_dead(self) -> Harm:
+        """For longer than a client of the SDK waits."""
+        number = 2
+        shard = self._cluster.shards[number]
+        at = _kill(shard)
+        self._board.wait_for(lambda: time.monotonic() > at + DEAD_SECONDS, DEAD_SECONDS)
+        _start_again(shard)
+        return Harm(fault=Fault.DEAD, at=at, back_at=time.monotonic(), shard=number)
+
+    def _add_shard(self) -> Harm:
+        spare = _there(self._cluster.spare)
+        number = self._operator.add_shard(shard_url(spare.port)).number
+        at = time.monotonic()
+        back_at = self._await_map(number, ShardState.ACTIVE)
+        self._working.add(number)
+        self._spread(SHARE_REQUESTS)
+        return Harm(fault=Fault.ADD, at=at, back_at=back_at, shard=number)
+
+    def _drain_shard(self) -> Harm:
+        number = max(self._working)
+        self._operator.update_shard(number, state=ShardState.DRAINING)
+        at = time.monotonic()
+        back_at = self._await_map(number, ShardState.DRAINING)
+        self._working.remove(number)
+        self._spread(DRAINED_REQUESTS)
+        return Harm(fault=Fault.DRAIN, at=at, back_at=back_at, shard=number)
+
+    def _freeze_primary(self) -> Harm:
+        """The old primary is left frozen, and ended with the run: it must never take a write again."""
+        number = 0
+        at = time.monotonic()
+        self._cluster.shards[number].pause()
+        _there(self._cluster.standby).promote()
+        return Harm(fault=Fault.FREEZE, at=at, back_at=time.monotonic(), shard=number)
+
+    def _await_map(self, number: int, state: ShardState) -> float:
+        """Wait until every API has read of this; when that was."""
+        for api in self._cluster.apis:
+            with Sdk(f"http://127.0.0.1:{api.port}") as client:
+                wait_until(partial(_shows, client, number, state), f"{api.name} does not show shard {number} {state}")
+        return time.monotonic()
+
+    def _spread(self, requests: int) -> None:
+        """Wait until clients of the SDK have made so many more requests."""
+        board = self._board
+        wanted = board.sdk_requests + requests
+        if not board.wait_for(lambda: board.sdk_requests >= wanted, WELL_WITHIN):
+            raise NotWell("submits of the SDK are not acknowledged any more")
+
     def _pile_up(self) -> None:
         """So that tickets are out when they are lost."""
         self._supply.hurry(PILE)
@@ -119,7 +185,7 @@ class Faults:
         newest_first = reversed(self._board.acknowledged.values())
         recent = takewhile(lambda told: told[1] > moment, newest_first)
         done = {shard_of(job) for job, _ in recent if job in self._board.ended}
-        return len(done) == len(self._cluster.shards)
+        return done >= self._working
 
 
 def _kill(server: Launched) -> float:
@@ -127,6 +193,16 @@ def _kill(server: Launched) -> float:
     at = time.monotonic()
     server.kill()
     return at
+
+
+def _there(server: T | None) -> T:
+    if server is None:
+        raise ValueError("this cluster lacks what the fault needs: start it with everything")
+    return server
+
+
+def _shows(client: Sdk, number: int, state: ShardState) -> bool:
+    return any(shard.number == number and shard.state is state and shard.well for shard in client.shards())
 
 
 def _start_again(shard: Postgres) -> None:

@@ -60,11 +60,16 @@ class Wish(Struct, frozen=True):
     def key(self) -> str:
         return f"order-{self.n}"
 
+    @property
+    def type(self) -> str:
+        return TYPES.get(self.kind, "quick")
+
+    @property
+    def params(self) -> dict[str, object]:
+        return {"n": self.n, "text": "x" * LARGE_BYTES} if self.kind is Kind.LARGE else {"n": self.n}
+
     def body(self) -> dict[str, object]:
-        params: dict[str, object] = {"n": self.n}
-        if self.kind is Kind.LARGE:
-            params["text"] = "x" * LARGE_BYTES
-        body: dict[str, object] = {"type": TYPES.get(self.kind, "quick"), "params": params}
+        body: dict[str, object] = {"type": self.type, "params": self.params}
         if self.delay:
             body["delay_seconds"] = self.delay
         return body

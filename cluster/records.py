@@ -32,7 +32,11 @@ class Call(StrEnum):
 
 
 class Event(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One line of a client's history: order `n` of the load was asked for, or answered."""
+    """One line of a client's history: order `n` of the load was asked for, or answered.
+
+    `request` names the call of the SDK that the order was a part of; plain HTTP has none. `shard` is the one that an
+    error of the SDK blames.
+    """
 
     phase: Phase
     call: Call
@@ -43,6 +47,8 @@ class Event(Struct, frozen=True, omit_defaults=True, kw_only=True):
     fence: int | None = None
     status: int | None = None
     delay: float = 0.0
+    request: str | None = None
+    shard: int | None = None
 
 
 class Mark(StrEnum):

@@ -22,10 +22,18 @@ class Fault(StrEnum):
     FLUSH = "broker flushed"
     BROKER = "broker killed"
     SHARD = "shard killed"
+    DEAD = "shard left dead"
+    ADD = "shard added"
+    DRAIN = "shard drained"
+    FREEZE = "primary frozen"
 
 
 class Harm(Struct, frozen=True, kw_only=True):
-    """One fault: when it came, when what was killed answered again, and whom it hit."""
+    """One fault: when it came, when what was killed answered again, and whom it hit.
+
+    Of a change of the shard map: when it was answered, and since when every API goes by it. Of a frozen primary: when
+    it froze, and when its standby was promoted.
+    """
 
     fault: Fault
     at: float
@@ -42,6 +50,10 @@ BARS = {
     Fault.FLUSH: 3.0,
     Fault.BROKER: 3.0,
     Fault.SHARD: 5.0,
+    Fault.DEAD: 5.0,
+    Fault.ADD: 3.0,
+    Fault.DRAIN: 3.0,
+    Fault.FREEZE: 15.0,
 }
 """G8 and G3 in seconds; of an API nothing is promised but that nothing is lost."""
 
@@ -52,6 +64,10 @@ MEANINGS = {
     Fault.FLUSH: "longest time from the flush until a job that was due then was started",
     Fault.BROKER: "longest time from its answering again until a job that was due then was started",
     Fault.SHARD: "time from its answering again until a submit on it was acknowledged and a job of it was started",
+    Fault.DEAD: "the same, after it was dead for longer than the SDK's clients wait",
+    Fault.ADD: "time until every API used it and a job without a key was on it",
+    Fault.DRAIN: "time until no API put a job without a key on it",
+    Fault.FREEZE: "time from the freeze until no submit was left unanswered and all jobs that were due had started",
 }
 
 SOON = 3.0
@@ -75,8 +91,9 @@ class Recovery(Struct, frozen=True):
 class Course:
     """Histories and ledger, arranged by job."""
 
-    def __init__(self, events: Iterable[Event], ledger: Iterable[Entry]) -> None:
+    def __init__(self, events: Sequence[Event], ledger: Iterable[Entry]) -> None:
         self.acks = [event for event in events if event.call is Call.SUBMIT and event.phase is Phase.OK and event.job]
+        self.unanswered = [event.at for event in events if event.call is Call.SUBMIT and event.phase is Phase.INFO]
         self._cancelled = {event.n for event in events if event.call is Call.CANCEL}
         self._first: dict[str, Event] = {}
         for event in self.acks:
@@ -121,8 +138,16 @@ def _felt(harm: Harm, course: Course) -> Iterator[float]:
             yield from _interrupted(course, harm)
         case Fault.FLUSH | Fault.BROKER:
             yield from _waits(course, harm.back_at, harm.back_at)
-        case Fault.SHARD:
-            yield from _resumed(course, harm)
+        case Fault.SHARD | Fault.DEAD:
+            yield from _resumed(course, harm, harm.back_at)
+        case Fault.ADD:
+            yield from _used(course, harm)
+        case Fault.DRAIN:
+            yield harm.back_at - harm.at
+        case Fault.FREEZE:
+            yield from _resumed(course, harm, harm.at)
+            yield from _waits(course, harm.at, harm.at, harm.shard)
+            yield from (at - harm.at for at in course.unanswered if harm.at < at <= harm.until)
 
 
 def _gaps(moments: Iterable[float], start: float, until: float) -> Iterator[float]:
@@ -130,9 +155,14 @@ def _gaps(moments: Iterable[float], start: float, until: float) -> Iterator[floa
     return (after - before for before, after in pairwise(within))
 
 
-def _waits(course: Course, since: float, until: float) -> Iterator[float]:
-    """Of jobs due by `until` and not begun by `since`: how long each waited, counted from `since` at the earliest."""
+def _waits(course: Course, since: float, until: float, shard: int | None = None) -> Iterator[float]:
+    """Of jobs due by `until` and not begun by `since`: how long each waited, counted from `since` at the earliest.
+
+    Those of one shard, if it is named.
+    """
     for job, due in course.due():
+        if shard is not None and shard_of(job) != shard:
+            continue
         if due <= until and course.begun_before(job, since) is None:
             started = course.started_after(job, since)
             if started is not None:
@@ -150,13 +180,21 @@ def _interrupted(course: Course, harm: Harm) -> Iterator[float]:
             yield again - harm.at
 
 
-def _resumed(course: Course, harm: Harm) -> Iterator[float]:
+def _resumed(course: Course, harm: Harm, since: float) -> Iterator[float]:
+    """From `since` until the first submit and the first start on the shard after it was back."""
     acks = [event.at for event in course.acks if shard_of(str(event.job)) == harm.shard]
     starts = [entry.at for job, entries in course.starts.items() if shard_of(job) == harm.shard for entry in entries]
     for moments in (acks, starts):
         after = [at for at in moments if at > harm.back_at]
         if after:
-            yield min(after) - harm.back_at
+            yield min(after) - since
+
+
+def _used(course: Course, harm: Harm) -> Iterator[float]:
+    """Nothing if the shard was never used."""
+    placed = [event.at for event in course.acks if shard_of(str(event.job)) == harm.shard]
+    if placed:
+        yield max(harm.back_at, min(placed)) - harm.at
 
 
 def shard_of(job: str) -> int:

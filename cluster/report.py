@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Sequence
 
 from cluster.checker import Verdict, Wrong
+from cluster.placement import Placement
 from cluster.recovery import MEANINGS, Recovery
 
 SHOWN = 10
 
 
-def lines(verdict: Verdict, recoveries: Sequence[Recovery], refused: Sequence[str], unanswered: int) -> Iterator[str]:
+def lines(
+    verdict: Verdict, placement: Placement, recoveries: Sequence[Recovery], refused: Sequence[str], unanswered: int
+) -> Iterator[str]:
     """The whole report; `unanswered` are submits without a key of which nobody knows whether they were done."""
     yield f"jobs acknowledged     {verdict.acknowledged:>8,}"
     yield f"finished once         {verdict.finished_once:>8,}"
@@ -18,11 +21,27 @@ def lines(verdict: Verdict, recoveries: Sequence[Recovery], refused: Sequence[st
     yield f"attempts interrupted  {verdict.interrupted:>8,}"
     yield f"unkeyed, unanswered   {unanswered:>8,}"
     yield ""
+    yield from _placement(placement)
+    yield ""
     yield from _recoveries(recoveries)
     for finding in verdict.findings[:SHOWN]:
         yield f"WRONG  order {finding.n}: {finding.wrong}: {finding.what}"
     for what in refused[:SHOWN]:
         yield f"WRONG  refused: {what}"
+
+
+def _placement(placement: Placement) -> Iterator[str]:
+    yield f"SDK requests, no key  {placement.requests:>8,}"
+    yield f"failed, shard died    {placement.on_the_way:>8,}  on their way to it"
+    yield f"failed otherwise      {placement.failed:>8,}  {_mark(good=not placement.failed)}"
+    if placement.share is not None and placement.fair is not None:
+        verdict = _mark(good=placement.spread)
+        yield f"to the added shard    {placement.share:>8.0%}  {verdict}; its share is {placement.fair:.0%}"
+    yield f"to the draining one   {placement.drained:>8,}  {_mark(good=not placement.drained)}"
+
+
+def _mark(*, good: bool) -> str:
+    return "ok" if good else "WRONG"
 
 
 def _recoveries(recoveries: Sequence[Recovery]) -> Iterator[str]:
@@ -32,7 +51,7 @@ def _recoveries(recoveries: Sequence[Recovery]) -> Iterator[str]:
         yield f"{one.fault:<18} {longest:>9}  {bar:>7}  {'ok' if one.kept else 'TOO LONG':<8}  {MEANINGS[one.fault]}"
 
 
-def good(verdict: Verdict, refused: Sequence[str]) -> bool:
-    """Whether nothing is wrong with any job."""
+def good(verdict: Verdict, placement: Placement, refused: Sequence[str]) -> bool:
+    """Whether nothing is wrong with any job, and each went where it should."""
     whole = verdict.finished_once == verdict.acknowledged
-    return whole and not verdict.findings and not refused
+    return whole and placement.good and not verdict.findings and not refused

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -15,10 +16,13 @@ from cluster.clients import Client, Supply
 from cluster.cluster import Cluster
 from cluster.collecting import collected, ended_within
 from cluster.faults import Faults, NotWell
+from cluster.placement import place
 from cluster.records import Tail, events_of
 from cluster.recovery import Fault, Harm, measure
+from cluster.sdk_clients import SdkClient
 
 SEED = 2026
+SDK_EVERY = 2
 PROGRESS_SECONDS = 1.0
 
 
@@ -42,7 +46,7 @@ def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
     supply = Supply(board, plan.jobs, plan.rate, SEED)
     folder = cluster.folder / "histories"
     folder.mkdir()
-    clients = [Client(f"client{n}", cluster.port, supply, board, folder) for n in range(plan.clients)]
+    clients = [_client(n, cluster.port, supply, board, folder) for n in range(plan.clients)]
     began = time.monotonic()
     harms = _loaded(cluster, plan, board, supply, clients, say)
     say(f"load over after {time.monotonic() - began:.0f} s; waiting for the last jobs")
@@ -52,11 +56,18 @@ def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
     jobs = list(collected(caller))
     caller.close()
     events, ledger = events_of(folder.glob("*.jsonl")), Tail(cluster.ledger).read()
-    verdict, recoveries = judge(events, ledger, jobs), measure(harms, events, ledger)
-    for line in report.lines(verdict, recoveries, board.refused, board.unanswered):
+    verdict, placement = judge(events, ledger, jobs), place(harms, events)
+    recoveries = measure(harms, events, ledger)
+    for line in report.lines(verdict, placement, recoveries, board.refused, board.unanswered):
         say(line)
     quick = all(one.kept for one in recoveries) or not plan.bars
-    return report.good(verdict, board.refused) and quick and len(harms) == len(Fault)
+    return report.good(verdict, placement, board.refused) and quick and len(harms) == len(Fault)
+
+
+def _client(number: int, port: int, supply: Supply, board: Board, folder: Path) -> Client:
+    """Every second one uses the SDK."""
+    kind = SdkClient if number % SDK_EVERY == 0 else Client
+    return kind(f"client{number}", port, supply, board, folder)
 
 
 def _loaded(

@@ -7,9 +7,20 @@ from servers.launch import Launched, Missing
 from servers.nginx import Nginx
 from servers.pgbouncer import PgBouncer
 from servers.podman import Podman
-from servers.postgres import Postgres
+from servers.postgres import Postgres, Standby
 from servers.proxy import FaultProxy
 from servers.seaweed import Seaweed
 from servers.valkey import Valkey
 
-__all__ = ["FaultProxy", "Launched", "Missing", "Nginx", "PgBouncer", "Podman", "Postgres", "Seaweed", "Valkey"]
+__all__ = [
+    "FaultProxy",
+    "Launched",
+    "Missing",
+    "Nginx",
+    "PgBouncer",
+    "Podman",
+    "Postgres",
+    "Seaweed",
+    "Standby",
+    "Valkey",
+]

@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import psutil
 
 READY_SECONDS = 60.0
 _PAUSE = threading.Event()
@@ -40,6 +42,7 @@ class Launched:
         self.folder = folder
         self.port = port or free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._paused = False
 
     def command(self) -> Sequence[str]:
         raise NotImplementedError
@@ -90,19 +93,29 @@ class Launched:
         return self.folder / f"{self.name}.log"
 
     def stop(self) -> None:
-        """Ask it to end and wait. May be repeated."""
-        self._end(self.stop_signal)
+        """Ask it to end and wait; one that is paused hears nothing and is killed. May be repeated."""
+        self._end(signal.SIGKILL if self._paused else self.stop_signal)
 
     def kill(self) -> None:
         """kill -9, of all its processes."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nobody answers."""
-        os.killpg(self.pid, signal.SIGSTOP)
+        """SIGSTOP, as if the machine had frozen: connections stay open and nobody answers."""
+        self._paused = True
+        self._signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
-        os.killpg(self.pid, signal.SIGCONT)
+        self._paused = False
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        """The parent first, so that it starts no more. Not by group: PostgreSQL's sessions are groups of their own."""
+        parent = psutil.Process(self.pid)
+        parent.send_signal(number)
+        for child in parent.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.send_signal(number)
 
     def _settled(self) -> bool:
         return self._running().poll() is not None or self.answers()
@@ -113,7 +126,7 @@ class Launched:
         return self._process
 
     def _end(self, number: signal.Signals) -> None:
-        process, self._process = self._process, None
+        process, self._process, self._paused = self._process, None, False
         if process is None or process.poll() is not None:
             return
         if number is signal.SIGKILL:

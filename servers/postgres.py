@@ -7,8 +7,9 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
-from servers.launch import Launched, in_wheel, unprivileged
+from servers.launch import Launched, in_wheel, unprivileged, wait_until
 
 _HOMES = {16: "pginstall", 18: "pginstall18"}
 _SETTINGS = {
@@ -65,15 +66,20 @@ class Postgres(Launched):
         done = subprocess.run([*asked, self.url(database)], check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
+    def maker(self) -> Sequence[str]:
+        """The program that fills the empty data folder."""
+        kind = ["-A", "trust", "-U", "penstock", "-E", "UTF8", "--locale=C", "--no-sync"]
+        return ["initdb", "-D", str(self._data), *kind]
+
     def _make_cluster(self) -> None:
         account = self.account()
         self._data.mkdir(mode=0o700)
         if account:
             _let_through(self.folder)
             os.chown(self._data, account.pw_uid, account.pw_gid)
-        command = ["-D", str(self._data), "-A", "trust", "-U", "penstock", "-E", "UTF8", "--locale=C", "--no-sync"]
+        program, *words = self.maker()
         made = subprocess.run(
-            [self._programs / "initdb", *command],
+            [self._programs / program, *words],
             check=False,
             capture_output=True,
             text=True,
@@ -83,7 +89,37 @@ class Postgres(Launched):
         )
         if made.returncode:
             shutil.rmtree(self._data)
-            raise RuntimeError(f"initdb failed: {made.stderr}")
+            raise RuntimeError(f"{program} failed: {made.stderr}")
+
+
+class Standby(Postgres):
+    """A replica of a primary. From its start on every commit of the primary waits until it is on the replica's disk."""
+
+    name = "standby"
+
+    def __init__(self, folder: Path, primary: Postgres) -> None:
+        # The replica is known to the primary by this name.
+        super().__init__(folder, settings={"cluster_name": self.name})
+        self._primary = primary
+
+    def maker(self) -> Sequence[str]:
+        source = ["-d", self._primary.url(), "--checkpoint=fast", "--wal-method=stream", "--no-sync"]
+        return ["pg_basebackup", "-D", str(self._data), "--write-recovery-conf", *source]
+
+    def start(self) -> Self:
+        super().start()
+        # Not before: what is copied to the replica must not make it wait for itself once it is promoted.
+        self._primary.run(f"ALTER SYSTEM SET synchronous_standby_names = '{self.name}'")
+        self._primary.run("SELECT pg_reload_conf()")
+        wait_until(self._in_step, f"{self.name} does not keep up with its primary; see {self.log}")
+        return self
+
+    def promote(self) -> None:
+        """Make it a primary. The old one must never take a write again."""
+        self.run("SELECT pg_promote()")
+
+    def _in_step(self) -> bool:
+        return self._primary.run("SELECT sync_state FROM pg_stat_replication") == "sync"
 
 
 def _let_through(folder: Path) -> None:

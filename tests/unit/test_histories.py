@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.checker import Found, Verdict, Wrong, judge
+from cluster.placement import NOTICED_SECONDS, Placement, place
 from cluster.records import Call, Entry, Event, Mark, Phase
 from cluster.recovery import Fault, Harm, Recovery, measure
 
@@ -181,6 +182,73 @@ def test_a_lost_api_is_measured_by_the_pause_in_what_is_acknowledged() -> None:
     assert recovered(harm, events, []).seconds == pytest.approx(1.3)
 
 
+def test_an_added_shard_is_measured_until_every_api_and_a_job_used_it() -> None:
+    harm = Harm(fault=Fault.ADD, at=10, back_at=11, shard=1)
+    assert recovered(harm, [told(at=12), told(n=2, at=10.5, job=OTHER)], []) == Recovery(Fault.ADD, 2)
+    assert recovered(harm, [told(n=2, at=10.5, job=OTHER)], []).kept is False
+
+
+def test_a_frozen_primary_is_felt_until_its_jobs_run_and_every_submit_is_answered() -> None:
+    harm = Harm(fault=Fault.FREEZE, at=10, back_at=11, shard=1, until=40)
+    events = [told(n=1, at=9), told(n=3, at=13, job=JOB[:-1] + "3")]
+    ledger = [*ran(at=15), *ran(at=12, n=2, job=OTHER)]
+    assert recovered(harm, events, ledger) == Recovery(Fault.FREEZE, 5)
+    refused = Event(phase=Phase.INFO, call=Call.SUBMIT, n=4, at=26)
+    assert recovered(harm, [*events, refused], ledger) == Recovery(Fault.FREEZE, 16)
+
+
 def test_what_could_not_be_measured_is_not_kept() -> None:
     one = recovered(Harm(fault=Fault.SHARD, at=10, back_at=12, shard=1), [], [])
     assert (one.seconds, one.kept) == (None, False)
+
+
+DEAD = Harm(fault=Fault.DEAD, at=10, back_at=20, shard=2)
+ADDED = Harm(fault=Fault.ADD, at=30, back_at=31, shard=1)
+DRAINED = Harm(fault=Fault.DRAIN, at=40, back_at=41, shard=1)
+
+
+def sdk(request: str, at: float, job: str | None = None, blamed: int | None = None, until: float = 0) -> list[Event]:
+    """A request of the SDK that gave a job, or failed."""
+    asked_for = Event(phase=Phase.INVOKE, call=Call.SUBMIT, n=1, at=at, request=request)
+    phase = Phase.OK if job else Phase.INFO
+    told_of = Event(phase=phase, call=Call.SUBMIT, n=1, at=max(until, at + 0.1), job=job, request=request, shard=blamed)
+    return [asked_for, told_of]
+
+
+def placed(*requests: list[Event]) -> Placement:
+    return place([DEAD, ADDED, DRAINED], [event for request in requests for event in request])
+
+
+def test_a_request_that_was_on_its_way_to_a_shard_that_died_may_fail() -> None:
+    found = placed(sdk("a", at=9.9, blamed=2, until=15), sdk("b", at=11, blamed=2, until=16))
+    assert (found.requests, found.on_the_way, found.failed) == (2, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        sdk("after it was noticed", at=10.1 + NOTICED_SECONDS, blamed=2, until=19),
+        sdk("before it died", at=5, blamed=2, until=9),
+        sdk("of another shard", at=9.9, blamed=0, until=15),
+        sdk("of no shard", at=9.9, until=15),
+    ],
+    ids=lambda events: str(events[0].request),
+)
+def test_any_other_request_that_fails_is_told(request_: list[Event]) -> None:
+    found = placed(request_)
+    assert (found.on_the_way, found.failed, found.good) == (0, 1, False)
+
+
+def test_an_added_shard_must_get_its_share_of_the_requests() -> None:
+    others = [sdk(f"other {n}", at=32 + n / 100, job=OTHER) for n in range(9)]
+    batch = [event for _ in range(50) for event in sdk("batch", at=33, job=JOB)]
+    few = placed(*others, batch)
+    assert (few.share, few.fair, few.good) == (0.1, 0.5, False)
+    assert placed(*others[:2], batch).good
+
+
+def test_a_draining_shard_must_get_nothing_once_every_api_knows() -> None:
+    share = sdk("while it was active", at=32, job=JOB)
+    assert placed(share, sdk("before", at=40.5, job=JOB)).good
+    after = placed(share, sdk("after", at=41.5, job=JOB))
+    assert (after.drained, after.good) == (1, False)
