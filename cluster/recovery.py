@@ -51,8 +51,8 @@ BARS = {
     Fault.BROKER: 3.0,
     Fault.SHARD: 5.0,
     Fault.DEAD: 5.0,
-    Fault.ADD: 3.0,
-    Fault.DRAIN: 3.0,
+    Fault.ADD: 5.0,
+    Fault.DRAIN: 5.0,
     Fault.FREEZE: 15.0,
 }
 """G8 and G3 in seconds; of an API nothing is promised but that nothing is lost."""

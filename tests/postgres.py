@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -17,6 +18,7 @@ import pytest
 from penstock.model.timing import Clock
 from penstock.store.postgres import PostgresStore
 from servers import Missing, Postgres
+from tests.watch import FolderWatch
 
 VERSIONS = (16, 18)
 # Not the partitions, which come and go.
@@ -31,9 +33,13 @@ WHERE part.relkind = 'i'
 """
 """Of each partition's indexes, whose parts they are."""
 
+LOCK_WAIT_SECONDS = 60.0
+MILLISECOND = timedelta(milliseconds=1)
 KEPT = {"migrations", "shard"}
 # These tests are about moves, not about the disk.
 QUICK = {"fsync": "off", "synchronous_commit": "on", "full_page_writes": "off", "autovacuum": "off"}
+# A session that waits for a lock is told in the log, for `LockWaits`, once it has waited for so long.
+NOISY = {"log_lock_waits": "on", "deadlock_timeout": "10ms"}
 
 
 def started(version: int) -> Postgres:
@@ -45,7 +51,7 @@ def started(version: int) -> Postgres:
     folder = Path(mkdtemp(prefix="penstock-postgres-", dir=memory))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     try:
-        return Postgres(folder, version=version, settings=QUICK).start()
+        return Postgres(folder, version=version, settings={**QUICK, **NOISY}).start()
     except Missing as missing:
         if "CI" in os.environ:
             raise
@@ -89,6 +95,30 @@ async def new_store(version: int, clock: Clock | None, **options: Any) -> AsyncI
         yield store
     finally:
         await store.close()
+
+
+class LockWaits:
+    """The sessions that wait for a lock from now on, as the log of a database's server tells them.
+
+    `after`: told once they have waited for so long, for sessions of this database that begin later.
+    """
+
+    def __init__(self, url: str, after: timedelta | None = None) -> None:
+        (there,) = [one for one in map(server, VERSIONS) if f":{one.port}/" in url]
+        if after is not None:
+            there.run(f"ALTER DATABASE {url.rpartition('/')[2]} SET deadlock_timeout = '{after / MILLISECOND:.0f}ms'")
+        self._log = there.log
+        self._told = self._count()
+
+    async def next(self) -> None:
+        """Return once one more of them waits."""
+        self._told += 1
+        async with asyncio.timeout(LOCK_WAIT_SECONDS):
+            with FolderWatch(self._log.parent) as folder:
+                await folder.until(lambda: self._count() >= self._told)
+
+    def _count(self) -> int:
+        return self._log.read_bytes().count(b"still waiting for")
 
 
 async def _made(url: str) -> None:

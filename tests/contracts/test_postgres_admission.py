@@ -16,11 +16,9 @@ from penstock.model.submission import Misplaced
 from penstock.store.postgres import PostgresStore
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import TICKET, Stage
-from tests.postgres import VERSIONS, database, new_store
+from tests.postgres import VERSIONS, LockWaits, database, new_store
 
 SUBMIT = "SELECT penstock.submit('mail', allow_unknown => true)"
-WAITS = "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
-BLOCKED = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%admission%'"
 
 
 @pytest.fixture(params=VERSIONS)
@@ -47,14 +45,6 @@ def connection(store: PostgresStore, version: int) -> Iterator[psycopg.Connectio
 
 async def jobs(store: PostgresStore) -> int:
     return len((await store.page(JobFilter(), None, 99)).jobs)
-
-
-async def until_one_waits(version: int, asked: str) -> None:
-    async with asyncio.timeout(30), await psycopg.AsyncConnection.connect(database(version), autocommit=True) as watch:
-        while True:
-            if await (await watch.execute(asked.encode())).fetchall():
-                return
-            await asyncio.sleep(0.005)
 
 
 async def test_closed_sql_submits_are_refused_too(store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
@@ -99,11 +89,12 @@ async def test_what_was_taken_before_the_close_can_be_seen_after_it(
 ) -> None:
     """The close waits for one that has submitted; a submit that comes behind it waits too, and is refused."""
     connection.execute(SUBMIT)
+    waits = LockWaits(database(version))
     closing = asyncio.ensure_future(store.admit(jobs=False))
-    await until_one_waits(version, WAITS)
+    await waits.next()
     late = stage.new()
     submitting = asyncio.ensure_future(store.submit([late], TICKET))
-    await until_one_waits(version, BLOCKED)
+    await waits.next()
     connection.commit()
     await closing
     assert await submitting == [Misplaced(late)]

@@ -27,7 +27,7 @@ from penstock.model.workers import JobType
 from penstock.store.postgres import PostgresStore
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import TICKET, Stage
-from tests.postgres import database, new_store, server
+from tests.postgres import LockWaits, database, new_store, server
 
 LATER = datetime(2100, 1, 1, 12, tzinfo=UTC)
 PATIENCE = 60
@@ -187,8 +187,9 @@ class TestKeys:
         first = app.submit_in(connection, thumbnail.using(key="k"), "cat.png")
         answers: list[JobId] = []
         second = threading.Thread(target=submit_alone, args=(answers,))
+        waits = LockWaits(database(18))
         second.start()
-        await asyncio.to_thread(until_somebody_waits)
+        await waits.next()
         if commits:
             connection.commit()
         else:
@@ -367,18 +368,3 @@ def round_minutes(span: timedelta) -> timedelta:
 def submit_alone(answers: list[JobId]) -> None:
     with psycopg.connect(database(18)) as connection:
         answers.append(app.submit_in(connection, thumbnail.using(key="k"), "cat.png").id)
-
-
-def until_somebody_waits() -> None:
-    """Until a session waits for another's transaction to end."""
-    with psycopg.connect(database(18), autocommit=True) as connection:
-        connection.execute(f"SET statement_timeout = {PATIENCE * 1000}".encode())
-        connection.execute(
-            """
-            DO $$ BEGIN
-                WHILE NOT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid') LOOP
-                    PERFORM pg_sleep(0.01);
-                END LOOP;
-            END $$
-            """
-        )

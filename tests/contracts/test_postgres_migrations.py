@@ -33,7 +33,7 @@ from penstock.testing.store_contract.scheduling import Scheduling
 from penstock.testing.store_contract.settling import Settling
 from penstock.testing.store_contract.submitting import Submitting
 from penstock.testing.store_contract.ticking import Ticking
-from tests.postgres import VERSIONS, emptied, server
+from tests.postgres import VERSIONS, LockWaits, emptied, server
 
 KNOWN = migrations()
 NEXT = KNOWN[-1].number + 1
@@ -48,8 +48,6 @@ BREAKING = Migration(
 )
 BROKEN = Migration(NEXT, f"{NEXT:04}_broken", "CREATE TABLE penstock.half (n integer); SELECT 1 / 0;")
 NAMES = [one.name for one in KNOWN]
-WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND now() - query_start > %(span)s"
-
 OUT_OF_RANGE = """
 INSERT INTO penstock.shard (number, probed_at) VALUES (0, 0);
 INSERT INTO penstock.jobs (id, type, queue, state, priority, due_at, created_at, expires_at)
@@ -98,32 +96,27 @@ async def test_of_many_that_start_at_once_one_applies_each(url: str) -> None:
 
 async def test_who_comes_second_waits_however_long_it_takes(url: str) -> None:
     """Longer than any of its statements may take otherwise."""
+    waits = LockWaits(url, timedelta(milliseconds=200))
     async with await psycopg.AsyncConnection.connect(url) as first, connected(url) as second:
         await first.execute("SELECT pg_advisory_xact_lock(7033520117203104)")
         await second.execute("SET statement_timeout = 50; SET lock_timeout = 50", prepare=False)
         waiting = asyncio.create_task(migrate(second))
         async with asyncio.timeout(60):
-            await until_waiting(url, timedelta(milliseconds=200))
+            await waits.next()
             await first.rollback()
             assert [one.name for one in await waiting] == NAMES
 
 
 async def test_a_store_waits_for_who_migrates_longer_than_its_calls_may_take(url: str) -> None:
+    waits = LockWaits(url, timedelta(seconds=1.5))
     async with await psycopg.AsyncConnection.connect(url) as first, asyncio.timeout(60):
         await first.execute("SELECT pg_advisory_xact_lock(7033520117203104)")
         opening = asyncio.create_task(PostgresStore.open(url, deadline=timedelta(seconds=1)))
-        await until_waiting(url, timedelta(seconds=1.5))
+        await waits.next()
         await first.rollback()
         store = await opening
         await store.probe()
         await store.close()
-
-
-async def until_waiting(url: str, span: timedelta) -> None:
-    """Until another session has waited that long for an advisory lock."""
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        while not await (await connection.execute(WAITING, {"span": span})).fetchall():
-            await connection.execute("SELECT pg_sleep(0.01)")
 
 
 async def test_nothing_is_applied_twice(url: str) -> None:

@@ -15,7 +15,7 @@ from penstock.model.timing import to_millis
 from penstock.store.postgres import PostgresStore, partitions
 from penstock.testing.clock import START, SimulatedClock
 from penstock.testing.store_contract.stage import MINUTE, TICKET, Stage
-from tests.postgres import VERSIONS, server
+from tests.postgres import VERSIONS, LockWaits, server
 
 DAY = timedelta(days=1)
 KEEP = Retention(succeeded=7 * DAY, failed=30 * DAY)
@@ -24,7 +24,6 @@ PARTITIONS = (
     "SELECT relname::text FROM pg_inherits JOIN pg_class ON oid = inhrelid WHERE inhparent = 'penstock.ended'::regclass"
 )
 WHERE = "SELECT id::text, relname::text FROM penstock.ended JOIN pg_class ON pg_class.oid = ended.tableoid"
-WAITING = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'relation'"
 # As a settle does.
 ENDS = """
 WITH gone AS (DELETE FROM penstock.jobs WHERE id = %(job)s RETURNING *)
@@ -242,18 +241,12 @@ async def test_a_job_that_comes_to_a_day_about_to_be_dropped_is_kept(
     await (await PostgresStore.open(url, clock=stage.clock)).close()
     async with await psycopg.AsyncConnection.connect(url) as other, asyncio.timeout(60):
         await other.execute(ENDS, {"job": late.job, "now": now})
+        waits = LockWaits(url)
         pruning = asyncio.create_task(stage.store.prune(KEEP, 9))
-        await until_waiting(url)
+        await waits.next()
         await other.commit()
         await pruning
     assert home(url, late.job) == DAY_1
-
-
-async def until_waiting(url: str) -> None:
-    """Until a session waits for a table."""
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        while not await (await connection.execute(WAITING)).fetchall():
-            await connection.execute("SELECT pg_sleep(0.01)")
 
 
 async def test_without_the_right_to_make_partitions_everything_still_works(url: str, stage: Stage) -> None:

@@ -23,6 +23,8 @@ from penstock.testing.clock import SimulatedClock
 PATIENCE = 60.0
 TICKET = timedelta(seconds=30)
 LEASE = timedelta(seconds=15)
+TURNS = 20
+"""Of the event loop, in which a task gets from one wait to the next."""
 
 
 class Mood(StrEnum):
@@ -32,13 +34,39 @@ class Mood(StrEnum):
     REFUSES = "refuses"
 
 
+class Work:
+    """Calls that threads carry out now, of all shards of a case."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._changed = asyncio.Event()
+
+    def __enter__(self) -> None:
+        self._calls += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._calls -= 1
+        self._changed.set()
+
+    async def rest(self) -> None:
+        """Return once tasks that could go on have done so, and no thread is at work for them."""
+        turns = 0
+        while turns < TURNS:
+            await asyncio.sleep(0)
+            turns = turns + 1 if not self._calls else 0
+            while self._calls:
+                self._changed.clear()
+                await self._changed.wait()
+
+
 class MoodyShard:
     """A real shard that answers, raises or hangs, as it is told; it notes what it was asked besides probes."""
 
-    def __init__(self, inside: SqliteStore) -> None:
+    def __init__(self, inside: SqliteStore, work: "Work") -> None:
         self.mood = Mood.WELL
         self.asked: list[str] = []
         self.inside = inside
+        self._work = work
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.inside, name)
@@ -54,7 +82,8 @@ class MoodyShard:
                 raise StoreUnavailable("nobody listens", sent=False)
             if self.mood is Mood.HANGS:
                 await asyncio.Event().wait()
-            return await method(*args, **more)
+            with self._work:
+                return await method(*args, **more)
 
         return asked
 
@@ -70,6 +99,7 @@ class Case:
         self.shards: dict[str, MoodyShard] = {}
         self.closed: set[str] = set()
         self.opens: Counter[str] = Counter()
+        self.work = Work()
         self._folder = folder
         self._chance = random.Random(3)
         self._opened = AsyncExitStack()
@@ -92,9 +122,10 @@ class Case:
         if url in self.closed:
             raise StoreUnavailable(f"nobody listens at {url}")
         if url not in self.shards:
-            inside = await SqliteStore.open(self._folder / f"{url}.db", shard=number, clock=self.clock)
+            with self.work:
+                inside = await SqliteStore.open(self._folder / f"{url}.db", shard=number, clock=self.clock)
             self._opened.push_async_callback(inside.close)
-            self.shards[url] = MoodyShard(inside)
+            self.shards[url] = MoodyShard(inside, self.work)
         return cast(Shard, self.shards[url])
 
     def shard(self, number: int) -> MoodyShard:
@@ -105,7 +136,7 @@ class Case:
         async with asyncio.timeout(PATIENCE):
             while not true():
                 self.clock.advance(timedelta(seconds=1.3))
-                await asyncio.sleep(0.005)
+                await self.work.rest()
 
     async def falls(self, store: Orchestrator, number: int, mood: Mood = Mood.RAISES) -> None:
         """Let a shard fall ill, and be noticed."""
@@ -130,3 +161,10 @@ class Case:
 def key_at(store: Orchestrator, number: int) -> str:
     """A key that lives on this shard."""
     return next(key for key in map(str, range(9999)) if store.home(key) == number)
+
+
+async def repairs(store: Orchestrator) -> None:
+    """Let shards be told what they lack, as far as it is known now."""
+    await store.notices()
+    if telling := list(store.roster._repairs.values()):  # noqa: SLF001 - they go on behind every caller's back
+        await asyncio.wait(telling)

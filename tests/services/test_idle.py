@@ -1,6 +1,5 @@
 """A system that has nothing to do writes nothing but heartbeats, whatever it has been through."""
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -94,7 +93,7 @@ async def test_a_healed_system_that_idles_writes_nothing_but_heartbeats(
             for service in services:
                 await service.step()
             case.clock.advance(timedelta(seconds=1, microseconds=77))
-            await asyncio.sleep(0.02)
+            await case.work.rest()
 
     await live(10)
     shards = [case.shard(number).inside for number in range(3)]

@@ -2,8 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import timedelta
+from collections.abc import AsyncIterator, Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,12 +19,12 @@ from penstock.store.postgres import PostgresStore
 from penstock.store.seam import Shard
 from servers import FaultProxy, Postgres
 from servers.proxy import Fault
+from tests.logs import log_line
 from tests.postgres import started
-from tests.services.shards_case import LEASE, PATIENCE, TICKET, key_at
+from tests.services.shards_case import LEASE, PATIENCE, TICKET, key_at, repairs
 
 SILENT = ShardId(2)
 CLOCK = SystemClock()
-SHORT = timedelta(milliseconds=20)
 
 
 @pytest.fixture(scope="module")
@@ -62,26 +61,26 @@ def new(at: ShardId, key: str | None = None) -> NewJob:
     return NewJob(id=id, type="mail", queue="mail", key=key)
 
 
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():
-            await CLOCK.sleep(SHORT)
-
-
 async def test_one_silent_shard_is_its_own_trouble_and_comes_back_whole(store: Orchestrator, proxy: FaultProxy) -> None:
     before = [new(ShardId(number)) for number in range(3)]
     await store.submit(before, TICKET)
     mine, theirs = before[SILENT].id, before[0].id
 
-    proxy.fault = Fault.SILENT
-    waiting = asyncio.ensure_future(store.get([mine]))
-    await until(lambda: store.missing() == (SILENT,))
+    with log_line("shard 2 does not answer") as fallen:
+        proxy.fault = Fault.SILENT
+        waiting = asyncio.ensure_future(store.get([mine]))
+        async with asyncio.timeout(PATIENCE):
+            await fallen.wait()
+    assert store.missing() == (SILENT,)
     with pytest.raises(StoreUnavailable, match="shard 2"):
         await waiting
     await as_if_it_were_not_there(store, mine, theirs)
 
-    proxy.fault = Fault.NONE
-    await until(lambda: store.missing() == ())
+    with log_line("shard 2 answers again") as well:
+        proxy.fault = Fault.NONE
+        async with asyncio.timeout(PATIENCE):
+            await well.wait()
+    assert store.missing() == ()
     (found,) = await store.get([mine])
     assert found is not None
     (claim,) = await store.claim([Ticket(SILENT, mine, "mail", "mail")], "w1", LEASE)
@@ -105,8 +104,7 @@ async def as_if_it_were_not_there(store: Orchestrator, mine: JobId, theirs: JobI
 
 
 async def told_what_it_missed(store: Orchestrator) -> None:
-    await store.notices()
     (shard,) = [part for part in store.parts() if part.shard == SILENT]
     async with asyncio.timeout(PATIENCE):
         while not any(one.kind == "pause" for one in await shard.notices()):
-            await CLOCK.sleep(SHORT)
+            await repairs(store)

@@ -35,7 +35,7 @@ from tests.services.desk import (
     success,
     worker,
 )
-from tests.services.shards_case import Mood, MoodyShard
+from tests.services.shards_case import Mood, MoodyShard, Work
 
 
 async def test_a_delayed_job_is_dispatched_when_it_is_due_and_not_before(engine: Engine, clock: SimulatedClock) -> None:
@@ -70,7 +70,7 @@ async def test_workers_can_be_heard_before_their_leases_are_taken_after_an_outag
     await submit(engine)
     held = await claim_one(engine)
     (shard,) = engine.store.parts()
-    moody = MoodyShard(cast("SqliteStore", shard))
+    moody = MoodyShard(cast("SqliteStore", shard), Work())
     reaping = Reaper(engine, cast("Shard", moody), patience=timedelta(seconds=9))
     for mood in (Mood.WELL, Mood.RAISES, Mood.WELL):
         moody.mood = mood
