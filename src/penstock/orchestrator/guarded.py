@@ -60,6 +60,10 @@ class GuardedShard:
         return self._inside is not None and self.breaker.health.well and self.in_use
 
     @property
+    def takes_new_jobs(self) -> bool:
+        return self.member.takes_new_jobs and self.well
+
+    @property
     def in_use(self) -> bool:
         """Whether its operator lets it be asked."""
         return self.member.state is not ShardState.DOWN

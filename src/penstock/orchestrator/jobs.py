@@ -74,7 +74,7 @@ class JobRoutes:
 
     async def _catch_up(self, answers: Sequence[object]) -> None:
         """What is known is told in any case: the caller asks again for the rest."""
-        if any(isinstance(answer, Misplaced) for answer in answers):
+        if Misplaced in set(map(type, answers)):
             with suppress(Unavailable):
                 await self._roster.catch_up()
 

@@ -107,6 +107,8 @@ class Roster:
         self.check_open()
         if key is not None:
             return self._home_of(key)
+        if len(self._by_number) == 1 and self._by_number[0].takes_new_jobs:
+            return self._by_number[0].member.number
         chosen = choose([shard.member for shard in self.well], self._chance)
         if chosen is None:
             raise none_left("no shard takes new jobs now", self.missing())

@@ -162,7 +162,7 @@ class PostgresStore:
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
         self._wrote()
-        lane = self._submits if all(job.key is None for job in jobs) else self._keyed_submits
+        lane = self._submits if all([job.key is None for job in jobs]) else self._keyed_submits
         return await lane.each([(job, ticket_for) for job in jobs])
 
     async def find_moved(self, jobs: Sequence[NewJob]) -> list[None]:

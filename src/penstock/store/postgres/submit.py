@@ -68,10 +68,11 @@ async def _inserted(session: Session, entries: Sequence[Entry], move: Move, *, c
 async def _written(session: Session, jobs: Sequence[NewJob], scope: dict[str, Any]) -> list[Row]:
     """An id that is in use undoes what takes it that none is; then each is asked for. Inside a transaction that is too
     late."""
-    if not isinstance(session, Transaction) and all(new.key is None for new in jobs):
+    unkeyed = all([new.key is None for new in jobs])
+    if not isinstance(session, Transaction) and unkeyed:
         with suppress(UniqueViolation):
             return await query(session.connection, _SUBMIT, scope)
-    hurried = not isinstance(session, Transaction) and any(new.key is not None for new in jobs)
+    hurried = not isinstance(session, Transaction) and not unkeyed
     patience = f"{millis(PATIENCE)}ms" if hurried else None
     return await query(session.connection, _SUBMIT_KEYED, scope | _keys(jobs) | {"patience": patience})
 
