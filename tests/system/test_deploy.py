@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped, unused-ignore]
 
-from penstock.cli import ROOT as COMMANDS
 from penstock.config import load
 from penstock.config.load import FIELDS
 from penstock.runtime.backends import check_shared, shard_map
@@ -19,6 +18,7 @@ from servers import Nginx
 from servers.launch import free_port, on_path
 from servers.nginx import SHIPPED, rendered
 from tests.servers_fixtures import real_servers
+from tests.system.command_line import parse
 from tests.system.harness import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -72,8 +72,7 @@ def test_a_unit_names_a_command_that_exists_and_is_hardened(unit: Path) -> None:
     service = sections(unit)["Service"]
     program, command, *words = service["ExecStart"].split()
     assert program == INSTALLED
-    flags = {flag for parameter in COMMANDS.get_command(None, command).params for flag in parameter.opts}  # type: ignore[arg-type, union-attr]
-    assert {word for word in words if word.startswith("--")} <= flags
+    parse([command, *(re.sub("^%i$", "7373", word) for word in words)])
     assert set(service) >= HARDENING
     assert service["User"] != "root"
 
@@ -121,13 +120,24 @@ def test_compose_has_every_part() -> None:
     assert set(services) >= {
         "nginx", "api0", "api1", "scheduler", "worker", "shard0", "shard1", "valkey", "s3"
     }  # fmt: skip
-    roles = {name: one["command"][0] for name, one in services.items() if one.get("image") == "penstock"}
-    assert set(roles.values()) <= set(COMMANDS.lazy)
+    roles = {name: parse(one["command"]).info_name for name, one in services.items() if one["image"] == "penstock"}
     assert roles["api0"] == roles["api1"] == "api"
 
 
-def test_compose_gives_settings_that_exist() -> None:
-    given = composed()["services"]["api0"]["environment"]
+def test_the_commands_that_the_head_of_compose_names_are_ones_that_it_runs() -> None:
+    text = (DEPLOY / "compose.yaml").read_text()
+    asked = re.findall(r"run --rm (\w+) (\w+ .+)$", text, re.MULTILINE)
+    assert asked
+    for service, words in asked:
+        assert service in composed()["services"]
+        parse(words.split())
+
+
+def test_compose_gives_settings_that_exist_and_the_credentials_of_s3_to_every_role() -> None:
+    ours = [one["environment"] for one in composed()["services"].values() if one["image"] == "penstock"]
+    given = ours[0]
+    assert all(one == given for one in ours)
+    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= given.keys()
     known = {f"PENSTOCK_{name.replace('.', '_').upper()}" for name in FIELDS}
     assert {name for name in given if name.startswith("PENSTOCK_")} <= known
     settings = load(None, {name: value for name, value in given.items() if name.startswith("PENSTOCK_")}, {})

@@ -1,5 +1,6 @@
 """What `deploy/kubernetes` and `deploy/keda` ship can be read and names what exists. Nothing here runs on a cluster."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -15,11 +16,12 @@ from lightkube.codecs import from_dict
 
 from penstock.api.metrics import FAMILIES
 from penstock.autoscaler.fleets import MEMBER
-from penstock.cli import ROOT as COMMANDS
 from penstock.config import load
 from penstock.config.load import ALIASES, FIELDS
 from penstock.model.lifecycle import State
 from penstock.runtime.backends import check_shared
+from penstock.runtime.workers import pod_environ
+from tests.system.command_line import parse
 from tests.system.harness import ROOT
 
 Json = dict[str, Any]
@@ -75,7 +77,8 @@ def test_every_role_is_there() -> None:
 def test_every_container_runs_the_image_of_ours_with_a_command_that_exists() -> None:
     for container in containers():
         assert container["image"] == "penstock"
-        assert container["args"][0] in set(COMMANDS.lazy)
+        assert "command" not in container, "it would replace the ENTRYPOINT of the image, which is penstock"
+        parse(container["args"])
 
 
 def test_every_setting_that_is_given_exists_and_loads() -> None:
@@ -109,6 +112,23 @@ def test_workers_reach_the_api_by_its_service() -> None:
     (port,) = service["spec"]["ports"]
     (container,) = every("Deployment")["penstock-api"]["spec"]["template"]["spec"]["containers"]
     assert {"name": port["targetPort"], "containerPort": load(None, {}, {}).server.port} in container["ports"]
+
+
+def test_pods_of_fleets_are_given_the_image_the_address_and_the_key_by_which_they_reach_the_api() -> None:
+    (settings,) = every("ConfigMap").values()
+    secrets = {**SHARDS, "PENSTOCK_KEY": "the-workers-key"}
+    ours = load(None, {**settings["data"], **secrets}, {})
+    assert ours.fleet.image
+    assert ours.fleet.secrets == ("penstock-secrets",)
+    theirs = load(None, {**secrets, **pod_environ(ours)}, {})
+    assert (theirs.worker.url, theirs.worker.key) == (settings["data"]["PENSTOCK_WORKER_URL"], "the-workers-key")
+    assert not theirs.worker.direct
+
+
+def test_the_command_of_the_guide_that_makes_the_first_key_is_one() -> None:
+    guide = (ROOT / "docs/guides/kubernetes.md").read_text()
+    (args,) = re.findall(r'"args": (\[.+?\])', guide)
+    parse(json.loads(args))
 
 
 def test_the_autoscaler_alone_may_talk_to_kubernetes() -> None:
