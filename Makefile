@@ -2,7 +2,7 @@ PYTHON ?= python3
 ARGS ?=
 
 BIN := .venv/bin
-DEBIAN := nginx-light pgbouncer podman runc catatonit
+DEBIAN := nginx-light pgbouncer podman runc catatonit prometheus
 UV := $(BIN)/uv
 SYNCED := .venv/.synced
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
@@ -47,8 +47,8 @@ bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
 cluster: setup servers ## Run a whole cluster under load, kill its parts in turn and judge it (ARGS="--jobs 5000")
 	$(BIN)/python -m cluster $(ARGS)
 
-servers: ## Install Debian's nginx, PgBouncer and podman, if they are missing and you are root
-	@for program in nginx pgbouncer podman runc catatonit; do \
+servers: ## Install Debian's nginx, PgBouncer, podman and Prometheus, if they are missing and you are root
+	@for program in nginx pgbouncer podman runc catatonit prometheus promtool; do \
 		PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $(DEBIAN) >/dev/null; exit; fi; \

@@ -1,6 +1,7 @@
 """Real servers for tests, the cluster and the benchmark: started on loopback at free ports, ended with their owner.
 
-PostgreSQL, Valkey and SeaweedFS come as wheels, pinned by hash; nginx, PgBouncer and Podman are Debian's packages.
+PostgreSQL, Valkey and SeaweedFS come as wheels, pinned by hash; nginx, PgBouncer, Podman and Prometheus are packages of
+Debian's.
 """
 
 from servers.launch import Launched, Missing
@@ -8,6 +9,7 @@ from servers.nginx import Nginx
 from servers.pgbouncer import PgBouncer
 from servers.podman import Podman
 from servers.postgres import Postgres, Standby
+from servers.prometheus import Prometheus, promtool
 from servers.proxy import FaultProxy
 from servers.seaweed import Seaweed
 from servers.valkey import Valkey
@@ -20,7 +22,9 @@ __all__ = [
     "PgBouncer",
     "Podman",
     "Postgres",
+    "Prometheus",
     "Seaweed",
     "Standby",
     "Valkey",
+    "promtool",
 ]
