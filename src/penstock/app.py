@@ -68,24 +68,26 @@ class Penstock:
 
     `url` is the server that jobs are submitted to: else PENSTOCK_URL, else http://127.0.0.1:7373.
     `key` is the API key to show it: else PENSTOCK_KEY, else none. In a handler both are those of its worker, unless
-    given here.
+    given here. `patience` is how long a call goes on asking a server that is unavailable: else PENSTOCK_PATIENCE, else
+    5 seconds, in a handler 30.
     """
 
-    def __init__(self, url: str | None = None, *, key: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, key: str | None = None, patience: Duration | None = None) -> None:
         self.url = url
         self._key = key
+        self._patience = patience
         self.handlers: dict[str, Handler[..., Any]] = {}
         self.schedules: dict[str, ScheduleRequest] = {}
 
     @cached_property
     def client(self) -> Client:
         """The app's own client; nothing is sent before it is used."""
-        return Client(self.url, key=self._key)
+        return Client(self.url, key=self._key, patience=self._patience)
 
     @cached_property
     def async_client(self) -> AsyncClient:
         """The same for asyncio."""
-        return AsyncClient(self.url, key=self._key)
+        return AsyncClient(self.url, key=self._key, patience=self._patience)
 
     @property
     def job(self) -> "Declaration":

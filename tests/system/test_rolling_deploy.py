@@ -77,7 +77,7 @@ class Load:
         self._thread.join(30)
 
     def _run(self) -> None:
-        with Client(self._url) as client:
+        with Client(self._url, patience=30) as client:
             number = 0
             while not self._stopping.wait(0.02):
                 number += 1

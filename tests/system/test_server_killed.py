@@ -36,7 +36,7 @@ class Acknowledged:
 
 
 def submit_share(url: str, numbers: range, acknowledged: Acknowledged) -> None:
-    with Client(url) as client:
+    with Client(url, patience=30) as client:
         for n in numbers:
             acknowledged.add(n, client.submit("mark", {"n": n}, key=f"job-{n}").id)
 

@@ -10,9 +10,10 @@ import httpx2
 import msgspec
 import pytest
 
-from penstock.client import AsyncClient, Client
+from penstock.client import AsyncClient, Client, home
 from penstock.client.flows import BATCH_JOBS, batches
 from penstock.client.http import AsyncHttpTransport, HttpTransport, server_url
+from penstock.client.patience import LONG, SHORT
 from penstock.client.submission import JobSpec, body_of
 from penstock.model.errors import (
     CorruptObject,
@@ -260,9 +261,54 @@ def test_no_patience_means_one_attempt() -> None:
     assert server.time.slept == []
 
 
+def test_a_submit_gives_up_after_what_a_web_request_bears() -> None:
+    server = Server(unreachable())
+    with server.client() as client, pytest.raises(ServerUnavailable):
+        client.submit("add")
+    assert len(server.requests) > 2
+    assert sum(server.time.slept) <= SHORT.total_seconds() <= 5
+
+
+def test_a_handler_has_more_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home, "_home", (URL, ""))
+    server = Server(*[unreachable()] * 10, answer(item()))
+    with server.client() as client:
+        client.submit("add")
+    assert SHORT < timedelta(seconds=sum(server.time.slept)) <= LONG
+
+
+@pytest.mark.parametrize("told", ["0", "10", "60"])
+def test_patience_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setenv("PENSTOCK_PATIENCE", told)
+    server = Server(unreachable())
+    with server.client() as client, pytest.raises(ServerUnavailable):
+        client.submit("add")
+    assert float(told) / 2 <= sum(server.time.slept) <= float(told)
+
+
+@pytest.mark.parametrize("told", ["soon", "-1", "nan", "inf"])
+def test_patience_that_is_no_number_of_seconds_is_refused(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+    monkeypatch.setenv("PENSTOCK_PATIENCE", told)
+    with Server(unreachable()).client() as client, pytest.raises(Invalid, match="PENSTOCK_PATIENCE: expected a number"):
+        client.submit("add")
+
+
+@pytest.mark.parametrize(("patience", "connect", "answer_in"), [(0, 1, 5), (3, 3, 5), (None, 5, 5), (90, 5, 30)])
+def test_a_server_that_does_not_answer_a_submit_is_given_up_too(
+    patience: float | None, connect: float, answer_in: float
+) -> None:
+    server = Server(answer(item()))
+    with server.client(patience=patience) as client:
+        client.submit("add")
+        client.get(ID)
+    submitted, read = (request.extensions["timeout"] for request in server.requests)
+    assert (submitted["connect"], submitted["read"]) == (connect, answer_in)
+    assert (read["connect"], read["read"]) == (5, 30)
+
+
 def test_a_pause_is_never_shorter_than_the_server_asks() -> None:
     server = Server(problem(503, "shutting_down", **{"retry-after": "7"}), answer(item()))
-    with server.client() as client:
+    with server.client(patience=30) as client:
         client.get(ID)
     assert server.time.slept == [7]
 

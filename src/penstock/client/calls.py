@@ -52,7 +52,8 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     """One request and how to read its answer.
 
     `repeatable` says that sending it twice does no more than sending it once, so that it may be sent again when nobody
-    knows whether it arrived. `wait` is how long the server may take its time on purpose. The body of a good answer goes
+    knows whether it arrived. `wait` is how long the server may take its time on purpose; `patience` is about how long
+    the caller has for an answer, None for a transport's own deadlines. The body of a good answer goes
     into a fresh `sink`; `decode` gets what the sink kept. A call `elsewhere` goes to another server than ours: its
     path is a whole URL, and nothing that is meant for Penstock alone goes with it.
     """
@@ -68,6 +69,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     sink: Callable[[], Sink] = BytesSink
     headers: Mapping[str, str] = {}
     elsewhere: bool = False
+    patience: timedelta | None = None
 
     @property
     def target(self) -> str:

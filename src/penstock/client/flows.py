@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from penstock.client import answers, calls
 from penstock.client.calls import Call, Reply
 from penstock.client.direct import Direct
+from penstock.client.patience import default_patience
 from penstock.client.places import Places
 from penstock.client.submission import Content, JobSpec, body_of, check_submit
 from penstock.model.errors import (
@@ -51,7 +52,6 @@ Flow: TypeAlias = Generator[Step, Reply, T]
 NOTHING = Reply(0)
 """What a flow is given after a pause."""
 
-PATIENCE = timedelta(seconds=30)
 DEFAULT_WAIT = timedelta(seconds=30)
 BACKOFF = Retry(delay_seconds=0.2, cap_seconds=5.0)
 LONGEST_POLL = timedelta(seconds=20)
@@ -64,12 +64,16 @@ BATCH_BYTES = 4 << 20
 
 
 class Flows:
-    """The flows of one client. `patience` is how long an unavailable server is asked again before giving up."""
+    """The flows of one client. `patience` is how long an unavailable server is asked again before giving up.
 
-    def __init__(self, clock: Clock, chance: random.Random, patience: timedelta) -> None:
+    None leaves it to the surroundings, which are looked at with each call: an app may be imported before it belongs to
+    a worker.
+    """
+
+    def __init__(self, clock: Clock, chance: random.Random, patience: timedelta | None) -> None:
         self._clock = clock
         self._chance = chance
-        self._patience = patience
+        self._given_patience = patience
         self._direct = Direct(clock)
         self._places = Places(chance)
 
@@ -90,7 +94,7 @@ class Flows:
     def submit(self, spec: JobSpec) -> Flow[JobItem]:
         """Upload the inputs, then add the job. Never adds it twice, however often it is sent."""
         uploads = yield from self._upload_inputs(spec)
-        call = calls.submit(body_of(spec, uploads))
+        call = replace(calls.submit(body_of(spec, uploads)), patience=self._patience)
         return (yield from self._submit_somewhere(call) if spec.get("key") is None else self.ask(call))
 
     def _submit_somewhere(self, call: Call[T]) -> Flow[T]:
@@ -249,6 +253,10 @@ class Flows:
         after = error.details.get("retry_after", 0)
         asked = timedelta(seconds=after if isinstance(after, int) else 0)
         return max(asked, BACKOFF.wait_after(attempt, self._chance))
+
+    @property
+    def _patience(self) -> timedelta:
+        return default_patience() if self._given_patience is None else self._given_patience
 
     def _now(self) -> timedelta:
         return timedelta(seconds=self._clock.monotonic())

@@ -17,6 +17,11 @@ def belong_to(url: str, key: str) -> None:
     _home = url.rstrip("/"), key
 
 
+def in_executor() -> bool:
+    """Whether this process runs handlers."""
+    return _home is not None
+
+
 def home_key(url: str) -> str:
     """The key to show at an address where no other was given: this executor's, at its own server and nowhere else."""
     return _home[1] if _home is not None and url.rstrip("/") == _home[0] else ""

@@ -1,10 +1,16 @@
-"""Calls over HTTP. The HTTP library is imported with the first call, so that importing an app stays cheap."""
+"""Calls over HTTP. The HTTP library is imported with the first call, so that importing an app stays cheap.
+
+That takes a tenth of a second and more, and so does a TLS context with all the certificates that this machine trusts.
+On an event loop both are had in a thread, and where the server speaks plain HTTP there is no certificate to be read.
+"""
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +31,9 @@ DEFAULT_URL = "http://127.0.0.1:7373"
 
 CONNECT_TIMEOUT = timedelta(seconds=5)
 ANSWER_TIMEOUT = timedelta(seconds=30)
+LEAST_CONNECT_TIMEOUT = timedelta(seconds=1)
+LEAST_ANSWER_TIMEOUT = timedelta(seconds=5)
+"""However little patience a caller has: what is given up sooner may well have been done."""
 CONNECTIONS = 100
 _CHUNK = 256 * 1024
 
@@ -63,7 +72,7 @@ class HttpTransport:
         self._http: tuple[Owner, httpx2.Client] | None = None
 
     def send(self, call: Call[Any]) -> Reply:
-        http, body = self._connected(), _chunks(call.body) if isinstance(call.body, Path) else call.body
+        http, body = self._open_client(), _chunks(call.body) if isinstance(call.body, Path) else call.body
         with (
             _explained(self.url),
             http.stream(call.method, call.target, content=body, **_manner(call, self._shown())) as response,
@@ -78,12 +87,12 @@ class HttpTransport:
             self._http[1].close()
             self._http = None
 
-    def _connected(self) -> "httpx2.Client":
+    def _open_client(self) -> "httpx2.Client":
         import httpx2
 
         owner: Owner = (os.getpid(), None)
         if self._http is None or self._http[0] != owner:
-            self._http = owner, httpx2.Client(base_url=self.url, transport=self._inner, limits=_limits())
+            self._http = owner, httpx2.Client(transport=self._inner, **_options(self.url))
         return self._http[1]
 
 
@@ -97,10 +106,10 @@ class AsyncHttpTransport:
         self.url = url
         self._inner = inner
         self._shown = _shown(url, key)
-        self._http: tuple[Owner, httpx2.AsyncClient] | None = None
+        self._http: tuple[Owner, asyncio.Future[httpx2.AsyncClient]] | None = None
 
     async def send(self, call: Call[Any]) -> Reply:
-        http, body = self._connected(), _async_chunks(call.body) if isinstance(call.body, Path) else call.body
+        http, body = await self._open_client(), _async_chunks(call.body) if isinstance(call.body, Path) else call.body
         with _explained(self.url):
             async with http.stream(call.method, call.target, content=body, **_manner(call, self._shown())) as response:
                 with _filling(call, response.status_code) as sink:
@@ -110,16 +119,41 @@ class AsyncHttpTransport:
 
     async def close(self) -> None:
         if self._http is not None:
-            await self._http[1].aclose()
-            self._http = None
+            (_, made), self._http = self._http, None
+            await (await made).aclose()
 
-    def _connected(self) -> "httpx2.AsyncClient":
-        import httpx2
-
+    async def _open_client(self) -> "httpx2.AsyncClient":
+        """The client of this event loop, made by the first call; those that come meanwhile wait for it too."""
         owner: Owner = (os.getpid(), asyncio.get_running_loop())
         if self._http is None or self._http[0] != owner:
-            self._http = owner, httpx2.AsyncClient(base_url=self.url, transport=self._inner, limits=_limits())
-        return self._http[1]
+            self._http = owner, asyncio.ensure_future(asyncio.to_thread(_new_async_client, self.url, self._inner))
+        made = self._http[1]
+        try:
+            # Shielded: a caller that is cancelled leaves the others their client.
+            return made.result() if made.done() else await asyncio.shield(made)
+        except Exception:
+            self._http = None
+            raise
+
+
+def _new_async_client(url: str, inner: "httpx2.AsyncBaseTransport | None") -> "httpx2.AsyncClient":
+    """In a thread. Whatever the first request would import is imported here too."""
+    import httpx2
+
+    import_module("anyio").run(_nothing)
+    return httpx2.AsyncClient(transport=inner, **_options(url))
+
+
+async def _nothing() -> None: ...
+
+
+def _options(url: str) -> dict[str, Any]:
+    """What a client is made with. At a plain address no certificate is ever looked at: none is trusted."""
+    import httpx2
+
+    limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+    options = {"base_url": url, "limits": limits}
+    return options | {"verify": ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)} if url.startswith("http://") else options
 
 
 @contextmanager
@@ -160,14 +194,11 @@ def _headers(call: Call[Any]) -> Mapping[str, str]:
 def _timeout(call: Call[Any]) -> "httpx2.Timeout":
     import httpx2
 
-    patient = (ANSWER_TIMEOUT + call.wait).total_seconds()
-    return httpx2.Timeout(patient, connect=CONNECT_TIMEOUT.total_seconds())
-
-
-def _limits() -> "httpx2.Limits":
-    import httpx2
-
-    return httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+    answer, connect = ANSWER_TIMEOUT, CONNECT_TIMEOUT
+    if call.patience is not None:
+        answer = min(answer, max(call.patience, LEAST_ANSWER_TIMEOUT))
+        connect = min(connect, max(call.patience, LEAST_CONNECT_TIMEOUT))
+    return httpx2.Timeout((answer + call.wait).total_seconds(), connect=connect.total_seconds())
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from msgspec import Raw
 from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls, type_calls
 from penstock.client.calls import Reply, Transport
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
-from penstock.client.flows import DEFAULT_WAIT, NOTHING, PATIENCE, Flow, Flows, Pause, Step
+from penstock.client.flows import DEFAULT_WAIT, NOTHING, Flow, Flows, Pause, Step
 from penstock.client.http import HttpTransport, server_url
 from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
@@ -47,7 +47,8 @@ class Client:
     `url` is the argument, else PENSTOCK_URL, else http://127.0.0.1:7373; `key`, an API key, is the argument, else
     PENSTOCK_KEY. In a handler both are those of its worker, unless given. While the server is unavailable, calls that
     may be repeated safely are, for up to `patience`; then ServerUnavailable. Every submit may: it carries an
-    idempotency key. What the server refuses is raised as the error of its code (`penstock.model.errors`).
+    idempotency key. Without `patience` it is PENSTOCK_PATIENCE, else 5 seconds, in a handler 30. What the server
+    refuses is raised as the error of its code (`penstock.model.errors`).
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Client:
         url: str | None = None,
         *,
         key: str | None = None,
-        patience: Duration = PATIENCE,
+        patience: Duration | None = None,
         transport: Transport | None = None,
         clock: Clock | None = None,
         chance: random.Random | None = None,
@@ -64,7 +65,9 @@ class Client:
         self._transport = transport or HttpTransport(server_url(url), key=key)
         # Of its own, so that nothing meant for Penstock alone reaches an object store.
         self._elsewhere = HttpTransport("")
-        self._flows = Flows(clock or SystemClock(), chance or random.Random(), span_of(patience))
+        self._flows = Flows(
+            clock or SystemClock(), chance or random.Random(), None if patience is None else span_of(patience)
+        )
         self._sleep = sleep
 
     def submit(self, type: str, params: object = None, **options: Unpack[SubmitOptions]) -> JobItem:
