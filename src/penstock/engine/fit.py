@@ -14,6 +14,7 @@ from penstock.engine.catalog import Reading
 from penstock.engine.serving import is_silent, servers_of
 from penstock.model.declarations import DeclaredType, Schema, unfit_for, unfit_type
 from penstock.model.errors import InvalidParams
+from penstock.model.fences import claims_of
 from penstock.model.job import Job
 from penstock.model.schema import checker
 from penstock.model.workers import Worker
@@ -33,7 +34,7 @@ def wait_for_another(job: Job, params: bytes, reading: Reading, now: datetime) -
     refused = signature_of_holder(job, reading)
     if not any(name != refused and accepts(one, params) for name, one in _schemas(job.type, reading).items()):
         return None
-    before = job.fence - job.attempt
+    before = claims_of(job.fence) - job.attempt
     return min(LONGEST_WAIT, FIRST_WAIT * (1 << min(before, DOUBLINGS))) if before else NO_TIME
 
 

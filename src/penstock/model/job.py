@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Raw, Struct, field
 
+from penstock.model.fences import claims_of
 from penstock.model.ids import JobId, ShardId
 from penstock.model.lifecycle import TERMINAL, Event, State
 from penstock.model.retry import Retry
@@ -217,7 +218,7 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     @property
     def doubtful(self) -> bool:
         """Whether an earlier claim of this job came to nothing: given back, or lost."""
-        return self.fence > self.attempt
+        return claims_of(self.fence) > self.attempt
 
 
 class Loss(StrEnum):

@@ -137,6 +137,9 @@ class GuardedShard:
     async def admit(self, *, jobs: bool) -> None:
         await self._ask(lambda shard: shard.admit(jobs=jobs))
 
+    async def raise_epoch(self) -> None:
+        await self._ask(lambda shard: shard.raise_epoch())
+
     async def promote(self, limit: int) -> list[Event]:
         return await self._ask(lambda shard: shard.promote(limit))
 

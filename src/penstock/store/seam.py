@@ -400,6 +400,14 @@ class Shard(Store, Protocol):
         """
         ...
 
+    async def raise_epoch(self) -> None:
+        """After the shard was put back from a backup: let no fence that was given before count any more.
+
+        All that runs waits for the reaper, not charged with anything, and tickets are forgotten. Every fence given from
+        now on is above all from before, also for ids that the backup lacks. A backend that can tell does it by itself.
+        """
+        ...
+
     async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
         """For each job the one that has its key here; Misplaced where the shard goes by another ring than the job's.
 

@@ -18,7 +18,7 @@ from psycopg.pq import TransactionStatus
 from penstock.model.errors import StoreBusy, StoreUnavailable
 from penstock.store.postgres.address import Address
 from penstock.store.postgres.connector import Connector
-from penstock.store.postgres.faults import AGAIN, is_exhausted, is_outage, unavailable
+from penstock.store.postgres.faults import AGAIN, is_exhausted, is_outage, is_stale, unavailable
 from penstock.store.postgres.statements import Connection
 
 ATTEMPTS = 5
@@ -47,6 +47,10 @@ class Connections:
         self._closed = False
         self.doubted = False
         """Whether the server's disk may be full: it has said so, and no probe has proved otherwise since."""
+        self.on_restored: Callable[[Connection], Awaitable[object]] | None = None
+        """Raises the epoch of a database that was restored; the work that met it is done after that."""
+        self.on_connected: Callable[[Connection], Awaitable[object]] | None = None
+        """Looks at the server of a new connection before anything else is asked of it."""
 
     async def run(self, work: Callable[[Connection], Awaitable[T]], patience: timedelta | None = None) -> T:
         """What the work returns. StoreUnavailable in an outage: then the work may have been done, or not.
@@ -104,17 +108,26 @@ class Connections:
             ) from None
 
     async def _attempts(self, work: Callable[[Connection], Awaitable[T]], until: float) -> T:
-        """Again when the server itself has undone it, to break a deadlock."""
+        """Again when the server itself has undone it, to break a deadlock, or when it was restored meanwhile."""
         for _ in range(ATTEMPTS - 1):
-            with suppress(*AGAIN):
+            try:
                 return await self._attempt(work, until)
+            except AGAIN:
+                continue
+            except psycopg.Error as error:
+                if not is_stale(error) or self.on_restored is None:
+                    raise
+                await self._attempt(self.on_restored, until)
         return await self._attempt(work, until)
 
     async def _attempt(self, work: Callable[[Connection], Awaitable[T]], until: float) -> T:
-        connection = self._taken() or await self._obtain(until)
+        idle = self._taken()
+        connection = idle or await self._obtain(until)
         watch = _Watch(connection)
         timer = asyncio.get_running_loop().call_later(self._deadline.total_seconds(), watch.cut)
         try:
+            if idle is None and self.on_connected is not None:
+                await self.on_connected(connection)
             return await work(connection)
         except psycopg.OperationalError as error:
             if watch.passed:

@@ -40,6 +40,11 @@ def is_exhausted(error: psycopg.OperationalError) -> bool:
     return _EXHAUSTED.search(str(error)) is not None
 
 
+def is_stale(error: psycopg.Error) -> bool:
+    """Whether `penstock.fenced_clock` refused a move, because the shard's epoch has to be raised first."""
+    return error.sqlstate == "PSEPO"
+
+
 def refused(error: Exception) -> Exception:
     """What the caller at fault is told: Invalid for what breaks an invariant of the tables, else the error itself."""
     if isinstance(error, FAULTS):

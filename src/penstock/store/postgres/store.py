@@ -38,18 +38,20 @@ from penstock.store.postgres.address import Address
 from penstock.store.postgres.cancel import cancel, expire
 from penstock.store.postgres.connections import Connections
 from penstock.store.postgres.dispatch import dispatch, lapse, posted, promote
+from penstock.store.postgres.epoch import EpochWatch, raise_epoch
 from penstock.store.postgres.faults import refused
 from penstock.store.postgres.keyed_submits import KeyedSubmits
 from penstock.store.postgres.lanes import Lane
 from penstock.store.postgres.lease import claim, claim_next, reclaim, release, renew, retype
 from penstock.store.postgres.migrate import bring_up_to_date
+from penstock.store.postgres.ownership import take_ownership, warn_of_lost_commits
 from penstock.store.postgres.partitions import Partitions
 from penstock.store.postgres.prune import fold_counts, prune
 from penstock.store.postgres.settle import settle
-from penstock.store.postgres.statements import Connection, execute, load, query
+from penstock.store.postgres.statements import Connection, execute, load
 from penstock.store.postgres.submit import submit
 from penstock.store.postgres.timepiece import Timepiece
-from penstock.store.postgres.transaction import Session, Transaction
+from penstock.store.postgres.transaction import Session, Transaction, in_transaction
 from penstock.store.seam import Capabilities, Outlook, Post, Share
 
 FIRST_SHARD = ShardId(0)
@@ -66,10 +68,6 @@ T = TypeVar("T")
 
 _PROBE = load("probe")
 _LOAD_BALLAST = load("load_ballast")
-_SHARD = load("shard")
-_FOUND_SHARD = load("found_shard")
-_FOUND_ADMISSION = load("found_admission")
-_DURABILITY = load("durability")
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +81,8 @@ class PostgresStore:
         self.shard = shard
         self._clock = clock
         self._connections = connections
+        self._epochs = EpochWatch(self._given)
+        connections.on_restored = self._epochs.follow
         self._timepiece = Timepiece(lambda: self._read(reads.now), SystemClock())
         self._partitions = Partitions()
         self._writes = 0
@@ -115,6 +115,9 @@ class PostgresStore:
         try:
             await bring_up_to_date(url, store._connections, allowed=migrate)
             await store._connections.run(store._prepare)
+            await store._move(_probe)
+            await store._connections.run(store._epochs.check)
+            store._connections.on_connected = store._epochs.check
             await store._whole(store._partitions.make_ahead)
         except BaseException:
             await store.close()
@@ -122,25 +125,9 @@ class PostgresStore:
         return store
 
     async def _prepare(self, connection: Connection) -> None:
-        await self._own(connection)
-        for name, setting in await query(connection, _DURABILITY):
-            _log.warning(
-                "%s has %s=%s: what it acknowledges may be lost with its machine; turn it on",
-                self._connections.address.shown,
-                name,
-                setting,
-            )
-
-    async def _own(self, connection: Connection) -> None:
-        """Found the shard in a new database; refuse that of another one, whose ids would never be found here."""
-        await execute(connection, _FOUND_SHARD, {"number": self.shard, "now": self._given()})
-        await execute(connection, _FOUND_ADMISSION)
-        ((number,),) = await query(connection, _SHARD)
-        if number != self.shard:
-            raise StoreUnavailable(
-                f"{self._connections.address.shown} holds shard {number}, not {self.shard}: "
-                "correct the shard map or choose another database"
-            )
+        shown = self._connections.address.shown
+        await take_ownership(connection, self.shard, shown, self._given())
+        await warn_of_lost_commits(connection, shown)
 
     def home(self, key: str | None = None) -> ShardId:
         return self.shard
@@ -176,6 +163,9 @@ class PostgresStore:
 
     async def admit(self, *, jobs: bool) -> None:
         await self._whole(partial(admission.admit, jobs=jobs))
+
+    async def raise_epoch(self) -> None:
+        await self._whole(partial(raise_epoch, restored=True))
 
     async def promote(self, limit: int) -> list[Event]:
         return await self._move(partial(promote, limit=limit))
@@ -313,7 +303,7 @@ class PostgresStore:
         return await self._read(partial(ticks.ticks, name=name, before=before, limit=limit))
 
     async def probe(self) -> None:
-        await self._connections.run(_nothing, PROBE_PATIENCE)
+        await self._connections.run(self._epochs.check, PROBE_PATIENCE)
         if self._connections.doubted:
             # A full disk takes a probe, whose page has room, and refuses a submit.
             self._connections.doubted = False
@@ -351,14 +341,7 @@ class PostgresStore:
     async def _whole(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """All of it is one commit."""
 
-        async def worked(connection: Connection) -> T:
-            async with connection.transaction():
-                tx = await Transaction.begin(connection, self._given())
-                answer = await work(tx)
-                await tx.finish()
-                return answer
-
-        return await self._run(worked)
+        return await self._run(lambda connection: in_transaction(connection, self._given(), work))
 
     async def _snapshot(self, read: Callable[[Connection], Awaitable[T]]) -> T:
         """Reads that need several statements see one state of the jobs."""
@@ -393,9 +376,6 @@ class PostgresStore:
             _log.info("counts are folded later: %s", error)
         finally:
             self._folding = None
-
-
-async def _nothing(_: Connection) -> None: ...
 
 
 async def _try_ballast(session: Session) -> None:

@@ -1,9 +1,10 @@
 """What moves are given to work with: a connection, and the instant at which all of it happens."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from typing import TypeVar
 
 from penstock.model.ids import JobId
 from penstock.model.lifecycle import Event, Move, State
@@ -11,6 +12,8 @@ from penstock.model.timing import from_millis
 from penstock.store.postgres import arrays
 from penstock.store.postgres.statements import Connection, execute, load, query
 from penstock.store.rows import Row
+
+T = TypeVar("T")
 
 _SHARD_NOW = load("shard_now")
 _RECORD_COUNTS = load("record_counts")
@@ -70,3 +73,12 @@ class Transaction(Session):
         """The event of a row whose columns begin with id, type, queue, state, fence, attempt and reason."""
         _, type_name, queue, state, fence, attempt, reason, *_ = row
         return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason)
+
+
+async def in_transaction(connection: Connection, given: int | None, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    """What the work returns; all of it is one commit."""
+    async with connection.transaction():
+        tx = await Transaction.begin(connection, given)
+        answer = await work(tx)
+        await tx.finish()
+        return answer

@@ -41,6 +41,7 @@ from penstock.store.sqlite import admission, listing, logs, reads, registry, sch
 from penstock.store.sqlite.cancel import cancel, expire
 from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
 from penstock.store.sqlite.dispatch import dispatch, lapse, promote
+from penstock.store.sqlite.epoch import raise_epoch
 from penstock.store.sqlite.lease import claim, claim_next, reclaim, release, renew, retype
 from penstock.store.sqlite.lockfile import LockFile
 from penstock.store.sqlite.migrate import migrate
@@ -135,6 +136,9 @@ class SqliteStore:
 
     async def admit(self, *, jobs: bool) -> None:
         await self.writer.run(partial(admission.admit, jobs=jobs))
+
+    async def raise_epoch(self) -> None:
+        await self.writer.run(raise_epoch)
 
     async def promote(self, limit: int) -> list[Event]:
         return await self.writer.run(partial(promote, limit=limit))

@@ -7,6 +7,7 @@ from penstock.testing.store_contract.ending import Ending
 from penstock.testing.store_contract.leasing import Leasing
 from penstock.testing.store_contract.reading import Reading
 from penstock.testing.store_contract.registering import Registering
+from penstock.testing.store_contract.restoring import Restoring
 from penstock.testing.store_contract.scheduling import Scheduling
 from penstock.testing.store_contract.settling import Settling
 from penstock.testing.store_contract.submitting import Submitting
@@ -16,6 +17,17 @@ __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Submitting, Dispatching, Leasing, Claiming, Settling, Ending, Reading, Registering, Scheduling, Ticking, Admitting
+    Submitting,
+    Dispatching,
+    Leasing,
+    Claiming,
+    Settling,
+    Ending,
+    Reading,
+    Registering,
+    Scheduling,
+    Ticking,
+    Admitting,
+    Restoring,
 ):
     """The promises of `penstock.store.seam`, each as a test."""

@@ -1,4 +1,4 @@
-INSERT INTO penstock.job_logs (seq, fence, position, at, attempt, size, stream, text, number)
+INSERT INTO penstock.job_logs (seq, whole_fence, position, at, attempt, size, stream, text, number)
 SELECT %(seq)s, %(fence)s, lines.*
 FROM unnest(
     %(positions)s::bigint[], %(ats)s::bigint[], %(attempts)s::bigint[], %(sizes)s::bigint[], %(streams)s::text[],

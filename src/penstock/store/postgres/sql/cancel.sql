@@ -25,13 +25,13 @@ gone AS (
 kept AS (
     INSERT INTO penstock.ended (
         id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
-        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        attempt, fence, epoch, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
         anchor, schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
     )
     SELECT
         id, seq, due_at, created_at, started_at, now, expires_at, coalesce(cancel_requested_at, now), timeout,
-        tick_at, "interval", attempt, fence + (state = 'running')::integer, losses, priority, owns_objects, retry_of,
-        'cancelled', type, queue, worker, 'cancel requested', idempotency_key, anchor, schedule, retry, tags, progress,
+        tick_at, "interval", attempt, ((fence + (state = 'running')::integer) & 4194303)::integer,
+        ((fence + (state = 'running')::integer) >> 22)::integer, losses, priority, owns_objects, retry_of, 'cancelled', type, queue, worker, 'cancel requested', idempotency_key, anchor, schedule, retry, tags, progress,
         error, inputs, NULL, params_object, NULL, params, NULL
     FROM gone, clock
     ON CONFLICT (id) DO NOTHING

@@ -3,7 +3,7 @@
 -- ANY leaves the planner no join but one look-up after the other: hashed, they would be locked in the order of the heap.
 -- ticket_until stays as it is: to change what an index holds would cost the update its being HOT.
 -- A row that another move holds is waited for: passed over, its job would lie until its ticket lapses.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 wanted AS (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(workers)s::text[]), (SELECT %(leases)s::bigint[])
@@ -13,7 +13,7 @@ claimed AS (
     UPDATE penstock.jobs
     SET state = 'running',
         attempt = attempt + 1,
-        fence = fence + 1,
+        fence = greatest(fence, clock.base + (fence & 4194303)) + 1,
         worker = wanted.worker,
         lease_until = clock.now + wanted.lease,
         started_at = clock.now,

@@ -3,7 +3,7 @@
 -- What another move holds is passed over, so that nobody waits here: it is about to be claimed, dispatched or ended.
 -- State and ticket are compared again: only what is still in the line is claimed.
 -- Expired jobs are passed over; their reaper is about to end them.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 next AS MATERIALIZED (
     SELECT first.row, share.n
     FROM unnest(
@@ -22,7 +22,7 @@ claimed AS (
     UPDATE penstock.jobs
     SET state = 'running',
         attempt = attempt + 1,
-        fence = fence + 1,
+        fence = greatest(fence, clock.base + (fence & 4194303)) + 1,
         worker = %(worker)s,
         lease_until = clock.now + %(lease)s,
         started_at = clock.now,

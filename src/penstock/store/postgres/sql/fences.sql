@@ -4,7 +4,7 @@ UNION ALL
 SELECT over.id, over.fence
 FROM unnest(%(ids)s::uuid[]) AS asked (asked)
 CROSS JOIN LATERAL (
-    SELECT id, fence FROM penstock.ended
+    SELECT id, (epoch::bigint << 22) + fence AS fence FROM penstock.ended
     WHERE ended.id = asked AND ended.id BETWEEN %(first)s::uuid AND %(last)s::uuid
     LIMIT 1
 ) AS over

@@ -10,7 +10,8 @@ UNION ALL
 SELECT over.*
 FROM unnest(%(ids)s::uuid[]) AS asked (asked)
 CROSS JOIN LATERAL (
-    SELECT seq, id, type, queue, state, priority, attempt, fence, losses, due_at, created_at, started_at, completed_at,
+    SELECT seq, id, type, queue, state, priority, attempt, (epoch::bigint << 22) + fence AS fence, losses, due_at, created_at,
+        started_at, completed_at,
         expires_at, cancel_requested_at, timeout, worker, reason, retry_of, retry, tags, progress, error, inputs, outputs,
         params_object, result_object, params, result, schedule, tick_at, "interval"
     FROM penstock.ended

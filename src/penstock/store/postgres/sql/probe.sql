@@ -1,1 +1,1 @@
-UPDATE penstock.shard SET probed_at = penstock.shard_now(%(now)s)
+UPDATE penstock.shard SET probed_at = (SELECT now FROM penstock.fenced_clock(%(now)s))

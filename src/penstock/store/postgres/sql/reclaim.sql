@@ -3,7 +3,7 @@
 -- ON CONFLICT: what has ended has ended. One that is there twice must not keep the reaper from all others.
 -- fence + 1 locks the lost owner out; a mark decides before poison does. Only a job that was alone in its worker, and had
 -- begun, is surely the one that took it down.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 lost AS MATERIALIZED (
     SELECT id, (SELECT now FROM clock) AS now,
         CASE
@@ -45,12 +45,12 @@ gone AS (
 kept AS (
     INSERT INTO penstock.ended (
         id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
-        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        attempt, fence, epoch, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
         anchor, schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
     )
     SELECT
         id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
-        attempt - 1, fence + 1, losses + begun::integer, priority, owns_objects, retry_of, outcome, type, queue, worker,
+        attempt - 1, ((fence + 1) & 4194303)::integer, ((fence + 1) >> 22)::integer, losses + begun::integer, priority, owns_objects, retry_of, outcome, type, queue, worker,
         outcome_reason, idempotency_key, anchor, schedule, retry, tags, progress,
         CASE outcome WHEN 'cancelled' THEN error ELSE json_build_object(
             'code', 'worker_lost',

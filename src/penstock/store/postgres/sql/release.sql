@@ -1,5 +1,5 @@
 -- jobs_pkey, in the order of the ids. The fence guards the next owner's lease against the last one's goodbye.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 given_back AS MATERIALIZED (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(suspects)s::boolean[]),

@@ -1,12 +1,12 @@
 -- jobs_pkey, in the order of the ids: jobs given back that are marked for cancelling end here.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 given_back AS MATERIALIZED (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[])
     ) WITH ORDINALITY AS given_back (id, fence, n)
 ),
 gone AS (
-    DELETE FROM penstock.jobs USING given_back
+    DELETE FROM penstock.jobs USING given_back, clock
     WHERE jobs.id = ANY (ARRAY[given_back.id])
       AND jobs.fence = given_back.fence
       AND state = 'running'
@@ -16,12 +16,12 @@ gone AS (
 kept AS (
     INSERT INTO penstock.ended (
         id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
-        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        attempt, fence, epoch, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
         anchor, schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
     )
     SELECT
         id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
-        attempt - 1, fence, losses, priority, owns_objects, retry_of, 'cancelled', type, queue, worker,
+        attempt - 1, (fence & 4194303)::integer, (fence >> 22)::integer, losses, priority, owns_objects, retry_of, 'cancelled', type, queue, worker,
         'cancel requested', idempotency_key, anchor, schedule, retry, tags, progress, error, inputs, NULL, params_object,
         NULL, params, NULL
     FROM gone, clock

@@ -1,6 +1,6 @@
 -- jobs_pkey, in the order of the ids. The fence guards a job that was taken back or ended meanwhile against its former
 -- owner. No index holds what is written.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 held AS MATERIALIZED (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(leases)s::bigint[]),

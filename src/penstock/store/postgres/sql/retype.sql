@@ -3,7 +3,7 @@ WITH asked AS MATERIALIZED (
     SELECT * FROM unnest((SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[])) AS asked (id, fence)
 ),
 held AS MATERIALIZED (
-    SELECT jobs.id, jobs.queue, jobs.type FROM penstock.jobs JOIN asked USING (id)
+    SELECT jobs.id, jobs.queue, jobs.type FROM penstock.fenced_clock(NULL), penstock.jobs JOIN asked USING (id)
     WHERE jobs.fence = asked.fence AND jobs.state = 'running' AND jobs.type <> %(type)s
     ORDER BY jobs.id
     FOR UPDATE OF jobs

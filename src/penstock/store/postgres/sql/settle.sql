@@ -1,6 +1,6 @@
 -- jobs_pkey, in the order of the ids. The fence lets only the newest claim write an outcome; the state lets it do so once.
 -- An error stays until another replaces it: it tells of the last attempt that errored, whatever came after.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 outcome AS (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(states)s::text[]),
@@ -12,7 +12,7 @@ outcome AS (
     )
 ),
 gone AS (
-    DELETE FROM penstock.jobs USING outcome
+    DELETE FROM penstock.jobs USING outcome, clock
     WHERE jobs.id = ANY (ARRAY[outcome.id])
       AND jobs.fence = outcome.fence
       AND jobs.state = 'running'
@@ -21,12 +21,12 @@ gone AS (
 kept AS (
     INSERT INTO penstock.ended (
         id, seq, due_at, created_at, started_at, completed_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
-        attempt, fence, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
+        attempt, fence, epoch, losses, priority, owns_objects, retry_of, state, type, queue, worker, reason, idempotency_key,
         anchor, schedule, retry, tags, progress, error, inputs, outputs, params_object, result_object, params, result
     )
     SELECT
         id, seq, coalesce(now + retry_in, due_at), created_at, started_at, now, expires_at, cancel_requested_at,
-        timeout, tick_at, "interval", attempt, fence, losses + loss::integer, priority, owns_objects OR owning,
+        timeout, tick_at, "interval", attempt, (fence & 4194303)::integer, (fence >> 22)::integer, losses + loss::integer, priority, owns_objects OR owning,
         retry_of, outcome, type, queue, worker, outcome_reason, idempotency_key, anchor, schedule, retry, tags, progress,
         coalesce(outcome_error, error), inputs, outputs, params_object, result_object, params, result
     FROM gone, clock

@@ -1,6 +1,6 @@
 -- jobs_pkey, in the order of the ids: outcomes that are to be tried again. A job marked for cancelling is left to
 -- settle.sql, so that no attempt starts after the mark. What ended by itself, and killed no process, is under suspicion no longer.
-WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
+WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 outcome AS MATERIALIZED (
     SELECT * FROM unnest(
         (SELECT %(ids)s::uuid[]), (SELECT %(fences)s::bigint[]), (SELECT %(retries)s::bigint[]),

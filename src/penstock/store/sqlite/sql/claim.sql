@@ -4,7 +4,7 @@ UPDATE jobs INDEXED BY by_id
 SET state = 'running',
     ticket_until = NULL,
     attempt = attempt + 1,
-    fence = fence + 1,
+    fence = max(fence, ((SELECT epoch FROM admission WHERE id = 1) << 22) + (fence & 4194303)) + 1,
     worker = wanted.worker,
     lease_until = wanted.lease_until,
     started_at = wanted.claimed_at,

@@ -4,7 +4,7 @@
 UPDATE jobs NOT INDEXED
 SET state = 'running',
     attempt = attempt + 1,
-    fence = fence + 1,
+    fence = max(fence, ((SELECT epoch FROM admission WHERE id = 1) << 22) + (fence & 4194303)) + 1,
     worker = :worker,
     lease_until = :lease_until,
     started_at = :now,

@@ -1,0 +1,2 @@
+-- admission_pkey
+SELECT penstock.flushed(), epoch FROM penstock.admission WHERE id = 1

@@ -1,0 +1,1 @@
+SELECT epoch FROM admission WHERE id = 1

@@ -1,0 +1,1 @@
+UPDATE admission SET epoch = :epoch WHERE id = 1
