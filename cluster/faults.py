@@ -57,6 +57,8 @@ class Faults:
         """Do it, mend it, and return once all is well; NotWell if that takes too long."""
         harm = self._kinds[fault]()
         self._await_well(harm)
+        if fault is Fault.FREEZE:
+            self._cluster.shards[harm.shard or 0].stop()
         return Harm(
             fault=fault,
             at=harm.at,
@@ -137,7 +139,7 @@ class Faults:
         return Harm(fault=Fault.DRAIN, at=at, back_at=back_at, shard=number)
 
     def _freeze_primary(self) -> Harm:
-        """The old primary is left frozen, and ended with the run: it must never take a write again."""
+        """The old primary stays frozen, and is killed once all is well: it must never take a write again."""
         number = 0
         at = time.monotonic()
         self._cluster.shards[number].pause()

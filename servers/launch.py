@@ -42,7 +42,7 @@ class Launched:
         self.folder = folder
         self.port = port or free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self._paused = False
+        self._paused: list[psutil.Process] = []
 
     def command(self) -> Sequence[str]:
         raise NotImplementedError
@@ -94,7 +94,7 @@ class Launched:
 
     def stop(self) -> None:
         """Ask it to end and wait; one that is paused hears nothing and is killed. May be repeated."""
-        self._end(signal.SIGKILL if self._paused else self.stop_signal)
+        self._end(self.stop_signal)
 
     def kill(self) -> None:
         """kill -9, of all its processes."""
@@ -102,20 +102,20 @@ class Launched:
 
     def pause(self) -> None:
         """SIGSTOP, as if the machine had frozen: connections stay open and nobody answers."""
-        self._paused = True
-        self._signal_all(signal.SIGSTOP)
+        parent = psutil.Process(self.pid)
+        # First, so that it starts no more. Not by group: PostgreSQL's sessions are groups of their own.
+        parent.suspend()
+        self._paused = [parent, *parent.children(recursive=True)]
+        self._signal_paused(signal.SIGSTOP)
 
     def resume(self) -> None:
-        self._paused = False
-        self._signal_all(signal.SIGCONT)
+        self._signal_paused(signal.SIGCONT)
+        self._paused = []
 
-    def _signal_all(self, number: signal.Signals) -> None:
-        """The parent first, so that it starts no more. Not by group: PostgreSQL's sessions are groups of their own."""
-        parent = psutil.Process(self.pid)
-        parent.send_signal(number)
-        for child in parent.children(recursive=True):
+    def _signal_paused(self, number: signal.Signals) -> None:
+        for process in self._paused:
             with suppress(psutil.NoSuchProcess):
-                child.send_signal(number)
+                process.send_signal(number)
 
     def _settled(self) -> bool:
         return self._running().poll() is not None or self.answers()
@@ -126,7 +126,8 @@ class Launched:
         return self._process
 
     def _end(self, number: signal.Signals) -> None:
-        process, self._process, self._paused = self._process, None, False
+        self._signal_paused(signal.SIGKILL)
+        process, self._process, self._paused = self._process, None, []
         if process is None or process.poll() is not None:
             return
         if number is signal.SIGKILL:
