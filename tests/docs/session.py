@@ -70,6 +70,8 @@ class Session:
             self._write(block)
         elif block.language == "python":
             self._run_python(block.text, str(block))
+        elif block.language == "sql":
+            self._run_sql(block.text, str(block))
         else:
             for step in block.steps:
                 self._run_step(step, str(block))
@@ -108,6 +110,12 @@ class Session:
         if told := _PRINTED.findall(source):
             assert answer["printed"].splitlines() == told, name
 
+    def _run_sql(self, statements: str, name: str) -> None:
+        """With psql, which must be on the PATH and be told in its environment where the database is."""
+        (self._scratch / "block.sql").write_text(self._replaced(statements))
+        answer = self._ask_shell("psql -X -q -v ON_ERROR_STOP=1 -f block.sql")
+        assert answer.status == 0, f"{name}: {answer.complained}"
+
     def _run_step(self, step: Step, name: str) -> None:
         command = self._replaced(step.command)
         if _SERVICE.match(command):
@@ -115,7 +123,7 @@ class Session:
             return
         answer = self._ask_shell(command)
         assert answer.status == 0, f"{name}: {command}\nended with {answer.status}: {answer.complained}"
-        if told := step.told.strip():
+        if told := self._replaced(step.told.strip()):
             pattern = ".*".join(map(re.escape, told.split("…")))
             assert re.fullmatch(pattern, answer.printed.strip(), re.DOTALL), f"{name}: {command}\n{answer.printed}"
 

@@ -1,18 +1,25 @@
 """The commands of the pages are run, as a reader would run them; or the page says why not."""
 
+import os
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from servers import Valkey
+from servers.launch import free_port
 from servers.seaweed import ACCESS_KEY, SECRET_KEY
-from tests import s3
+from tests import postgres, s3
 from tests.docs.guide import PAGES, ROOT, blocks_of
 from tests.docs.session import Session
+from tests.servers_fixtures import real_servers
 
 SCENES = Path(__file__).with_name("scenes")
-PENDING = {"containers", "deploy", "fleets", "kubernetes", "operating", "postgres", "transactional"}
+PENDING = {"containers"}
 """Pages whose commands nothing runs yet. None may be added."""
 
 
@@ -76,7 +83,75 @@ def test_the_guide_to_keys(tmp_path: Path) -> None:
     follow("keys", tmp_path, environ=required, instead={"--host 0.0.0.0": "--host 127.0.0.1"})
 
 
-FOLLOWED = {"README", "quickstart", "handlers", "retries", "testing", "schedules", "files", "keys"}
+@pytest.mark.slow
+def test_the_guide_to_operating(tmp_path: Path) -> None:
+    """On PostgreSQL and Valkey, since the page starts roles by themselves too."""
+    ports = {port: str(free_port()) for port in ("9464", "9465")}
+    with own_servers() as environ:
+        follow("operating", tmp_path, environ=environ, instead=ports)
+
+
+@pytest.mark.slow
+def test_the_guide_to_fleets(tmp_path: Path) -> None:
+    follow("fleets", tmp_path, server="penstock up jobs:app", instead={"scale thumbnail 5": "scale thumbnail 1"})
+
+
+@pytest.mark.slow
+def test_the_guide_to_postgres(tmp_path: Path) -> None:
+    """The server's superuser has the name that the guide gives the new role."""
+    there = postgres.server(18)
+    there.run("DROP DATABASE IF EXISTS guide")
+    there.run("DROP ROLE IF EXISTS guide")
+    instead = {
+        "postgresql://penstock@db1/penstock": f"postgresql://guide@127.0.0.1:{there.port}/guide",
+        "db1:5432/penstock": f"127.0.0.1:{there.port}/guide",
+        "ROLE penstock": "ROLE guide",
+        "DATABASE penstock OWNER penstock": "DATABASE guide OWNER guide",
+    }
+    follow("postgres", tmp_path, environ=psql(there.url()), instead=instead)
+
+
+@pytest.mark.slow
+def test_the_guide_to_jobs_inside_a_transaction(tmp_path: Path) -> None:
+    url = postgres.server(18).database("guide_transactional")
+    follow("transactional", tmp_path, server="penstock up jobs:app", environ={**psql(url), "PENSTOCK_STORE_URL": url})
+
+
+@pytest.mark.slow
+def test_the_guide_to_deploying(tmp_path: Path) -> None:
+    with own_servers() as environ:
+        follow("deploy", tmp_path, environ=environ)
+
+
+def test_the_guide_to_kubernetes(tmp_path: Path) -> None:
+    follow("kubernetes", tmp_path)
+
+
+@contextmanager
+def own_servers() -> Iterator[dict[str, str]]:
+    """An empty database and a broker."""
+    with real_servers() as folder, Valkey(folder / "valkey") as valkey:
+        url = postgres.server(18).database("guide_servers")
+        yield {"PENSTOCK_STORE_URL": url, "PENSTOCK_BROKER_URL": valkey.url}
+
+
+def psql(url: str) -> dict[str, str]:
+    """So that `psql` is found, and finds the database."""
+    programs = postgres.server(18).programs
+    return {"PATH": f"{Path(sys.executable).parent}:{programs}:{os.environ['PATH']}", **postgres_variables(url)}
+
+
+def postgres_variables(url: str) -> dict[str, str]:
+    known = conninfo_to_dict(url)
+    return {f"PG{name}": str(known[key]) for name, key in VARIABLES.items()}
+
+
+VARIABLES = {"HOST": "host", "PORT": "port", "USER": "user", "DATABASE": "dbname"}
+
+FOLLOWED = {
+    *("README", "quickstart", "handlers", "retries", "testing", "schedules", "files", "keys"),
+    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes"),
+}
 
 
 def test_every_page_is_followed_by_a_test() -> None:
