@@ -1,9 +1,11 @@
 """Whatever goes wrong is answered as a problem with a stable code, and never with a traceback."""
 
+import json
 import logging
 
 import pytest
 
+from penstock.cli.log import JsonFormatter
 from penstock.engine import Engine
 from penstock.model.errors import CorruptObject, ShuttingDown, StoreUnavailable
 from tests.http.desk import Client, problem
@@ -75,6 +77,25 @@ async def test_requests_are_logged_for_debugging_only_and_without_bodies(
     assert [record.levelno for record in records] == [logging.DEBUG]
     assert "POST /v1/jobs 201" in records[0].getMessage()
     assert "hunter2" not in caplog.text
+
+
+async def test_every_answer_names_its_request_as_the_client_did_or_anew(client: Client) -> None:
+    for path in ("/healthz", "/nowhere", "/metrics"):
+        mine = await client.get(path, headers={"X-Request-Id": "web-7f3a"})
+        first, second = [(await client.get(path)).headers["x-request-id"] for _ in range(2)]
+        refused = await client.get(path, headers={"X-Request-Id": "x" * 129})
+        assert mine.headers["x-request-id"] == "web-7f3a"
+        assert len({first, second, refused.headers["x-request-id"], "x" * 129}) == 4
+
+
+async def test_what_a_request_caused_is_logged_under_its_id(
+    client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.handler.setFormatter(JsonFormatter())
+    monkeypatch.setattr(engine.store, "submit", _raising(RuntimeError("boom")))
+    await client.post("/v1/jobs", json={"type": "other"}, headers={"X-Request-Id": "web-7f3a"})
+    (told,) = [json.loads(line) for line in caplog.text.splitlines() if "failed" in line]
+    assert (told["request"], told["part"], told["level"]) == ("web-7f3a", "api", "error")
 
 
 def _raising(error: Exception):

@@ -298,3 +298,23 @@ def test_ctrl_c_lets_running_jobs_finish_and_exits_0(shop: Path, tmp_path: Path)
     again = Server(tmp_path / "data", app=None)
     with ending(again):
         assert answered(again, "jobs", "show", job)["result"] == "found"
+
+
+def test_every_line_of_a_log_as_json_is_json_and_holds_no_params(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", "--log-format", "json", "--log-level", "debug")
+    with ending(server):
+        body = json.dumps({"type": "mark", "params": {"n": 77_123_456_789}})
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        asked = {"Content-Type": "application/json", "X-Request-Id": "web-7f3a"}
+        connection.request("POST", "/v1/jobs", body, asked)
+        answer = connection.getresponse()
+        job = json.loads(answer.read())["id"]
+        assert answer.headers["X-Request-Id"] == "web-7f3a"
+        connection.request("GET", f"/v1/jobs/{job}?wait=30")
+        assert json.loads(connection.getresponse().read())["state"] == "succeeded"
+        connection.close()
+        assert server.stop() == 0
+    told = [json.loads(line) for line in server.lines]
+    assert [line["part"] for line in told if line.get("request") == "web-7f3a"] == ["api"]
+    assert len({line["pid"] for line in told}) > 1, "its worker logs as it does"
+    assert "77123456789" not in "".join(server.lines)

@@ -1,7 +1,12 @@
 """What people read and type: tables, times, spans, params, log lines, figures."""
 
+import json
 import logging
+import os
+import re
+import sys
 from collections import Counter
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -12,9 +17,10 @@ from penstock.cli.bench.figure import Amounts, Figure
 from penstock.cli.bench.startlog import Start, lateness_ms, rate
 from penstock.cli.jobs.face import size
 from penstock.cli.jobs.params import read_params
-from penstock.cli.log import ReadableFormatter, short_ids
+from penstock.cli.log import JsonFormatter, ReadableFormatter, short_ids
 from penstock.cli.spans import ago, instant, lasted, span
 from penstock.cli.table import lines
+from penstock.model.request_ids import name_request
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -152,7 +158,45 @@ def test_job_ids_are_short_in_the_log() -> None:
 def test_a_log_line_has_time_part_and_message() -> None:
     record = logging.LogRecord("penstock.worker", logging.WARNING, "", 0, "lease lost", (), None)
     line = ReadableFormatter(colours=False).format(record)
-    assert line[8:] == " worker    warning: lease lost"
+    logged_at = datetime.strptime(line[:19], "%Y-%m-%d %H:%M:%S").astimezone()
+    assert abs(logged_at.timestamp() - record.created) <= 1
+    assert line[19:] == " worker    warning: lease lost"
+
+
+def test_a_line_about_a_request_has_its_id() -> None:
+    record = logging.LogRecord("penstock.api", logging.INFO, "", 0, "asked", (), None)
+
+    def answer() -> tuple[str, str]:
+        name_request([(b"x-request-id", b"web-7")])
+        return ReadableFormatter(colours=False).format(record), JsonFormatter().format(record)
+
+    text, line = copy_context().run(answer)
+    assert text.endswith("asked  request=web-7")
+    assert json.loads(line)["request"] == "web-7"
+    assert "request" not in json.loads(JsonFormatter().format(record))
+
+
+def test_a_line_as_json_has_a_date_whole_ids_and_no_key() -> None:
+    token = f"pk_abcdefgh_{'x' * 43}"
+    job = "0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55"
+    try:
+        raise ValueError(token)
+    except ValueError:
+        trouble = sys.exc_info()
+    record = logging.LogRecord("penstock.engine", logging.ERROR, "", 0, "job %s: %s\n2", (job, token), trouble)
+    line = JsonFormatter().format(record)
+    told = json.loads(line)
+    assert ("\n" in line, token in line) == (False, False)
+    assert (told["level"], told["part"], told["jobs"], told["pid"]) == ("error", "engine", [job], os.getpid())
+    assert told["message"].startswith(f"job {job}: ")
+    assert told["error"].startswith("Traceback")
+    assert datetime.fromisoformat(told["at"]).utcoffset() == timedelta(0)
+
+
+@pytest.mark.parametrize("sent", [b"", b"two words", b"x" * 129, b"line\nbreak", "ä".encode(), b"\x00"])
+def test_a_request_id_that_is_not_sane_is_replaced(sent: bytes) -> None:
+    made = copy_context().run(name_request, [(b"host", b"here"), (b"x-request-id", sent)])
+    assert re.fullmatch(rb"[0-9a-f]{16}", made)
 
 
 def test_a_rate_counts_the_gaps_between_starts() -> None:

@@ -36,6 +36,7 @@ from penstock.api.signposts import Signposts
 from penstock.api.traffic import Traffic
 from penstock.engine import Engine
 from penstock.model.errors import CorruptObject, NotFound, PenstockError
+from penstock.model.request_ids import name_request
 from penstock.model.timing import Clock
 
 logger = logging.getLogger("penstock.api")
@@ -117,18 +118,18 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"this application answers HTTP requests, not {scope['type']}")
-        started, place, status = self._clock.monotonic(), None, 0
+        request, started, place, status = name_request(scope["headers"]), self._clock.monotonic(), None, 0
         try:
             if self._origins is not None:
                 self._origins.check(scope)
             place, scope["path_params"] = self._signposts.find(scope["path"]) or _refuse_path(scope["path"])
             reply = await place.reply(scope, receive)
-            await reply.send(send, headers_only=scope["method"] == "HEAD")
+            await reply.send(send, request, headers_only=scope["method"] == "HEAD")
             status = reply.status
         except ClientGone:
             logger.debug("%s %s: the client hung up", scope["method"], scope["path"])
         except Exception as error:  # noqa: BLE001 — the outermost: logged and answered here
-            status = await _answer_with_problem(error, scope, send)
+            status = await _answer_with_problem(error, scope, send, request)
         seconds = self._clock.monotonic() - started
         self._traffic.note(None if place is None else place.path, scope["method"], status, seconds)
         if _debugs(logging.DEBUG):
@@ -139,7 +140,7 @@ def _refuse_path(path: str) -> NoReturn:
     raise NotFound(f"there is nothing at {path}; /openapi.json lists what there is")
 
 
-async def _answer_with_problem(error: Exception, scope: Scope, send: Send) -> int:
+async def _answer_with_problem(error: Exception, scope: Scope, send: Send, request: bytes) -> int:
     """Log what is ours to mend, and answer. The status that went out."""
     cause = error.__cause__ if isinstance(error, AnswerBroken) else error
     if not isinstance(cause, PenstockError):
@@ -151,5 +152,5 @@ async def _answer_with_problem(error: Exception, scope: Scope, send: Send) -> in
         # so that the client cannot take the part for the whole.
         return error.status
     reply = problem_reply(error, scope["path"])
-    await reply.send(send, headers_only=scope["method"] == "HEAD")
+    await reply.send(send, request, headers_only=scope["method"] == "HEAD")
     return reply.status

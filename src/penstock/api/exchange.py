@@ -16,6 +16,7 @@ from penstock.engine.keys import require
 from penstock.model.errors import Invalid, Malformed, NotFound
 from penstock.model.ids import JobId, parse_job_id
 from penstock.model.keys import ApiKey, KeyScope
+from penstock.model.request_ids import HEADER
 
 if TYPE_CHECKING:
     from penstock.api.traffic import Traffic
@@ -168,24 +169,26 @@ class Reply(Struct, frozen=True):
     content_type: str | None = None
     headers: Headers = ()
 
-    async def send(self, send: Send, *, headers_only: bool = False) -> None:
+    async def send(self, send: Send, request: bytes, *, headers_only: bool = False) -> None:
+        """Send it as the answer to the request of this id."""
+        named = (HEADER, request)
         if isinstance(self.body, bytes):
-            await send(self._start((b"content-length", b"%d" % len(self.body))))
+            await send(self._start((b"content-length", b"%d" % len(self.body)), named))
             await send({"type": "http.response.body", "body": b"" if headers_only else self.body})
         elif headers_only:
-            await send(self._start())
+            await send(self._start(named))
             await send({"type": "http.response.body", "body": b""})
         else:
-            await self._stream(send, self.body)
+            await self._stream(send, self.body, named)
 
-    async def _stream(self, send: Send, chunks: AsyncIterator[bytes]) -> None:
+    async def _stream(self, send: Send, chunks: AsyncIterator[bytes], named: tuple[bytes, bytes]) -> None:
         """Send one chunk behind what was read.
 
         A file that cannot be read at all, or is damaged and of one chunk, is then still answered as a problem, and one
         whose digest turns out wrong at its end is cut short, so that no client takes it for whole.
         """
         held, following = await anext(chunks, b""), await anext(chunks, None)
-        await send(self._start())
+        await send(self._start(named))
         try:
             while following is not None:
                 await send({"type": "http.response.body", "body": held, "more_body": True})

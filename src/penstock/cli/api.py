@@ -16,17 +16,26 @@ from penstock.config import Settings
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.  [default: 7373]")
 @options.config
-@options.log_level
+@options.logged
 @options.as_json
-def api(*, host: str | None, port: int | None, config: Path | None, log_level: str, as_json: bool) -> None:
+def api(
+    *,
+    host: str | None,
+    port: int | None,
+    config: Path | None,
+    log_level: str | None,
+    log_format: str | None,
+    as_json: bool,
+) -> None:
     """Run one API process of several, behind a load balancer.
 
     It keeps nothing: any of them serves any request. It needs a store and a broker that all processes reach
     (store.url or store.shards, and broker.url), and `penstock scheduler` somewhere to post what is due.
     Asked to stop, it sends its clients elsewhere and answers what is open.
     """
-    settings = options.settings(config, {"server.host": host, "server.port": port})
-    start_logging(log_level)
+    flags = {"server.host": host, "server.port": port, "log.level": log_level, "log.format": log_format}
+    settings = options.settings(config, flags)
+    start_logging(settings.log)
     run_for_long(_serve(settings, as_json=as_json))
 
 

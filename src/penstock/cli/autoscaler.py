@@ -14,15 +14,22 @@ from penstock.cli.loop import run_for_long
 @click.argument("app", metavar="MODULE:APP")
 @options.config
 @options.metrics_port
-@options.log_level
-def autoscaler(*, app: str, config: Path | None, metrics_port: int | None, log_level: str) -> None:
+@options.logged
+def autoscaler(
+    *, app: str, config: Path | None, metrics_port: int | None, log_level: str | None, log_format: str | None
+) -> None:
     """Start and stop workers for the job types of MODULE:APP, as many as there is work for.
 
     Where they run is a setting, fleet.backend: processes of this machine, containers, or Kubernetes.
     Any number may run: one acts. If all are gone, jobs go on with the workers there are.
     """
-    settings = options.settings(config, {"metrics.address": options.metrics_address(metrics_port)})
-    start_logging(log_level)
+    flags = {
+        "metrics.address": options.metrics_address(metrics_port),
+        "log.level": log_level,
+        "log.format": log_format,
+    }
+    settings = options.settings(config, flags)
+    start_logging(settings.log)
     from penstock import runtime
 
     run_for_long(runtime.scale(settings, app))

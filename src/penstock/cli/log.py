@@ -1,32 +1,74 @@
-"""The log a person reads while a server or worker runs: time, part, message; job ids short."""
+"""The log of a server or worker: for a person, with times, parts and short job ids; or as JSON, for programs.
+
+Both carry the id of the request that a line is about, and neither a key.
+"""
 
 import logging
 import os
 import re
 import sys
 import time
+from datetime import UTC, datetime
 
 import click
+import msgspec
+from msgspec import Struct
 
 from penstock.cli.ink import bad, coloured, dim, warned
+from penstock.config import LogSettings, variable
 from penstock.model.keys import redacted
+from penstock.model.request_ids import current_request
 
-LEVEL_VARIABLE = "PENSTOCK_LOG_LEVEL"
 PART_WIDTH = 9
 _JOB_ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{4}([0-9a-f]{8})\b")
 
 
-def start_logging(level: str) -> None:
+def start_logging(log: LogSettings) -> None:
     """Write the log to stderr, here and in the worker processes this one starts."""
-    os.environ[LEVEL_VARIABLE] = level
+    os.environ[variable("log.level")] = log.level
+    os.environ[variable("log.format")] = log.format
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(ReadableFormatter(colours=coloured(sys.stderr)))
+    handler.setFormatter(JsonFormatter() if log.format == "json" else ReadableFormatter(colours=coloured(sys.stderr)))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("penstock").setLevel(level.upper())
+    logging.getLogger("penstock").setLevel(log.level.upper())
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line, see `LogRecordLine`. Job ids are whole, and listed."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        line = LogRecordLine(
+            at=datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            level=record.levelname.lower(),
+            part=record.name.removeprefix("penstock."),
+            message=redacted(message),
+            pid=record.process or 0,
+            request=redacted(current_request()) or None,
+            jobs=tuple(dict.fromkeys(found[0] for found in _JOB_ID.finditer(message))),
+            error=redacted(self.formatException(record.exc_info)) if record.exc_info else None,
+        )
+        return _encode(line).decode()
+
+
+class LogRecordLine(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One line of the JSON log. `at` is in UTC; `request`, `jobs` and `error` (a traceback) are there where known."""
+
+    at: str
+    level: str
+    part: str
+    message: str
+    pid: int
+    request: str | None = None
+    jobs: tuple[str, ...] = ()
+    error: str | None = None
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class ReadableFormatter(logging.Formatter):
-    """`18:03:21 server    the message`; warnings and errors say so."""
+    """`2026-01-31 18:03:21 server    the message`; warnings and errors say so, and a request's lines its id."""
 
     def __init__(self, *, colours: bool) -> None:
         super().__init__()
@@ -34,12 +76,17 @@ class ReadableFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         part = record.name.removeprefix("penstock.")
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        line = f"{dim(f'{clock} {part:<{PART_WIDTH}}')} {_levelled(record)}"
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        line = f"{dim(f'{clock} {part:<{PART_WIDTH}}')} {_levelled(record)}{_requested()}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         # Nothing of ours logs a key; this is for what others might say, in a traceback for one.
         return redacted(line if self._colours else click.unstyle(line))
+
+
+def _requested() -> str:
+    request = current_request()
+    return dim(f"  request={request}") if request else ""
 
 
 def short_ids(text: str) -> str:

@@ -12,6 +12,7 @@ from penstock.config import Settings, load
 F = TypeVar("F", bound=Callable[..., Any])
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one document per line.")
 config = click.option(
@@ -19,12 +20,10 @@ config = click.option(
 )
 url = click.option("--url", metavar="URL", help="Server to talk to.  [default: PENSTOCK_URL, or port 7373 here]")
 log_level = click.option(
-    "--log-level",
-    type=click.Choice(LOG_LEVELS),
-    default="info",
-    show_default=True,
-    envvar="PENSTOCK_LOG_LEVEL",
-    help="Least important messages to show.",
+    "--log-level", type=click.Choice(LOG_LEVELS), help="Least important messages to show.  [default: info]"
+)
+log_format = click.option(
+    "--log-format", type=click.Choice(LOG_FORMATS), help="How the log is written.  [default: text]"
 )
 metrics_port = click.option(
     "--metrics-port",
@@ -38,6 +37,11 @@ executors = click.option(
 capacity = click.option(
     "--capacity", type=click.IntRange(0), metavar="N", help="Jobs run at once.  [default: 16 per executor]"
 )
+
+
+def logged(function: F) -> F:
+    """The options of every command that runs a role: --log-level, --log-format."""
+    return log_level(log_format(function))
 
 
 def remote(function: F) -> F:

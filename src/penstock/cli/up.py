@@ -26,7 +26,7 @@ from penstock.config import Settings
 @options.executors
 @options.capacity
 @options.config
-@options.log_level
+@options.logged
 @options.as_json
 def up(
     *,
@@ -40,7 +40,8 @@ def up(
     executors: int | None,
     capacity: int | None,
     config: Path | None,
-    log_level: str,
+    log_level: str | None,
+    log_format: str | None,
     as_json: bool,
 ) -> None:
     """Run everything on this machine: the API, the scheduler, and workers for the job types of MODULE:APP.
@@ -58,9 +59,11 @@ def up(
             "server.scheduler": False if no_scheduler else None,
             "worker.executors": executors,
             "worker.capacity": capacity,
+            "log.level": log_level,
+            "log.format": log_format,
         },
     )
-    start_logging(log_level)
+    start_logging(settings.log)
     run_for_long(_serve(settings, app, workers=not no_workers, as_json=as_json))
 
 

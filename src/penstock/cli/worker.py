@@ -27,7 +27,7 @@ from penstock.model.errors import InvalidSetting
 @options.url
 @options.config
 @options.metrics_port
-@options.log_level
+@options.logged
 def worker(
     *,
     app: str,
@@ -38,7 +38,8 @@ def worker(
     url: str | None,
     config: Path | None,
     metrics_port: int | None,
-    log_level: str,
+    log_level: str | None,
+    log_format: str | None,
 ) -> int:
     """Run a worker for the job types of MODULE:APP, against a server that is up elsewhere.
 
@@ -53,10 +54,12 @@ def worker(
         "worker.executors": executors,
         "worker.url": url,
         "metrics.address": options.metrics_address(metrics_port),
+        "log.level": log_level,
+        "log.format": log_format,
     }
-    start_logging(log_level)
     try:
         settings = options.settings(config, flags)
+        start_logging(settings.log)
         from penstock import runtime
 
         run_for_long(runtime.work(settings, app))

@@ -124,6 +124,17 @@ class MetricsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = ""
 
 
+class LogSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a process writes to its standard error."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least important messages to write.")
+    ] = "info"
+    format: Annotated[
+        Literal["text", "json"], Meta(description="`text` for people, `json` for programs: one object per line.")
+    ] = "text"
+
+
 class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How long things may take. The defaults suit nearly everyone."""
 
@@ -343,6 +354,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     broker: BrokerSettings = BrokerSettings()
     objects: ObjectSettings = ObjectSettings()
     metrics: MetricsSettings = MetricsSettings()
+    log: LogSettings = LogSettings()
     timing: TimingSettings = TimingSettings()
     limits: LimitSettings = LimitSettings()
     retention: RetentionSettings = RetentionSettings()

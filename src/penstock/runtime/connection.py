@@ -19,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from penstock.api.problems import PROBLEM_JSON, HeadTooLarge, problem_of, problem_reply
 from penstock.model.errors import Malformed, PenstockError, RequestTimeout, ServerBusy
+from penstock.model.request_ids import name_request
 from penstock.runtime.corked import Corked
 
 KIB = 1024
@@ -228,7 +229,9 @@ async def turn_away(app: ASGIApp, scope: Scope, receive: Receive, send: Send) ->
     reply = problem_reply(
         ServerBusy("this server has as many connections as it may (server.connections)"), scope["path"]
     )
-    await msgspec.structs.replace(reply, headers=(*reply.headers, (b"connection", b"close"))).send(send)
+    await msgspec.structs.replace(reply, headers=(*reply.headers, (b"connection", b"close"))).send(
+        send, name_request(scope["headers"])
+    )
 
 
 def _pieces(data: bytes) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from penstock.worker.http import HttpReach
 from penstock.worker.mortality import PARENT, stop_with
 from penstock.worker.run import run
 
-PASSED_ON = ("store", "broker", "objects", "timing", "limits", "retention")
+PASSED_ON = ("store", "broker", "objects", "log", "timing", "limits", "retention")
 """The sections that a worker beside a server is given as they are; its own are added."""
 
 OF_THIS_MACHINE = frozenset(
@@ -26,7 +26,7 @@ OF_THIS_MACHINE = frozenset(
 )
 """What a worker is told that means nothing elsewhere; an image says itself when it was deployed."""
 
-WITHOUT_SECRETS = ("objects", "timing", "limits", "retention", "worker")
+WITHOUT_SECRETS = ("objects", "log", "timing", "limits", "retention", "worker")
 
 
 def worker_environ(settings: Settings, url: str) -> dict[str, str]:

@@ -1,0 +1,31 @@
+"""The id of the request that a task answers: the client's or a new one, answered back, and told in every log line."""
+
+import random
+import re
+from collections.abc import Iterable
+from contextvars import ContextVar
+
+HEADER = b"x-request-id"
+ID_MAX = 128
+
+_SANE = re.compile(rb"[!-~]{1,%d}" % ID_MAX).fullmatch
+"""Visible ASCII without spaces: nothing that could begin another line, or another field."""
+
+_bits = random.Random().getrandbits
+_current: ContextVar[bytes] = ContextVar("request_id", default=b"")
+
+
+def name_request(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The id under which this task answers from now on: the client's own if it is sane, else a new one."""
+    for name, value in headers:
+        if name == HEADER and _SANE(value):
+            break
+    else:
+        value = b"%016x" % _bits(64)
+    _current.set(value)
+    return value
+
+
+def current_request() -> str:
+    """The id of the request that this task answers, or was started by; empty where there is none."""
+    return _current.get().decode("ascii")
