@@ -48,7 +48,8 @@ exec conmon "$@"
 class Podman(Launched):
     """An engine whose containers are gone when it is stopped. It has one image, `IMAGE`, with nothing in it.
 
-    No image can be pulled here: containers get the programs of this machine, read-only, through `binds`.
+    No image can be pulled here: containers get the programs of this machine, read-only, through `binds`. What a build
+    starts from is in `servers.docker`.
     """
 
     name = "podman"
@@ -60,7 +61,7 @@ class Podman(Launched):
         on_path("catatonit", "catatonit")
         program = on_path("podman", "podman")
         self._configure()
-        self._import_image(program)
+        self._import_empty_image()
         return [program, "system", "service", "--time", "0", self.url]
 
     def environ(self) -> Mapping[str, str]:
@@ -103,14 +104,18 @@ class Podman(Launched):
         conmon.write_text(_CONMON)
         conmon.chmod(0o755)
 
-    def _import_image(self, program: str) -> None:
+    def import_image(self, layer: Path, name: str) -> None:
+        """Have an image of one layer, a tar file."""
+        self._run(on_path("podman", "podman"), "import", str(layer), name)
+
+    def _import_empty_image(self) -> None:
         layer = self.folder / "image.tar"
         with tarfile.open(layer, "w") as tar:
             for folder in ("tmp", "run", "var/tmp"):
                 entry = tarfile.TarInfo(folder)
                 entry.type, entry.mode = tarfile.DIRTYPE, 0o1777
                 tar.addfile(entry, io.BytesIO())
-        self._run(program, "import", str(layer), IMAGE)
+        self.import_image(layer, IMAGE)
 
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=dict(self.environ()), check=True, capture_output=True, timeout=60)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = frozenset({"console", "python", "sh", "bash", "shell", "sql"})
-FILES = frozenset({"python", "toml"})
+FILES = frozenset({"python", "toml", "dockerfile"})
 PAGES = {
     "README": ROOT / "README.md",
     "quickstart": ROOT / "docs/quickstart.md",
@@ -25,7 +25,7 @@ PAGES = {
 _BLOCK = re.compile(
     r"(?:<!-- (?P<comment>.*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-_FILE = re.compile(r"# (?P<path>[\w/.-]+\.\w+)\n")
+_FILE = re.compile(r"# (?P<path>[\w/.-]+\.\w+|Dockerfile)\n")
 _COMMAND = re.compile(r"^\$ (?P<text>(?:.*\\\n)*.*\n)", re.MULTILINE)
 
 

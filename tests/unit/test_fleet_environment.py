@@ -1,6 +1,14 @@
 """What workers in containers and pods are told: all that they connect with, and no secret where others can read it."""
 
+from pathlib import Path
+
+import pytest
+
+from penstock.autoscaler.fleets import Order
 from penstock.config import Settings, load
+from penstock.model.errors import FleetUnavailable
+from penstock.model.timing import SystemClock
+from penstock.runtime.scaling import remote_fleets
 from penstock.runtime.workers import container_environ, pod_environ
 
 SECRET = "hunter2"
@@ -49,3 +57,15 @@ def test_a_pod_is_told_where_the_server_is_and_no_secret():
     assert not [name for name, value in told.items() if SECRET in value]
     assert not {name for name in told if name.startswith(("PENSTOCK_STORE", "PENSTOCK_BROKER"))}
     assert "PENSTOCK_WORKER_KEY" not in told
+
+
+@pytest.mark.parametrize(("image", "told"), [("shop", "no container engine answers"), ("", "set fleet.image")])
+async def test_a_fleet_without_an_image_of_its_own_has_that_of_the_settings(
+    image: str, told: str, tmp_path: Path
+) -> None:
+    engine = f"unix://{tmp_path}/none.sock"
+    given = {"PENSTOCK_FLEET_BACKEND": "containers", "PENSTOCK_FLEET_ENGINE": engine, "PENSTOCK_FLEET_IMAGE": image}
+    fleets = remote_fleets(settings(**given), SystemClock())
+    with pytest.raises(FleetUnavailable, match=told):
+        await fleets.start(Order(fleet="thumbnail", app="shop.jobs:app"), 1)
+    await fleets.close()

@@ -77,7 +77,7 @@ async def scale(settings: Settings, app: str) -> None:
                 await stopping.asked.wait()
         else:
             await _declare_from_here(engine, app)
-            async with _scaling(engine, _elsewhere(settings, engine.clock), app, _environ(settings)):
+            async with _scaling(engine, remote_fleets(settings, engine.clock), app, _environ(settings)):
                 logger.info("autoscaler ready")
                 await stopping.asked.wait()
 
@@ -120,7 +120,8 @@ def fleet_extras(settings: Settings) -> list[str]:
     return [] if settings.fleet.backend == "processes" else [settings.fleet.backend]
 
 
-def _elsewhere(settings: Settings, clock: Clock) -> Fleets:
+def remote_fleets(settings: Settings, clock: Clock) -> Fleets:
+    """The containers or pods that the settings ask for. The engine or cluster is not asked yet."""
     fleet = settings.fleet
     image = fleet.image or None
     if fleet.backend == "kubernetes":
