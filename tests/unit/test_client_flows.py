@@ -293,7 +293,9 @@ def test_patience_that_is_no_number_of_seconds_is_refused(monkeypatch: pytest.Mo
         client.submit("add")
 
 
-@pytest.mark.parametrize(("patience", "connect", "answer_in"), [(0, 1, 5), (3, 3, 5), (None, 5, 5), (90, 5, 30)])
+@pytest.mark.parametrize(
+    ("patience", "connect", "answer_in"), [(0, 1, 10), (3, 3, 10), (None, 5, 10), (20, 5, 20), (90, 5, 30)]
+)
 def test_a_server_that_does_not_answer_a_submit_is_given_up_too(
     patience: float | None, connect: float, answer_in: float
 ) -> None:

@@ -32,8 +32,8 @@ DEFAULT_URL = "http://127.0.0.1:7373"
 CONNECT_TIMEOUT = timedelta(seconds=5)
 ANSWER_TIMEOUT = timedelta(seconds=30)
 LEAST_CONNECT_TIMEOUT = timedelta(seconds=1)
-LEAST_ANSWER_TIMEOUT = timedelta(seconds=5)
-"""However little patience a caller has: what is given up sooner may well have been done."""
+LEAST_ANSWER_TIMEOUT = timedelta(seconds=10)
+"""Longer than a server waits for a shard: it can still say whether the submit was done, and where else it can be."""
 CONNECTIONS = 100
 _CHUNK = 256 * 1024
 
