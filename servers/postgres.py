@@ -94,6 +94,15 @@ class Postgres(Launched):
                 "hot_standby": "off",
             }
 
+    def dump(self, database: str, file: Path) -> None:
+        """Write one database into a file."""
+        self._run_as_account(["pg_dump", "-Fc", "-f", str(file), self.url(database)])
+
+    def load_dump(self, database: str, file: Path) -> None:
+        """Make a database, in place of one of that name, as it was when it was dumped."""
+        self.database(database)
+        self._run_as_account(["pg_restore", "--exit-on-error", "-d", self.url(database), str(file)])
+
     def _make_cluster(self) -> None:
         self._make_folder(self._data)
         try:

@@ -1,7 +1,7 @@
 """A PostgreSQL shard that went back in time: no fence counts twice, whichever way the backup was put back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
 
@@ -13,10 +13,12 @@ from penstock.cli import ROOT
 from penstock.model.errors import Conflict, StoreUnavailable
 from penstock.model.fences import epoch_of
 from penstock.model.ids import JobId
-from penstock.model.job import Claim, Lease, Loss
+from penstock.model.job import Claim, Lease, LogLine, Loss
 from penstock.model.lifecycle import State
 from penstock.store.postgres import PostgresStore
+from penstock.store.postgres.epoch import raise_epoch
 from penstock.store.postgres.migrate import connected, migrate, migrations
+from penstock.store.postgres.transaction import in_transaction
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import LEASE, TICKET, Stage
 from servers import PgBouncer, Postgres
@@ -97,6 +99,37 @@ async def test_neither_a_lease_in_the_backup_nor_one_that_it_lacks_settles(runni
         assert (await stage.job(old.job)).fence == again.fence
 
 
+async def renew(store: PostgresStore, lease: Lease) -> bool:
+    (renewal,) = await store.renew("w1", [lease], LEASE)
+    return renewal.loss is Loss.LOST
+
+
+async def release(store: PostgresStore, lease: Lease) -> bool:
+    (released,) = await store.release([lease])
+    return released.loss is Loss.LOST
+
+
+async def retry(store: PostgresStore, lease: Lease) -> bool:
+    settled = await stage_on(store).settle(lease, State.SCHEDULED, retry_in=LEASE)
+    return settled.loss is Loss.LOST
+
+
+async def log(store: PostgresStore, lease: Lease) -> bool:
+    return not await store.append_log(lease, [LogLine(SimulatedClock().now(), "stdout", "still here", 1)], 1000)
+
+
+@pytest.mark.parametrize("move", [renew, release, retry, log], ids=lambda move: str(move.__name__))
+async def test_nothing_is_written_under_a_lease_of_the_backup(
+    running: Postgres, name: str, move: Callable[[PostgresStore, Lease], Awaitable[bool]]
+) -> None:
+    """As the first thing that is asked of the restored database."""
+    async with opened(running.url(name)) as store:
+        lease = await stage_on(store).running()
+        copy(running, name)
+        put_back(running, name)
+        assert await move(store, lease)
+
+
 async def test_a_process_that_starts_later_raises_the_epoch_before_it_asks_for_anything(
     running: Postgres, name: str
 ) -> None:
@@ -106,6 +139,21 @@ async def test_a_process_that_starts_later_raises_the_epoch_before_it_asks_for_a
     put_back(running, name)
     async with opened(running.url(name)) as store:
         assert (await stage_on(store).job(old.job)).fence > old.fence
+
+
+async def test_a_dump_that_was_restored_under_the_same_name_is_another_database(running: Postgres, name: str) -> None:
+    with real_servers() as folder:
+        folder.chmod(0o777)
+        async with opened(running.url(name)) as store:
+            stage = stage_on(store)
+            old = await stage.running()
+            running.dump(name, folder / "dump")
+            lost = await claim_again(stage, old)
+            running.load_dump(name, folder / "dump")
+            assert (await stage.settle(Lease(lost.job, lost.fence))).loss is Loss.LOST
+            await store.reclaim(9)
+            (again,) = await stage.claim(old.job)
+            assert again.fence > lost.fence
 
 
 async def test_two_restores_of_one_backup_give_no_fence_twice(running: Postgres, name: str) -> None:
@@ -139,6 +187,17 @@ async def test_of_many_that_notice_at_once_one_raises_the_epoch(running: Postgre
     await asyncio.gather(*(store.close() for store in stores))
     (epoch,) = {epoch_of(claim.fence) for (claim,) in claims}
     assert epoch == int(running.run(FENCES, name)) > 0
+
+
+async def test_a_process_that_noticed_too_raises_nothing_after_another_has(running: Postgres, name: str) -> None:
+    """It waited for the lock meanwhile."""
+    async with opened(running.url(name)) as store:
+        copy(running, name)
+        put_back(running, name)
+        lease = await stage_on(store).running()
+        async with connected(running.url(name)) as connection:
+            await in_transaction(connection, None, raise_epoch)
+        assert (await stage_on(store).settle(lease)).loss is None
 
 
 async def test_an_idle_process_notices_with_its_next_probe(running: Postgres, name: str) -> None:

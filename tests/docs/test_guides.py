@@ -105,6 +105,7 @@ def test_the_guide_to_postgres(tmp_path: Path) -> None:
         "db1:5432/penstock": f"127.0.0.1:{there.port}/guide",
         "ROLE penstock": "ROLE guide",
         "DATABASE penstock OWNER penstock": "DATABASE guide OWNER guide",
+        "--force penstock && createdb -O penstock penstock": "--force guide && createdb -O guide guide",
     }
     follow("postgres", tmp_path, environ=psql(there.url()), instead=instead)
 

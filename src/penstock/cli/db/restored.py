@@ -65,10 +65,10 @@ async def _identify(shard: Member) -> Member:
     require("postgres")
     from penstock.store.postgres.inspection import inspect
 
-    found = (await inspect(shard.url)).shard
-    if found is None:
+    found = await inspect(shard.url)
+    if found.shard is None and found.pending:
         raise InvalidSetting(f"{shards.name_of(shard)} holds no shard: restore the backup into it first")
-    return structs.replace(shard, number=found)
+    return shard if found.shard is None else structs.replace(shard, number=found.shard)
 
 
 def _check_there(file: Path) -> None:
