@@ -18,7 +18,7 @@ from penstock.store import schedule_key
 from servers import Postgres, Prometheus, Valkey, promtool
 from servers.launch import free_port
 from tests.servers_fixtures import real_servers
-from tests.system.harness import eventually
+from tests.system.harness import Server, ending, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -180,8 +180,7 @@ def await_value(site: Site, expression: str, wanted: float) -> None:
 
 def check_metrics(site: Site) -> None:
     for role in (*site.apis, *site.schedulers):
-        with urllib.request.urlopen(f"http://127.0.0.1:{role.port}/metrics", timeout=10) as answer:
-            assert promtool("check", "metrics", given=answer.read().decode()) == ""
+        assert promtool("check", "metrics", given=scrape(role.port)) == ""
 
 
 def check_sums(site: Site) -> None:
@@ -203,3 +202,24 @@ def put_schedule(site: Site) -> str:
     name = next(name for name in names if home_of(schedule_key(name), RING) == RING[0])
     site.call("/v1/schedules", {"name": name, "type": "good", "interval": 3600})
     return name
+
+
+def test_direct_workers_of_a_server_are_counted_in_its_metrics() -> None:
+    with real_servers() as folder, ExitStack() as undo:
+        postgres = undo.enter_context(Postgres(folder / "postgres", settings={"fsync": "off"}))
+        valkey = undo.enter_context(Valkey(folder / "valkey"))
+        environ = {"PENSTOCK_STORE_URL": postgres.database("penstock"), "PENSTOCK_BROKER_URL": valkey.url}
+        server = Server(folder / "data", environ=environ)
+        with ending(server):
+            for number in range(JOBS):
+                with closing(Caller(server.port)) as caller:
+                    assert caller.call("POST", "/v1/jobs", {"type": "mark", "params": {"n": number}}).ok
+            ended = f'penstock_jobs_ended_total{{type="mark",outcome="succeeded"}} {JOBS}'
+            ran = f'penstock_job_run_seconds_count{{type="mark"}} {JOBS}'
+            eventually("all are counted", lambda: {ended, ran} <= set(scrape(server.port).splitlines()))
+
+
+def scrape(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text

@@ -38,8 +38,11 @@ class Histogram:
 
     def add(self, other: "Histogram") -> None:
         """Count what another one with the same bounds has counted."""
-        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
-        self.seconds += other.seconds
+        self.add_counts(other.counts, other.seconds)
+
+    def add_counts(self, counts: Sequence[int], seconds: float) -> None:
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, counts, strict=True)]
+        self.seconds += seconds
 
     def buckets(self) -> Iterable[tuple[str, int]]:
         """Each bound as Prometheus writes it, and how many were within it."""

@@ -21,6 +21,7 @@ from penstock.runtime.metrics_server import telling_metrics, with_metrics_addres
 from penstock.runtime.schedulers import process_name
 from penstock.runtime.services import hearing, noting, running
 from penstock.runtime.stopping import Stopping
+from penstock.runtime.tallies import collecting
 from penstock.runtime.workers import container_environ, pod_environ, worker_environ
 from penstock.scheduler import run_service
 from penstock.worker.agent.declaring import declare
@@ -42,19 +43,20 @@ async def local_fleets(
     The app's types and schedules are known from the start, before there is any worker. InvalidSetting if it cannot be
     imported.
     """
-    environ = worker_environ(settings, url)
     launcher = Launcher(template=settings.worker.template)
     patience = seconds(settings.worker.drain_seconds)
     fleets = ProcessFleets(launcher.launch, engine.clock, random.Random(), patience=patience)
-    try:
-        await _declare(engine, await launcher.load(app, environ))
-        hurrying = asyncio.ensure_future(_hurry(fleets, stopping))
-        async with _scaling(engine, fleets, app, environ):
-            yield
-        hurrying.cancel()
-    finally:
-        await fleets.close()
-        await launcher.close()
+    async with collecting(engine) as tallying:
+        environ = {**worker_environ(settings, url), **tallying}
+        try:
+            await _declare(engine, await launcher.load(app, environ))
+            hurrying = asyncio.ensure_future(_hurry(fleets, stopping))
+            async with _scaling(engine, fleets, app, environ):
+                yield
+            hurrying.cancel()
+        finally:
+            await fleets.close()
+            await launcher.close()
 
 
 async def scale(settings: Settings, app: str) -> None:

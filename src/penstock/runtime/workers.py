@@ -13,6 +13,7 @@ from penstock.model.timing import SystemClock
 from penstock.runtime.backends import check_shared, data_folder, embedded, open_engine
 from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
 from penstock.runtime.services import hearing, running
+from penstock.runtime.tallies import contributing
 from penstock.worker.agent.agent import Agent
 from penstock.worker.http import HttpReach
 from penstock.worker.mortality import PARENT, stop_with
@@ -93,7 +94,7 @@ async def _work_directly(settings: Settings, app: str) -> None:
     check_shared(settings, "worker --direct")
     async with open_engine(with_metrics_address(settings)) as engine, telling_metrics(engine):
         agent = Agent(app, engine.work, settings, engine.clock, worker=os.environ.get(MEMBER))
-        async with running([*hearing(engine), _beating(engine, agent)]):
+        async with contributing(engine), running([*hearing(engine), _beating(engine, agent)]):
             await run(agent)
 
 

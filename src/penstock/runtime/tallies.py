@@ -1,0 +1,103 @@
+"""How direct workers of this machine are counted: by the process that started them, as they answer no scrape.
+
+Each leaves what it has counted in files of a folder, whole or not at all; the process adds them to its own counters and
+removes them. A worker that is killed leaves out what it counted in the last seconds.
+"""
+
+import logging
+import os
+import secrets
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from penstock.engine import Engine
+from penstock.engine.meters import Meters
+from penstock.engine.tally import add_tally, take_tally
+from penstock.runtime.services import running
+from penstock.scheduler import run_service
+
+logger = logging.getLogger("penstock.metrics")
+
+FOLDER = "PENSTOCK_TALLIES"
+"""The variable that names the folder to a worker."""
+
+EVERY = timedelta(seconds=3)
+SUFFIX = ".tally"
+
+
+class Collection:
+    """The folder of a process that starts workers."""
+
+    def __init__(self, meters: Meters, folder: Path) -> None:
+        self._meters = meters
+        self._folder = folder
+
+    async def step(self) -> timedelta:
+        """Add what lies there."""
+        for file in sorted(self._folder.glob(f"*{SUFFIX}")):
+            told = file.read_bytes()
+            # First, so that nothing is counted twice.
+            file.unlink()
+            try:
+                add_tally(self._meters, told)
+            except msgspec.MsgspecError as fault:
+                logger.warning("what a worker has counted cannot be read: %s", fault)
+        return EVERY
+
+
+class Contribution:
+    """What one worker leaves there."""
+
+    def __init__(self, meters: Meters, folder: Path) -> None:
+        self._meters = meters
+        self._folder = folder
+
+    async def step(self) -> timedelta:
+        self.leave()
+        return EVERY
+
+    def leave(self) -> None:
+        """Write what was counted since the last time. Where that fails, it is not counted: work goes on."""
+        told = take_tally(self._meters)
+        if told is None:
+            return
+        name = self._folder / secrets.token_hex(8)
+        try:
+            name.write_bytes(told)
+            name.rename(name.with_suffix(SUFFIX))
+        except OSError as fault:
+            logger.debug("what was counted is not told: %s", fault)
+
+
+@asynccontextmanager
+async def collecting(engine: Engine) -> AsyncIterator[dict[str, str]]:
+    """Count what workers of this machine do, while the body runs; gives the environment that lets them tell it.
+
+    Where they reach the server over HTTP, it counts by itself.
+    """
+    if not engine.shared:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-tallies-") as folder:
+        async with running([run_service("tallies", Collection(engine.meters, Path(folder)).step)]):
+            yield {FOLDER: folder}
+
+
+@asynccontextmanager
+async def contributing(engine: Engine) -> AsyncIterator[None]:
+    """Tell what is counted here to the process that started this one, if it asks for that; at the end, the rest."""
+    folder = os.environ.get(FOLDER)
+    if folder is None or engine.settings.metrics.address:
+        yield
+        return
+    contribution = Contribution(engine.meters, Path(folder))
+    async with running([run_service("tallies", contribution.step)]):
+        try:
+            yield
+        finally:
+            contribution.leave()
