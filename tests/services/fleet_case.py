@@ -19,6 +19,7 @@ from tests.services.desk import NO_WAIT, dispatcher, failure, success
 UNFIT = JobError(ErrorCode.INVALID_PARAMS, "params do not fit", retryable=False)
 TICK = timedelta(milliseconds=500)
 HEARTBEAT = timedelta(seconds=5)
+APP = "shop:app"
 
 
 class FakeWorker:
@@ -47,14 +48,25 @@ class FakeWorker:
 class FakeFleets:
     """Keeps the Fleets protocol in memory. `startup` and `service` are how long things take; `broken` starts fail.
 
-    With a `host` its members are processes there, which the backend of another host does not list.
+    With a `host` its members are processes there, which the backend of another host does not list. `types` are those
+    that its workers have; None: those of the world.
     """
 
     def __init__(
-        self, clock: SimulatedClock, *, startup: float = 2.0, service: float = 1.0, capacity: int = 2, host: str = ""
+        self,
+        clock: SimulatedClock,
+        *,
+        startup: float = 2.0,
+        service: float = 1.0,
+        capacity: int = 2,
+        host: str = "",
+        app: str = APP,
+        types: Sequence[JobType] | None = None,
     ) -> None:
         self.clock = clock
         self.host = host
+        self.app = app
+        self.types = types
         self.startup = timedelta(seconds=startup)
         self.service = timedelta(seconds=service)
         self.capacity = capacity
@@ -171,6 +183,7 @@ class FakeFleets:
             host="here",
             pid=1,
             version="test",
+            app=self.app,
             types=tuple(one.name for one in types),
             queues=worker.order.queues,
             capacity=self.capacity,
@@ -195,9 +208,8 @@ class World:
         self.autoscalers = [self.autoscaler("a")]
 
     def autoscaler(self, holder: str, fleets: FakeFleets | None = None) -> Autoscaler:
-        return Autoscaler(
-            self.engine, fleets or self.fleets, holder=holder, app="shop:app", environment={"PENSTOCK_URL": "u"}
-        )
+        fleets = fleets or self.fleets
+        return Autoscaler(self.engine, fleets, holder=holder, app=fleets.app, environment={"PENSTOCK_URL": "u"})
 
     async def run(self, seconds: float, *, dispatching: bool = True) -> None:
         for _ in range(round(seconds / TICK.total_seconds())):
@@ -205,7 +217,7 @@ class World:
             if dispatching:
                 await self.dispatcher.step()
             for fleets in self.hosts:
-                await fleets.work(self.engine, self.types)
+                await fleets.work(self.engine, self.types if fleets.types is None else fleets.types)
             for autoscaler in self.autoscalers:
                 await autoscaler.step()
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.autoscaler.fleets import Condition, Order
-from penstock.autoscaler.role import HELD_FOR, ROLE
+from penstock.autoscaler.role import HELD_FOR, role_of
 from penstock.broker.memory import MemoryBroker
 from penstock.config import BrokerSettings, FleetSettings, Settings
 from penstock.engine import Engine
@@ -22,7 +22,7 @@ from penstock.model.notices import Notice
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import ADD, OTHER, dispatcher, submit
-from tests.services.fleet_case import FakeFleets, World
+from tests.services.fleet_case import APP, FakeFleets, World
 from tests.services.schedule_desk import create
 
 SECOND = timedelta(seconds=1)
@@ -96,10 +96,11 @@ async def test_a_job_says_that_workers_are_on_the_way_as_long_as_an_autoscaler_s
     await world.autoscalers[0].step()
     assert await why() == "scaling up"
     world.clock.advance(timedelta(minutes=1))
-    assert await why() == "no worker runs this type"
+    assert await why() == "no worker runs this type, and no autoscaler acts for it"
     since = world.clock.now() - timedelta(minutes=1)
     world.clock.advance(timedelta(minutes=1))
-    assert await why() == f"no worker has run this type since {since:%Y-%m-%dT%H:%M:%SZ}"
+    told = f"no worker has run this type since {since:%Y-%m-%dT%H:%M:%SZ}, and no autoscaler acts for it"
+    assert await why() == told
 
 
 async def test_jobs_of_a_type_that_no_worker_has_any_more_do_not_hold_a_fleet(world: World) -> None:
@@ -284,7 +285,7 @@ async def test_after_a_long_look_it_asks_whether_it_is_still_the_one(
 
     async def slow(fleet: str) -> object:
         world.clock.advance(HELD_FOR + SECOND)
-        assert await world.engine.store.lead(ROLE, "b", HELD_FOR) is not None
+        assert await world.engine.store.lead(role_of(APP), "b", HELD_FOR) is not None
         return await members(fleet)
 
     monkeypatch.setattr(world.fleets, "members", slow)
@@ -335,7 +336,7 @@ async def test_who_loses_the_role_while_it_starts_workers_starts_no_more(
     step = asyncio.ensure_future(autoscaler.step())
     await asyncio.wait_for(asked.wait(), 5)
     world.clock.advance(HELD_FOR)
-    assert await world.engine.store.lead(ROLE, "b", HELD_FOR) is not None
+    assert await world.engine.store.lead(role_of(APP), "b", HELD_FOR) is not None
     await asyncio.wait_for(step, 5)
     assert (cancelled.is_set(), autoscaler.acts) == (True, False)
 
@@ -660,7 +661,8 @@ async def test_a_job_type_with_its_own_fleet_has_its_own_workers(world: World) -
     await world.run(25)
     assert await world.jobs() == {State.SUCCEEDED: 16}
     orders = {order.fleet: order for order, _ in world.fleets.orders}
-    assert (orders["other"].queues, orders["other"].environment) == (("other",), {"PENSTOCK_URL": "u"})
+    told = {"PENSTOCK_URL": "u", "PENSTOCK_WORKER_APP": APP}
+    assert (orders["other"].queues, orders["other"].environment) == (("other",), told)
     assert orders["default"].queues is None
     assert orders["default"].environment["PENSTOCK_WORKER_EXCEPT_QUEUES"].split() == ["other"]
     for job in (await world.engine.store.page(EVERYTHING, None, 99)).jobs:

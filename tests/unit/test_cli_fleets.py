@@ -78,7 +78,7 @@ def test_what_nobody_has_seen_is_not_called_zero(client: RecordingClient) -> Non
     client.item = fleet(desired=None, workers={}, reason=None, queues=None, except_queues=("a", "b"))
     row = run("list").output.splitlines()[1]
     assert row.split()[:9] == ["thumbnail", "all", "but", "a,", "b", "?", "?", "?", "?"]
-    assert row.endswith("no autoscaler has looked at it")
+    assert row.endswith("no autoscaler runs this fleet")
 
 
 @pytest.mark.parametrize(

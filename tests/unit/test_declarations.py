@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from penstock.model.declarations import (
+    APPS_KEPT,
     EARLIER_COUNTS_FOR,
     EARLIER_KEPT,
     REFRESHED_AFTER,
@@ -75,3 +76,24 @@ def test_an_earlier_signature_counts_for_a_day_and_as_long_as_a_worker_has_it() 
     assert list(known.schemas(replaced + EARLIER_COUNTS_FOR, ()).values()) == [schema("b")]
     up = {signature_of(schema("a"))}
     assert list(known.schemas(replaced + 9 * EARLIER_COUNTS_FOR, up).values()) == [schema("b"), schema("a")]
+
+
+def test_the_apps_that_have_a_type_are_known_with_when_each_was_deployed() -> None:
+    known = declare(mail("a"), NOON + SECOND, None, "shop:app")
+    both = declare(mail("b"), NOON, known, "billing:app")
+    assert (both.params_schema, dict(both.apps)) == (
+        schema("a"),
+        {"shop:app": NOON + SECOND, "billing:app": NOON},
+    )
+    assert declare(mail("a"), NOON + SECOND, both, "shop:app") is both
+    later = declare(mail("a"), NOON + REFRESHED_AFTER + SECOND, both, "shop:app")
+    assert later.apps["shop:app"] == NOON + REFRESHED_AFTER + SECOND
+    assert declare(mail("c"), NOON + 2 * REFRESHED_AFTER, later).apps == later.apps
+
+
+def test_only_so_many_apps_of_a_type_are_known_the_newest() -> None:
+    known = declare(mail("a"), NOON, None)
+    for number in range(APPS_KEPT + 3):
+        known = declare(mail("a"), NOON + number * SECOND, known, f"app{number}")
+    assert list(known.apps) == [f"app{number}" for number in range(3, APPS_KEPT + 3)]
+    assert declare(mail("a"), NOON, known, "much older") is known

@@ -142,10 +142,10 @@ async def _late(engine: Engine) -> Sequence[str]:
 
 
 async def _fleets(engine: Engine) -> Sequence[str]:
-    """Of fleets that an autoscaler has looked at: without a look there is no number, not even 0."""
+    """Of fleets that an autoscaler runs: without a look there is no number, not even 0."""
     seen = [fleet for fleet in await engine.fleets.list() if fleet.latest is not None]
     return (
-        DESIRED.text(labelled("fleet", {fleet.name: fleet.desired or 0 for fleet in seen})),
+        DESIRED.text(labelled("fleet", {fleet.name: fleet.desired for fleet in seen if fleet.desired is not None})),
         FLEET_WORKERS.text(_fleet_workers(seen)),
         DECISIONS.text(_decisions(seen)),
     )

@@ -1,4 +1,4 @@
-"""The autoscaler: looks at the store, decides about each fleet, acts, and records. Any number may run; one acts."""
+"""The autoscaler: looks at the store, decides about each fleet, acts, and records. Of those of an app one acts."""
 
 import asyncio
 import logging
@@ -7,9 +7,11 @@ from datetime import timedelta
 
 from penstock.autoscaler.crew import Crew
 from penstock.autoscaler.fleets import Fleets
+from penstock.autoscaler.own_fleets import OwnFleets
 from penstock.autoscaler.role import Role
 from penstock.autoscaler.sight import Sight, look
 from penstock.autoscaler.tending import Surroundings, Tending
+from penstock.config import variable
 from penstock.engine import Engine
 from penstock.model.errors import FleetUnavailable, Unavailable
 from penstock.model.fleet_plan import Source, Standing
@@ -23,6 +25,7 @@ LOOK_EVERY = timedelta(seconds=1)
 AFTER_TROUBLE = timedelta(seconds=1)
 APART = timedelta(milliseconds=100)
 """The shortest time between two looks, however often work wakes us."""
+APP_NAME = variable("worker.app")
 AHEAD = timedelta(minutes=1)
 """How far ahead jobs that are due later are looked for, at least."""
 
@@ -30,7 +33,8 @@ AHEAD = timedelta(minutes=1)
 class Autoscaler:
     """A service to be run with `step` and `wake`; `close` lets another one act at once.
 
-    `holder` names this one among all autoscalers. `app` and `environment` are what every worker is started with.
+    `holder` names this one among all autoscalers. `app` and `environment` are what every worker is started with; it
+    acts for the job types of that app, which the registry knows as `app_name`, and for those of which no app is known.
     """
 
     def __init__(
@@ -40,11 +44,15 @@ class Autoscaler:
         *,
         holder: str,
         app: str,
+        app_name: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._engine = engine
-        self._around = Surroundings(engine, backend, app, environment or {}, holder)
-        self._role = Role(engine.store, engine.clock, holder)
+        self._app = app_name or app
+        told = {**(environment or {}), APP_NAME: self._app}
+        self._around = Surroundings(engine, backend, app, self._app, told, holder)
+        self._role = Role(engine.store, engine.clock, holder, self._app)
+        self._own = OwnFleets(engine.store, engine.clock, self._app)
         self._acted_under: int | None = None
         self._looked_at = float("-inf")
         self._tendings: dict[str, Tending] = {}
@@ -90,7 +98,7 @@ class Autoscaler:
             self._acted_under = self._role.fence
             self._tendings.clear()
         standings = await self._standings()
-        sight = await look(self._engine, self._ahead())
+        sight = (await look(self._engine, self._ahead())).for_app(self._app)
         delays = await asyncio.gather(*(self._tend(standing, sight) for standing in standings.values()))
         self._asleep = [standing for name, standing in standings.items() if self._tendings[name].sleeps]
         await self._record(standings)
@@ -107,10 +115,13 @@ class Autoscaler:
     # -- what there is
 
     async def _standings(self) -> dict[str, Standing]:
-        """Every fleet that there should be, and those that should not be any more but still have workers."""
+        """Every fleet of the app that there should be, and those that should not be any more but still have workers."""
         planned, records = await self._engine.fleets.plan(), await self._engine.fleets.records()
-        retired = {name: _retired(name) for name in {*records, *self._tendings} - set(planned)}
-        standings = {**planned, **retired}
+        own = await self._own.find(planned, (await self._engine.catalog.read()).types)
+        retired = {
+            name: _retired(name) for name in {*self._own.left_over(records, planned), *self._tendings} - set(own)
+        }
+        standings = {**own, **retired}
         for name in standings:
             if name not in self._tendings:
                 self._tendings[name] = Tending(name, self._around, records.get(name))

@@ -15,8 +15,9 @@ AT_LEAST_EVERY = timedelta(seconds=10)
 class Recording:
     """One fleet's record. `due` says when it is worth writing."""
 
-    def __init__(self, by: str, before: FleetRecord | None) -> None:
+    def __init__(self, by: str, app: str, before: FleetRecord | None) -> None:
         self._by = by
+        self._app = app
         self._record = before
         self._written: FleetRecord | None = None
         self._written_at: datetime | None = None
@@ -34,6 +35,8 @@ class Recording:
         kept = (decision, *before.decisions)[:DECISIONS_KEPT] if counts else before.decisions
         self._record = FleetRecord(
             by=self._by,
+            app=self._app,
+            copy_of=standing.copy_of,
             queues=standing.queues,
             except_queues=standing.except_queues,
             latest=decision,

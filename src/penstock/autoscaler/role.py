@@ -1,4 +1,4 @@
-"""The role of the one autoscaler that acts: held in the store for a while, and renewed beside whatever it does."""
+"""The role of the one autoscaler of an app that acts: held in the store for a while, and renewed beside its work."""
 
 import asyncio
 import logging
@@ -12,11 +12,15 @@ from penstock.store import Store
 
 logger = logging.getLogger("penstock.autoscaler")
 
-ROLE = "autoscaler"
 HELD_FOR = timedelta(seconds=10)
 RENEWED_AFTER = timedelta(seconds=3)
 
 T = TypeVar("T")
+
+
+def role_of(app: str) -> str:
+    """The role that the autoscalers of an app share."""
+    return f"autoscaler/{app}"
 
 
 class Role:
@@ -25,12 +29,13 @@ class Role:
     `taken` says that another one holds it, as far as the store has said.
     """
 
-    def __init__(self, store: Store, clock: Clock, holder: str) -> None:
+    def __init__(self, store: Store, clock: Clock, holder: str, app: str) -> None:
         self.fence: int | None = None
         self.taken = False
         self._store = store
         self._clock = clock
         self._holder = holder
+        self._name = role_of(app)
         self._led_at = float("-inf")
 
     @property
@@ -50,7 +55,7 @@ class Role:
             return
         self.fence = None
         try:
-            await self._store.resign(ROLE, self._holder)
+            await self._store.resign(self._name, self._holder)
         except Unavailable as trouble:
             logger.debug("the role of autoscaler runs out by itself: %s", trouble)
 
@@ -82,7 +87,7 @@ class Role:
 
     async def _renew(self) -> None:
         asked_at = self._clock.monotonic()
-        fence = await self._store.lead(ROLE, self._holder, HELD_FOR)
+        fence = await self._store.lead(self._name, self._holder, HELD_FOR)
         if fence != self.fence:
             logger.info("autoscaler %s %s", self._holder, "acts" if fence is not None else "stands by")
         self.fence, self.taken, self._led_at = fence, fence is None, asked_at

@@ -63,7 +63,31 @@ class Sight(Struct, frozen=True, kw_only=True):
         said = {} if isinstance(self.rows, Unknown) or not self.missing else self.rows
         return held | Counter({name: row.running for name, row in said.items()})
 
-    def for_workers_of(self, runs: Runs | None) -> "Sight":
+    def for_app(self, app: str) -> "Sight":
+        """Without the jobs of types that only other apps have, and the queues in which there are no others."""
+        known = self.registry
+        foreign = {name for name, declared in known.types.items() if declared.apps and app not in declared.apps}
+        if not foreign:
+            return self
+        queues = {known.types[name].queue for name in foreign}
+        queues -= {declared.queue for name, declared in known.types.items() if name not in foreign}
+
+        def is_own(type_name: str) -> bool:
+            names = [name for name in known.handled_as(type_name) if name in known.types]
+            return not names or any(name not in foreign for name in names)
+
+        shards = [
+            replace(
+                shard,
+                counts=[one for one in shard.counts if is_own(one.type)],
+                oldest={queue: at for queue, at in shard.oldest.items() if queue not in queues},
+                falling=[(queue, at) for queue, at in shard.falling if queue not in queues],
+            )
+            for shard in self.shards
+        ]
+        return replace(self, shards=shards, ticks=[(queue, at) for queue, at in self.ticks if queue not in queues])
+
+    def for_workers_of(self, runs: Runs | None, app: str) -> "Sight":
         """Without waiting jobs that no worker of a fleet would run: they must not keep it at work for ever."""
         if runs is None:
             return self
@@ -73,8 +97,9 @@ class Sight(Struct, frozen=True, kw_only=True):
             if count.state is not State.QUEUED:
                 return True
             names = self.registry.handled_as(count.type)
-            declared = [self.registry.types[name].declared_at for name in names if name in self.registry.types]
-            return not known.lacks(count.type, names, max(declared, default=None))
+            declared = [self.registry.types[name] for name in names if name in self.registry.types]
+            newest = max((one.apps.get(app, one.declared_at) for one in declared), default=None)
+            return not known.lacks(count.type, names, newest)
 
         shards = [replace(shard, counts=[one for one in shard.counts if helps(one)]) for shard in self.shards]
         return replace(self, shards=shards)

@@ -41,11 +41,12 @@ MayAct = Callable[[], bool]
 
 
 class Surroundings(Struct, frozen=True):
-    """What all fleets of an autoscaler share."""
+    """What all fleets of an autoscaler share. `app` is what workers import, `app_name` how the registry calls it."""
 
     engine: Engine
     backend: Fleets
     app: str
+    app_name: str
     environment: Mapping[str, str]
     holder: str
 
@@ -76,7 +77,7 @@ class Tending:
         self._joined: dict[str, datetime] = {}
         self._asked: dict[str, datetime] = {}
         self._idle_since: dict[str, datetime] = {}
-        self.recording = Recording(around.holder, before)
+        self.recording = Recording(around.holder, around.app_name, before)
         self.crew: Crew | Unknown = Unknown()
 
     @property
@@ -94,7 +95,7 @@ class Tending:
         """One look and what follows from it; when to look again. What could not be done is told and tried later."""
         now = self._engine.clock.now()
         self.crew = await self._look(sight, now)
-        sight = sight.for_workers_of(self._runs)
+        sight = sight.for_workers_of(self._runs, self._around.app_name)
         self._flow = watched(self._flow, depths(standing, sight))
         reading = reading_of(standing, sight, self.crew, self._flow, self._startup, self._capacity)
         decision = self._decide(standing, reading)

@@ -21,7 +21,8 @@ def autoscaler(
     """Start and stop workers for the job types of MODULE:APP, as many as there is work for.
 
     Where they run is a setting, fleet.backend: processes of this machine, containers, or Kubernetes.
-    Any number may run: one acts. If all are gone, jobs go on with the workers there are.
+    Any number may run, and for several apps: one of each app acts. If all are gone, jobs go on with the workers
+    there are.
     """
     flags = {
         "metrics.address": options.metrics_address(metrics_port),

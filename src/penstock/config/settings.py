@@ -225,6 +225,13 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "job type the later deployed counts. Empty: when the worker started."
         ),
     ] = ""
+    app: Annotated[
+        str,
+        Meta(
+            description="Name of a worker's app in the registry: an autoscaler acts for the job types of its own app. "
+            "Empty: MODULE:APP as it is given."
+        ),
+    ] = ""
     template: Annotated[
         bool, Meta(description="Fork workers and executors from a process that has the app imported, where it is safe.")
     ] = True

@@ -47,7 +47,9 @@ class Reading(Struct, frozen=True):
     at: float
     shard_now: datetime
 
-    def declared(self, declared: JobType, deployed_at: datetime, within: Collection[str] | None) -> DeclaredType | None:
+    def declared(
+        self, declared: JobType, deployed_at: datetime, within: Collection[str] | None, app: str | None = None
+    ) -> DeclaredType | None:
         """What counts once a type is declared by code of that age; None if that changes nothing."""
         known, retired_at = self.types.get(declared.name), self.retired_at(declared.name)
         if retired_at is not None and deployed_at <= retired_at:
@@ -58,7 +60,7 @@ class Reading(Struct, frozen=True):
                 f"job type {declared.name!r} is of queue {run_as.queue}, which this API key is not for; "
                 "declare it with a key that is, or give the type another name"
             )
-        told = declare(declared, deployed_at, known)
+        told = declare(declared, deployed_at, known, app)
         return None if told is known else told
 
     def run_as(self, name: str) -> str:
@@ -157,16 +159,20 @@ class Catalog:
             return replace(self._reading, at=self._clock.monotonic())
 
     async def declare(
-        self, types: Sequence[JobType], age: timedelta = timedelta(0), within: Collection[str] | None = None
+        self,
+        types: Sequence[JobType],
+        age: timedelta = timedelta(0),
+        within: Collection[str] | None = None,
+        app: str | None = None,
     ) -> None:
-        """Make types known to everyone, of code that was deployed so long ago; of two declarations the newer counts.
+        """Make types of an app known to everyone, of code that was deployed so long ago; the newer declaration counts.
 
         `within`: only types of these queues may be declared so; Forbidden for one that is known to be of another.
         """
 
         def declared(reading: Reading) -> dict[str, bytes | None]:
             deployed_at = reading.shard_now - age
-            told = {one.name: reading.declared(one, deployed_at, within) for one in types}
+            told = {one.name: reading.declared(one, deployed_at, within, app) for one in types}
             return {name: msgspec.json.encode(one) for name, one in told.items() if one is not None}
 
         await self.change(NoticeKind.TYPE, declared)

@@ -1,12 +1,15 @@
-"""Whether workers for a queue are on the way, as far as the autoscaler that acts has said."""
+"""Whether workers for a job are on the way, as far as the autoscalers that act have said."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
 
 from penstock.engine.catalog import Reading
+from penstock.model.declarations import DeclaredType
 from penstock.model.fleet_readings import Runs
 from penstock.model.job import Job
 from penstock.model.notices import NoticeKind
@@ -28,24 +31,49 @@ class _Said(Struct, frozen=True):
     queues: tuple[str, ...] | None = None
     except_queues: tuple[str, ...] = ()
     runs: Runs | None = None
+    app: str | None = None
 
-    def promises(self, queue: str, now: datetime) -> bool:
-        served = queue not in self.except_queues if self.queues is None else queue in self.queues
-        return served and self.latest.desired > 0 and now - self.latest.at <= FRESH
+    def serves(self, queue: str) -> bool:
+        return queue not in self.except_queues if self.queues is None else queue in self.queues
+
+    def is_fresh(self, now: datetime) -> bool:
+        return now - self.latest.at <= FRESH
+
+    def is_of(self, types: Sequence[DeclaredType]) -> bool:
+        """Whether its app has one of these, as far as that is known."""
+        return self.app is None or not any(one.apps for one in types) or any(self.app in one.apps for one in types)
+
+    def lacks(self, job: Job, names: Sequence[str], types: Sequence[DeclaredType]) -> bool:
+        """Whether its workers would not run a job that goes by these names."""
+        newest = max((one.apps.get(self.app or "", one.declared_at) for one in types), default=None)
+        return self.runs is not None and self.runs.lacks(job.type, names, newest)
 
 
-def is_coming(job: Job, reading: Reading, now: datetime) -> bool:
-    """Whether the fleet that serves a job's queue should have workers by now that run its type."""
+class Prospect(Enum):
+    """What autoscalers have said about workers for a job."""
+
+    COMING = auto()
+    NONE = auto()
+    NO_AUTOSCALER = auto()
+
+
+def prospect_of(job: Job, reading: Reading, now: datetime) -> Prospect:
+    """Whether a fleet that serves a job's queue should have workers by now that run its type.
+
+    NO_AUTOSCALER: autoscalers have run such fleets, but none does now that acts for an app which has its type.
+    """
     names = reading.handled_as(job.type)
-    declared_at = max((reading.types[name].declared_at for name in names if name in reading.types), default=None)
-    records = [
-        one.value for one in reading.notices.values() if one.kind == NoticeKind.FLEET_RECORD and one.value is not None
-    ]
-    return any(
-        said.promises(job.queue, now) and (said.runs is None or not said.runs.lacks(job.type, names, declared_at))
-        for said in map(_decoded, records)
-        if said is not None
-    )
+    types = [reading.types[name] for name in names if name in reading.types]
+    serving = [said for said in _said(reading) if said.serves(job.queue)]
+    acting = [said for said in serving if said.is_fresh(now) and said.is_of(types)]
+    if any(said.latest.desired > 0 and not said.lacks(job, names, types) for said in acting):
+        return Prospect.COMING
+    return Prospect.NO_AUTOSCALER if serving and not acting else Prospect.NONE
+
+
+def _said(reading: Reading) -> list[_Said]:
+    kept = [one.value for one in reading.notices.values() if one.kind == NoticeKind.FLEET_RECORD]
+    return [said for value in kept if value is not None and (said := _decoded(value)) is not None]
 
 
 @lru_cache(maxsize=256)

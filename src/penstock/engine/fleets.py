@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 from msgspec.structs import replace
 
 from penstock.config import Settings
 from penstock.engine.catalog import Catalog, Reading
+from penstock.engine.coming import FRESH
 from penstock.model.errors import Invalid, NotFound
 from penstock.model.fleet_plan import Orders, Standing, changed, plan
 from penstock.model.fleet_wire import FleetChange, FleetItem, FleetRecord, shown, workers_of
@@ -15,6 +17,8 @@ from penstock.model.notices import NoticeKind, notice
 from penstock.store import Store
 
 logger = logging.getLogger("penstock.engine")
+
+NO_AUTOSCALER = "no autoscaler runs this fleet"
 
 _orders = msgspec.json.Decoder(Orders)
 _record = msgspec.json.Decoder(FleetRecord)
@@ -39,17 +43,18 @@ class Fleets:
     def _plan(self, reading: Reading, orders: Mapping[str, Orders]) -> dict[str, Standing]:
         settings = self._settings
         types, most = reading.types.values(), settings.fleet.declared_max
-        return plan(settings.fleet.default, settings.fleets, types, orders, most)
+        copies = {name: one.copy_of for name, one in _records(reading).items() if one.copy_of is not None}
+        return plan(settings.fleet.default, settings.fleets, types, orders, most, copies)
 
     async def list(self) -> list[FleetItem]:
         """By name, without their decisions."""
-        standing, records = await self.plan(), await self.records()
-        return [_item(standing[name], records.get(name)) for name in sorted(standing)]
+        standing, records, now = await self.plan(), await self.records(), await self._store.now()
+        return [_item(standing[name], records.get(name), now) for name in sorted(standing)]
 
     async def get(self, name: str) -> FleetItem:
         """With its decisions."""
         standing, records = await self._standing(name), await self.records()
-        item = _item(standing, records.get(name))
+        item = _item(standing, records.get(name), await self._store.now())
         return replace(item, decisions=records[name].decisions) if name in records else item
 
     async def change(self, name: str, change: FleetChange) -> FleetItem:
@@ -82,9 +87,7 @@ class Fleets:
 
     async def records(self) -> dict[str, FleetRecord]:
         """What the autoscaler has said, by fleet."""
-        notices = (await self._catalog.read()).notices.values()
-        records = {one.name: one.value for one in notices if one.kind == NoticeKind.FLEET_RECORD and one.value}
-        return {name: record for name, value in records.items() if (record := _decoded(name, value)) is not None}
+        return _records(await self._catalog.read())
 
     async def record(self, records: Mapping[str, FleetRecord]) -> None:
         """Keep what is said now. No bell is rung: nobody has to do anything about it."""
@@ -131,6 +134,12 @@ def _all_orders(reading: Reading) -> dict[str, Orders]:
     return {one.name: _orders.decode(one.value or b"") for one in standing}
 
 
+def _records(reading: Reading) -> dict[str, FleetRecord]:
+    notices = reading.notices.values()
+    records = {one.name: one.value for one in notices if one.kind == NoticeKind.FLEET_RECORD and one.value}
+    return {name: record for name, value in records.items() if (record := _decoded(name, value)) is not None}
+
+
 def _decoded(name: str, value: bytes) -> FleetRecord | None:
     """A record in the words of another version is worth no more than none."""
     try:
@@ -147,7 +156,8 @@ def _without_rival(before: Mapping[str, object], asked: Mapping[str, object]) ->
     return {name: value for name, value in before.items() if name not in gone}
 
 
-def _item(standing: Standing, record: FleetRecord | None) -> FleetItem:
+def _item(standing: Standing, record: FleetRecord | None, now: datetime) -> FleetItem:
+    """A fleet as it is. What an autoscaler said that is gone is no longer so, but for when it said it."""
     item = FleetItem(
         name=standing.name,
         source=standing.source,
@@ -161,16 +171,22 @@ def _item(standing: Standing, record: FleetRecord | None) -> FleetItem:
     if record is None:
         return item
     latest = record.latest
-    return replace(
+    told = replace(
         item,
-        desired=latest.desired,
-        workers=workers_of(latest.reading),
-        reason=latest.reason,
+        app=record.app,
         latest=latest,
-        autoscaler=record.by,
-        trouble=record.trouble,
         started=record.started,
         stopped=record.stopped,
         starts=record.starts,
         stops=record.stops,
+    )
+    if now - latest.at > FRESH:
+        return replace(told, reason=NO_AUTOSCALER)
+    return replace(
+        told,
+        desired=latest.desired,
+        workers=workers_of(latest.reading),
+        reason=latest.reason,
+        autoscaler=record.by,
+        trouble=record.trouble,
     )

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from penstock.engine.catalog import Reading
-from penstock.engine.coming import is_coming
+from penstock.engine.coming import Prospect, prospect_of
 from penstock.engine.fit import fits_a_worker, fits_all
 from penstock.engine.serving import last_had, servers_of
 from penstock.model.job import Job
@@ -15,6 +15,8 @@ QUEUE_PAUSED = "queue paused"
 SCALING_UP = "scaling up"
 NO_WORKER = "no worker runs this type"
 NO_WORKER_SINCE = "no worker has run this type since {at}"
+NO_AUTOSCALER = "no worker runs this type, and no autoscaler acts for it"
+NO_AUTOSCALER_SINCE = "no worker has run this type since {at}, and no autoscaler acts for it"
 RETIRED = "this type was retired at {at}"
 NO_FIT = "no worker that is up takes these params"
 NO_ROOM = "waiting for a free worker"
@@ -62,11 +64,15 @@ def why_it_waits(job: Job, reading: Reading, now: datetime) -> str | None:
 
 
 def _why_no_worker(job: Job, reading: Reading, now: datetime) -> str:
-    name = reading.run_as(job.type)
+    prospect, name = prospect_of(job, reading, now), reading.run_as(job.type)
+    if prospect is Prospect.COMING:
+        return SCALING_UP
     if (retired_at := reading.retired_at(name)) is not None:
         return RETIRED.format(at=_shown(retired_at))
-    since = last_had(name, reading)
-    return NO_WORKER if since is None or now - since < A_WHILE else NO_WORKER_SINCE.format(at=_shown(since))
+    since, unattended = last_had(name, reading), prospect is Prospect.NO_AUTOSCALER
+    if since is None or now - since < A_WHILE:
+        return NO_AUTOSCALER if unattended else NO_WORKER
+    return (NO_AUTOSCALER_SINCE if unattended else NO_WORKER_SINCE).format(at=_shown(since))
 
 
 def _shown(at: datetime) -> str:
@@ -84,5 +90,5 @@ def _why_queued(job: Job, reading: Reading, now: datetime) -> str:
     if job.queue in reading.paused:
         return QUEUE_PAUSED
     if not any(servers_of(job, reading, now)):
-        return SCALING_UP if is_coming(job, reading, now) else _why_no_worker(job, reading, now)
+        return _why_no_worker(job, reading, now)
     return NO_ROOM if fits_a_worker(job, reading, now) else NO_FIT

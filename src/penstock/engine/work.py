@@ -68,7 +68,7 @@ class Work:
         self, worker: Worker, types: Sequence[JobType], within: Collection[str] | None = None
     ) -> JoinResponse:
         """`within`: it may declare types of these queues only."""
-        await self._engine.catalog.declare(types, seconds(worker.code_age_seconds), within)
+        await self._engine.catalog.declare(types, seconds(worker.code_age_seconds), within, worker.app)
         await self._store.see(worker)
         self._engine.catalog.forget()
         timing = self._engine.settings.timing

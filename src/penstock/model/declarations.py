@@ -20,6 +20,9 @@ UNFIT_FOR = "!"
 EARLIER_KEPT = 9
 """How many signatures before the current one are known of a type: those that workers may still have."""
 
+APPS_KEPT = 20
+"""How many apps are known of a type: those whose code was deployed last."""
+
 EARLIER_COUNTS_FOR = timedelta(days=1)
 """How long a signature is counted on that newer code has replaced and no worker has: a worker of it may come again."""
 
@@ -39,13 +42,15 @@ class DeclaredType(JobType, frozen=True, kw_only=True):
 
     `signature` names the shape of its params. `earlier` are other shapes that workers have declared, by signature,
     newest first: jobs may have been accepted with them, and workers that are merely older have them still. `left_at` is
-    when the last worker that had it left, as far as one has.
+    when the last worker that had it left, as far as one has. `apps` are those that have it, each with when its code was
+    deployed; none where that was not said.
     """
 
     declared_at: Instant = EPOCH
     signature: str = ""
     earlier: Mapping[str, Earlier] = {}
     left_at: Instant | None = None
+    apps: Mapping[str, Instant] = {}
 
     def schemas(self, now: datetime, up: Container[str]) -> dict[str, Schema]:
         """The shapes of its params that count, by signature, the current one first.
@@ -61,20 +66,30 @@ class DeclaredType(JobType, frozen=True, kw_only=True):
         return {self.signature: self.params_schema, **earlier}
 
 
-def declare(declared: JobType, deployed_at: datetime, known: DeclaredType | None) -> DeclaredType:
+def declare(
+    declared: JobType, deployed_at: datetime, known: DeclaredType | None, app: str | None = None
+) -> DeclaredType:
     """What counts once code that was deployed at an instant has declared a type: `known` itself if nothing changes.
 
     Of two declarations the one deployed later counts, whenever each of them arrives.
     """
+    counting = _newer(declared, deployed_at, known)
+    before = None if app is None else counting.apps.get(app)
+    if app is None or (before is not None and deployed_at - before < REFRESHED_AFTER):
+        return counting
+    newest = sorted({**counting.apps, app: deployed_at}.items(), key=lambda one: one[1])[-APPS_KEPT:]
+    return replace(counting, apps=dict(newest)) if app in dict(newest) else counting
+
+
+def _newer(declared: JobType, deployed_at: datetime, known: DeclaredType | None) -> DeclaredType:
     if known is None:
-        return _declared(declared, deployed_at, {})
+        return _declared(declared, deployed_at, {}, {})
     if deployed_at < known.declared_at:
         return _with_earlier(known, Earlier(declared.params_schema, known.declared_at))
     if declared == _plain(known) and deployed_at - known.declared_at < REFRESHED_AFTER:
         return known
-    return _declared(
-        declared, deployed_at, {known.signature: Earlier(known.params_schema, deployed_at), **known.earlier}
-    )
+    earlier = {known.signature: Earlier(known.params_schema, deployed_at), **known.earlier}
+    return _declared(declared, deployed_at, earlier, known.apps)
 
 
 def unfit_type(name: str, signature: str) -> str:
@@ -100,10 +115,14 @@ def signature_of(schema: Schema) -> str:
     return hashlib.sha256(msgspec.json.encode(schema, order="deterministic")).hexdigest()[:16]
 
 
-def _declared(declared: JobType, deployed_at: datetime, before: Mapping[str, Earlier]) -> DeclaredType:
+def _declared(
+    declared: JobType, deployed_at: datetime, before: Mapping[str, Earlier], apps: Mapping[str, datetime]
+) -> DeclaredType:
     signature = signature_of(declared.params_schema)
     earlier = [(name, schema) for name, schema in before.items() if name != signature][:EARLIER_KEPT]
-    return DeclaredType(**asdict(declared), declared_at=deployed_at, signature=signature, earlier=dict(earlier))
+    return DeclaredType(
+        **asdict(declared), declared_at=deployed_at, signature=signature, earlier=dict(earlier), apps=apps
+    )
 
 
 def _with_earlier(known: DeclaredType, earlier: Earlier) -> DeclaredType:

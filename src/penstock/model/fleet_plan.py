@@ -41,10 +41,11 @@ class Standing(Struct, frozen=True, kw_only=True):
     """One fleet as it is in force.
 
     `queues` None: all that are in none of `except_queues`. `faults` are what was declared or ordered about it but
-    cannot be, in words.
+    cannot be, in words. `copy_of` is the fleet that it is for another app than the one that has the fleet of that name.
     """
 
     name: str
+    copy_of: str | None = None
     fleet: Fleet
     queues: tuple[str, ...] | None
     except_queues: tuple[str, ...] = ()
@@ -63,9 +64,11 @@ def plan(
     types: Iterable[JobType],
     orders: Mapping[str, Orders],
     declared_max: int = MOST_WORKERS,
+    copies: Mapping[str, str] | None = None,
 ) -> dict[str, Standing]:
     """Every fleet by name, the default one among them. A queue is served by one fleet: the first by name that wants it.
 
+    `copies` are the fleets, by name, that another app has for the queues of one: they are the same but for orders.
     Fields count in this order: orders, then the table of the settings, then what stands beside the job. That alone
     never asks for more than `declared_max` workers.
     """
@@ -75,11 +78,15 @@ def plan(
     for name, table in tables.items():
         before = known.get(name) or _standing(name, Fleet(), Source.SETTINGS)
         known[name] = _laid_over(before, table, "penstock.toml")
-    for name, ordered in orders.items():
-        if name in known:
-            changed_now = _laid_over(known[name], ordered.changes, "at run time")
-            known[name] = replace(changed_now, paused=ordered.paused, count=ordered.count)
-    return _settled(known)
+    settled = _settled({name: _ordered(standing, orders.get(name)) for name, standing in known.items()})
+    for name, base in (copies or {}).items():
+        if base in settled and name not in settled:
+            served = settled[base]
+            copy = replace(
+                known[base], name=name, copy_of=base, queues=served.queues, except_queues=served.except_queues
+            )
+            settled[name] = _ordered(copy, orders.get(name))
+    return settled
 
 
 def changed(fleet: Fleet, said: Mapping[str, object]) -> Fleet:
@@ -142,6 +149,13 @@ def _laid_over(standing: Standing, said: Mapping[str, object], where: str) -> St
         return replace(standing, fleet=changed(standing.fleet, said)) if said else standing
     except Invalid as fault:
         return replace(standing, faults=(*standing.faults, f"what was said {where} is passed over: {fault.message}"))
+
+
+def _ordered(standing: Standing, ordered: Orders | None) -> Standing:
+    if ordered is None:
+        return standing
+    changed_now = _laid_over(standing, ordered.changes, "at run time")
+    return replace(changed_now, paused=ordered.paused, count=ordered.count)
 
 
 def _settled(known: Mapping[str, Standing]) -> dict[str, Standing]:

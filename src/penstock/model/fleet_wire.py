@@ -56,10 +56,13 @@ class FleetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `latest` is its last look, whether or not anything came of it; `decisions` are those that changed something, newest
     first. `started` and `stopped` count workers, `starts` and `stops` decisions, since the fleet was first seen. `runs`
-    is what its workers run, also while it has none.
+    is what its workers run, also while it has none. `app` is the app of its workers; `copy_of` the planned fleet that
+    it is for that app, where another app has the one of that name.
     """
 
     by: str
+    app: str | None = None
+    copy_of: str | None = None
     queues: tuple[str, ...] | None = None
     except_queues: tuple[str, ...] = ()
     latest: FleetDecision
@@ -76,8 +79,9 @@ class FleetItem(Struct, frozen=True, kw_only=True):
     """One fleet: what it should be like, and how it is.
 
     `queues` null: all that are in none of `except_queues`. `count`: so many workers by hand. `latest` is null until an
-    autoscaler has looked at it. `faults` are what was declared or ordered but cannot be; `trouble` is why workers
-    cannot be started now. `decisions`, newest first, are told of one fleet, not in lists.
+    autoscaler has looked at it; `autoscaler` is null while none runs it. `app` is what its workers import. `faults` are
+    what was declared or ordered but cannot be; `trouble` is why workers cannot be started now. `decisions`, newest
+    first, are told of one fleet, not in lists.
     """
 
     name: str
@@ -92,6 +96,7 @@ class FleetItem(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     latest: FleetDecision | None = None
     autoscaler: str | None = None
+    app: str | None = None
     trouble: str | None = None
     faults: tuple[str, ...] = ()
     started: int = 0

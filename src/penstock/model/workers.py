@@ -69,13 +69,15 @@ class WorkerState(StrEnum):
 class Worker(Struct, frozen=True, kw_only=True):
     """One worker process as it reports itself with each renew.
 
-    `signatures` name the params that its types take; `code_age_seconds` is how long ago its code was deployed.
+    `app` is what it imported its types from (`module:app`), or the name that its settings give that. `signatures` name
+    the params that its types take; `code_age_seconds` is how long ago its code was deployed.
     """
 
     id: Name
     host: str
     pid: int
     version: str
+    app: Annotated[str, Meta(max_length=256)] | None = None
     types: tuple[Name, ...]
     signatures: dict[str, str] = {}
     queues: tuple[Name, ...] | None = None

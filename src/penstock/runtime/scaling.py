@@ -49,9 +49,9 @@ async def local_fleets(
     async with collecting(engine) as tallying:
         environ = {**worker_environ(settings, url), **tallying}
         try:
-            await _declare(engine, await launcher.load(app, environ))
+            await _declare(engine, await launcher.load(app, environ), settings.worker.app or app)
             hurrying = asyncio.ensure_future(_hurry(fleets, stopping))
-            async with _scaling(engine, fleets, app, environ):
+            async with _scaling(engine, fleets, settings, app, environ):
                 yield
             hurrying.cancel()
         finally:
@@ -60,7 +60,7 @@ async def local_fleets(
 
 
 async def scale(settings: Settings, app: str) -> None:
-    """Run one autoscaler until a signal, over the store of the settings. Any number may run: one acts.
+    """Run one autoscaler until a signal, over the store of the settings. Any number may run: one of each app acts.
 
     Workers in containers and pods outlive it; processes of this machine drain with it.
     """
@@ -78,26 +78,26 @@ async def scale(settings: Settings, app: str) -> None:
                 logger.info("autoscaler ready")
                 await stopping.asked.wait()
         else:
-            await _declare_from_here(engine, app)
-            async with _scaling(engine, remote_fleets(settings, engine.clock), app, _environ(settings)):
+            await _declare_from_here(engine, settings, app)
+            async with _scaling(engine, remote_fleets(settings, engine.clock), settings, app, _environ(settings)):
                 logger.info("autoscaler ready")
                 await stopping.asked.wait()
 
 
-async def _declare(engine: Engine, loaded: Loaded, age: timedelta = timedelta(0)) -> None:
-    await engine.catalog.declare(loaded.types, age)
+async def _declare(engine: Engine, loaded: Loaded, app_name: str, age: timedelta = timedelta(0)) -> None:
+    await engine.catalog.declare(loaded.types, age, app=app_name)
     engine.catalog.expecting = None
     await declare(loaded, engine.work)
 
 
-async def _declare_from_here(engine: Engine, app: str) -> None:
+async def _declare_from_here(engine: Engine, settings: Settings, app: str) -> None:
     """Make the app's types known before there is any worker, if it is installed beside the autoscaler too.
 
     What workers declare from their images always counts as newer.
     """
     launcher = Launcher(template=False)
     try:
-        await _declare(engine, await launcher.load(app, {}), OLDER_THAN_ANY_IMAGE)
+        await _declare(engine, await launcher.load(app, {}), settings.worker.app or app, OLDER_THAN_ANY_IMAGE)
     except (InvalidSetting, Unavailable) as fault:
         logger.warning("the job types of %s are known once a worker has joined: %s", app, fault.message)
     finally:
@@ -105,9 +105,12 @@ async def _declare_from_here(engine: Engine, app: str) -> None:
 
 
 @asynccontextmanager
-async def _scaling(engine: Engine, fleets: Fleets, app: str, environ: Mapping[str, str]) -> AsyncIterator[None]:
+async def _scaling(
+    engine: Engine, fleets: Fleets, settings: Settings, app: str, environ: Mapping[str, str]
+) -> AsyncIterator[None]:
     """Scale these fleets while the body runs; their workers are left to themselves afterwards."""
-    autoscaler = Autoscaler(engine, fleets, holder=process_name(), app=app, environment=environ)
+    named = settings.worker.app or None
+    autoscaler = Autoscaler(engine, fleets, holder=process_name(), app=app, app_name=named, environment=environ)
     try:
         noted = noting(engine, "autoscaler")
         async with running([run_service("autoscaler", autoscaler.step, autoscaler.wake, noted)]):

@@ -49,7 +49,7 @@ def _row(item: FleetItem) -> tuple[str, ...]:
         str(fleet.min),
         str(fleet.max),
         _policy(item),
-        item.reason or "no autoscaler has looked at it",
+        item.reason or "no autoscaler runs this fleet",
     )
 
 
@@ -65,12 +65,19 @@ def _pairs(item: FleetItem) -> list[tuple[str, str]]:
         ("policy", _policy(item)),
         ("capacity", "" if fleet.capacity is None else str(fleet.capacity)),
         ("image", fleet.image or ""),
-        ("why", item.reason or "no autoscaler has looked at it"),
-        ("looked at", "" if item.latest is None else f"{ago(item.latest.at)} by {item.autoscaler}"),
+        ("why", item.reason or "no autoscaler runs this fleet"),
+        ("app", item.app or ""),
+        ("looked at", _looked_at(item)),
         ("trouble", ink.bad(item.trouble) if item.trouble else ""),
         ("faults", ink.bad("\n".join(item.faults)) if item.faults else ""),
         ("in all", f"{item.started} started, {item.stopped} asked to stop"),
     ]
+
+
+def _looked_at(item: FleetItem) -> str:
+    if item.latest is None:
+        return ""
+    return ago(item.latest.at) + (f" by {item.autoscaler}" if item.autoscaler else "")
 
 
 def _decision(one: FleetDecision) -> tuple[str, ...]:

@@ -247,6 +247,7 @@ class Agent:
             host=socket.gethostname(),
             pid=os.getpid(),
             version=__version__,
+            app=self._settings.worker.app or self._app,
             types=self._types,
             signatures=self._signatures,
             queues=self._settings.worker.queues or None,
