@@ -32,10 +32,6 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.seconds = 0.0
 
-    def note(self, seconds: float) -> None:
-        self.counts[bisect_left(self.bounds, seconds)] += 1
-        self.seconds += seconds
-
     def add(self, other: "Histogram") -> None:
         """Count what another one with the same bounds has counted."""
         self.add_counts(other.counts, other.seconds)
@@ -67,17 +63,15 @@ class Meters:
     def heed(self, events: Sequence[Event]) -> None:
         """Count moves that have become durable."""
         self.moves.update(map(_MOVE_KEY, events))
-        for event in events:
-            if event.ran_seconds is not None:
-                self.note_run(event.type, event.ran_seconds)
+        _note_all(self.runs, [(event.type, event.ran_seconds) for event in events if event.ran_seconds is not None])
 
     def note_run(self, type_name: str, seconds: float) -> None:
         """Count one attempt that ended."""
-        _histogram_of(self.runs, type_name).note(seconds)
+        _note_all(self.runs, ((type_name, seconds),))
 
     def note_claims(self, claims: Iterable[Claim]) -> None:
-        for claim in claims:
-            _histogram_of(self.waits, claim.type).note(claim.waited_seconds)
+        """Count how long jobs had waited."""
+        _note_all(self.waits, [(claim.type, claim.waited_seconds) for claim in claims])
 
     def note_refusals(self, refused: Iterable[Refusal]) -> None:
         """Count settles and releases that showed a fence which no longer counts."""
@@ -107,8 +101,11 @@ class Beat:
         self.failures = 0
 
 
-def _histogram_of(histograms: dict[str, Histogram], type_name: str) -> Histogram:
-    found = histograms.get(type_name)
-    if found is None:
-        found = histograms[type_name] = Histogram()
-    return found
+def _note_all(histograms: dict[str, Histogram], measured: Iterable[tuple[str, float]]) -> None:
+    """Count seconds by type. Neighbours are mostly of one type: it is looked up once for all of them."""
+    name, found = None, None
+    for type_name, seconds in measured:
+        if found is None or type_name != name:
+            name, found = type_name, histograms.setdefault(type_name, Histogram())
+        found.counts[bisect_left(JOB_BOUNDS, seconds)] += 1
+        found.seconds += seconds
