@@ -9,18 +9,21 @@ from penstock.model.errors import InvalidSetting
 FIRST_KEY = "penstock keys create --name ops --scope admin --direct"
 
 
-async def refuse_unguarded(server: ServerSettings, keys: Keys) -> None:
-    """Raise InvalidSetting if requests need API keys and nobody could pass as admin. To be asked before binding."""
+async def refuse_unguarded(server: ServerSettings, keys: Keys, setting: str = "server.host") -> None:
+    """Raise InvalidSetting if requests need API keys and nobody could pass as admin. To be asked before binding.
+
+    `setting` is the one that gave the address.
+    """
     if server.needs_keys and not await keys.has_admin():
         raise InvalidSetting(
-            f"{_why(server)}, and there is no admin key that is good; make one with: {_first_key(server)}"
+            f"{_why(server, setting)}, and there is no admin key that is good; make one with: {_first_key(server)}"
         )
 
 
-def _why(server: ServerSettings) -> str:
+def _why(server: ServerSettings, setting: str) -> str:
     if server.keys == "required":
         return "server.keys: every request needs an API key"
-    return f"server.host: {server.host!r} is not a loopback address, so every request needs an API key"
+    return f"{setting}: {server.host!r} is not a loopback address, so every request needs an API key"
 
 
 def _first_key(server: ServerSettings) -> str:

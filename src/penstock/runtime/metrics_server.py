@@ -21,12 +21,13 @@ TRY_ANOTHER_PORT = "metrics.address", "choose another port with --metrics-port (
 def with_metrics_address(settings: Settings) -> Settings:
     """The settings of a process whose only server is that of its metrics, if it has one at all.
 
-    So an address beyond this machine needs API keys, as any server there does.
+    So an address beyond this machine needs API keys, as any server there does; one of this machine does not, as no
+    proxy stands in front of it.
     """
     if not settings.metrics.address:
         return settings
     host, _, port = settings.metrics.address.rpartition(":")
-    return replace(settings, server=replace(settings.server, host=host.strip("[]"), port=int(port)))
+    return replace(settings, server=replace(settings.server, host=host.strip("[]"), port=int(port), keys="auto"))
 
 
 @asynccontextmanager
@@ -36,7 +37,7 @@ async def telling_metrics(engine: Engine) -> AsyncIterator[None]:
     if not settings.metrics.address:
         yield
         return
-    await refuse_unguarded(settings.server, engine.keys)
+    await refuse_unguarded(settings.server, engine.keys, "metrics.address")
     with listen(settings.server, TRY_ANOTHER_PORT) as listener:
         async with answering(create_app(engine, METRICS_OPERATIONS), listener, engine) as url:
             logger.info("metrics at %s/metrics", url)
