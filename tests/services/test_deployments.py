@@ -15,7 +15,8 @@ from penstock.engine.fit import FIRST_WAIT
 from penstock.model.declarations import EARLIER_COUNTS_FOR, signature_of
 from penstock.model.job import Claim, ErrorCode, Job, JobError, Loss
 from penstock.model.lifecycle import State
-from penstock.model.schedule_wire import ScheduleRequest
+from penstock.model.schedule import Every
+from penstock.model.schedule_wire import ScheduleChange, ScheduleRequest
 from penstock.model.timing import SystemClock
 from penstock.model.workers import JobType, Subscription
 from penstock.objects.folder import FolderObjects
@@ -312,3 +313,28 @@ async def test_a_schedule_of_a_renamed_type_gives_jobs_of_the_new_one(engine: En
     await engine.types.alias("add", "add_up")
     job = await engine.schedules.trigger("hourly")
     assert (job.type, job.queue) == ("add_up", "sums-2")
+
+
+def hourly(interval: float, age: timedelta) -> ScheduleRequest:
+    """A schedule, as code that was deployed so long ago declares it."""
+    params = Raw(b'{"a": 1}')
+    return ScheduleRequest(
+        name="hourly", interval=interval, type="add", params=params, code_age_seconds=age.total_seconds()
+    )
+
+
+async def test_schedules_of_an_older_worker_that_starts_late_replace_none_that_newer_code_declared(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    await join(engine, "new", OLD)
+    await engine.work.declare([hourly(1800, age=SECOND)])
+    clock.advance(SECOND)
+    await engine.work.declare([hourly(3600, age=HOUR)])
+    kept = await engine.schedules.get("hourly")
+    assert (kept.when, kept.version) == (Every(timedelta(seconds=1800)), 1)
+    # What an operator changes does not make the older code newer; what newer code says counts.
+    await engine.schedules.update("hourly", ScheduleChange(interval=900))
+    await engine.work.declare([hourly(3600, age=HOUR)])
+    assert (await engine.schedules.get("hourly")).when == Every(timedelta(seconds=900))
+    await engine.work.declare([hourly(1800, age=timedelta(0))])
+    assert (await engine.schedules.get("hourly")).when == Every(timedelta(seconds=1800))

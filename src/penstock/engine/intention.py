@@ -61,12 +61,19 @@ def replaced(old: Schedule, new: Schedule) -> Schedule:
         last_tick_at=old.last_tick_at,
         pending_tick_at=old.pending_tick_at,
         next_tick_at=old.next_tick_at if same_times else new.next_tick_at,
+        deployed_at=new.deployed_at or old.deployed_at,
     )
 
 
 def same_intention(one: Schedule, other: Schedule) -> bool:
-    """True when two schedules say the same, wherever each of them has got to."""
-    return replace(replaced(one, other), version=one.version, updated_at=one.updated_at) == one
+    """True when two schedules say the same, wherever each of them has got to and whichever code says it."""
+    made = replaced(one, other)
+    return replace(made, version=one.version, updated_at=one.updated_at, deployed_at=one.deployed_at) == one
+
+
+def is_outdated(new: Schedule, old: Schedule) -> bool:
+    """Whether a schedule is declared by code that is older than what declared it last."""
+    return new.deployed_at is not None and old.deployed_at is not None and new.deployed_at < old.deployed_at
 
 
 def changed_body(schedule: Schedule, change: ScheduleChange) -> ScheduleBody:

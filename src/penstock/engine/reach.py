@@ -19,7 +19,10 @@ class Reach(Protocol):
         ...
 
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
-        """Make each schedule what it says now; one that says so already stays untouched. May be repeated."""
+        """Make each schedule what it says now, unless newer code has declared it. May be repeated.
+
+        One that says so already stays untouched.
+        """
         ...
 
     async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:

@@ -8,12 +8,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from penstock.engine.by_hand import MILLISECOND, TRIES, ByHand, too_busy, whole_millis
-from penstock.engine.intention import changed_body, new_schedule, replaced, same_intention, when_of
+from penstock.engine.intention import changed_body, is_outdated, new_schedule, replaced, same_intention, when_of
 from penstock.model import ticks
 from penstock.model.errors import Conflict, Forbidden, NotFound, TooLarge
 from penstock.model.job import Job
 from penstock.model.schedule import Cron, Every, Schedule, TickRecord
 from penstock.model.schedule_wire import OnConflict, ScheduleBody, ScheduleChange, ScheduleRequest, WhenBody
+from penstock.model.timing import seconds
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
@@ -39,7 +40,10 @@ class Schedules:
 
     async def create(self, request: ScheduleRequest) -> tuple[Schedule, bool]:
         """Make the schedule, and True; where there is one of that name, do as `on_conflict` says, and False."""
-        wanted = await self.checked(request.name, request, await self.now())
+        now = await self.now()
+        wanted = await self.checked(request.name, request, now)
+        if request.code_age_seconds is not None:
+            wanted = replace(wanted, deployed_at=whole_millis(now - seconds(request.code_age_seconds)))
         if (made := await self._store.put_schedule(wanted, None)) is not None:
             return self._noted(made), True
         match request.on_conflict:
@@ -51,20 +55,24 @@ class Schedules:
             case OnConflict.SKIP:
                 return await self.get(request.name), False
             case OnConflict.REPLACE:
-                return await self.replace(request.name, request)
+                return await self._replace(wanted, request)
 
     async def replace(self, name: str, body: ScheduleBody) -> tuple[Schedule, bool]:
         """Make the schedule what the body says, whether there is one (False) or not (True)."""
-        wanted = await self.checked(name, body, await self.now())
+        return await self._replace(await self.checked(name, body, await self.now()), body)
+
+    async def _replace(self, wanted: Schedule, body: ScheduleBody) -> tuple[Schedule, bool]:
         if (made := await self._store.put_schedule(wanted, None)) is not None:
             return self._noted(made), True
 
         async def made_so(old: Schedule, _: datetime) -> Schedule:
+            if is_outdated(wanted, old):
+                return old
             # A program that declares its schedules at each start must not resume what somebody has paused.
             new = replace(wanted, paused=old.paused) if body.paused is UNSET else wanted
             return old if same_intention(old, new) else replaced(old, new)
 
-        return await self._change(name, made_so), False
+        return await self._change(wanted.name, made_so), False
 
     async def update(self, name: str, change: ScheduleChange) -> Schedule:
         """Change what is said and leave the rest. Another `when` counts from now; anything else goes on as it was."""

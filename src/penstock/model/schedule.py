@@ -57,7 +57,8 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
     `next_tick_at` is the earliest tick that has become neither a job nor a skip; None when there is none to come
     (ended, or waiting for a completion). `pending_tick_at` is a tick of `queue_one` that waits for the job before it.
-    `version` grows with each change of the intention itself: a plan made for another version is refused.
+    `version` grows with each change of the intention itself: a plan made for another version is refused. `deployed_at`
+    is when the code was deployed that declared it last; None if none has.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     last_tick_at: datetime | None = None
     created_at: datetime
     updated_at: datetime
+    deployed_at: datetime | None = None
 
 
 class Due(Struct, frozen=True):

@@ -23,7 +23,7 @@ from penstock.model.schedule import (
 )
 from penstock.model.timing import Instant, check_instants
 from penstock.model.wire import EMPTY_OBJECT, Interval, Seconds, Tags
-from penstock.model.workers import Name, TimeoutSeconds
+from penstock.model.workers import CodeAge, Name, TimeoutSeconds
 
 CronText = Annotated[str, Meta(min_length=1, max_length=255)]
 Zone = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -79,10 +79,15 @@ class ScheduleBody(WhenBody, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class ScheduleRequest(ScheduleBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A schedule to create, or to bring to what is said here."""
+    """A schedule to create, or to bring to what is said here.
+
+    `code_age_seconds` is how long ago the code was deployed that declares it: it replaces nothing that newer code has
+    declared.
+    """
 
     name: Name
     on_conflict: OnConflict = OnConflict.RAISE
+    code_age_seconds: CodeAge | None = None
 
 
 class ScheduleChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

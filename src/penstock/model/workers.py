@@ -28,6 +28,7 @@ __all__ = [
 DEFAULT_TIMEOUT_SECONDS = 3600.0
 LONG_AGO_SECONDS = 315_360_000.0
 """Older than this no code is said to be."""
+CodeAge = Annotated[float, Meta(ge=0, le=LONG_AGO_SECONDS)]
 TimeoutSeconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 
 
@@ -86,7 +87,7 @@ class Worker(Struct, frozen=True, kw_only=True):
     running: int = 0
     state: WorkerState = WorkerState.READY
     started_at: Instant
-    code_age_seconds: Annotated[float, Meta(ge=0, le=LONG_AGO_SECONDS)] = 0.0
+    code_age_seconds: CodeAge = 0.0
     seen_at: Instant | None = None
 
     def __post_init__(self) -> None:

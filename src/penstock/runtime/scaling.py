@@ -87,7 +87,7 @@ async def scale(settings: Settings, app: str) -> None:
 async def _declare(engine: Engine, loaded: Loaded, app_name: str, age: timedelta = timedelta(0)) -> None:
     await engine.catalog.declare(loaded.types, age, app=app_name)
     engine.catalog.expecting = None
-    await declare(loaded, engine.work)
+    await declare(loaded, engine.work, age.total_seconds())
 
 
 async def _declare_from_here(engine: Engine, settings: Settings, app: str) -> None:

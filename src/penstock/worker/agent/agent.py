@@ -182,7 +182,7 @@ class Agent:
         while True:
             try:
                 answer = await self._join_once()
-                await declare(self._loaded, self._reach)
+                await declare(self._loaded, self._reach, self._code_age())
             except Unavailable as error:
                 await backoff.wait(error)
             else:
