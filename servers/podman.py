@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -30,7 +31,7 @@ conmon_path = ["{folder}/conmon"]
 """
 _STORAGE = """\
 [storage]
-driver = "vfs"
+driver = "{driver}"
 runroot = "{folder}/run"
 graphroot = "{folder}/data"
 """
@@ -53,6 +54,10 @@ class Podman(Launched):
     """
 
     name = "podman"
+
+    def __init__(self, folder: Path, *, driver: str = "vfs") -> None:
+        super().__init__(folder)
+        self._driver = driver
 
     def command(self) -> Sequence[str]:
         if os.geteuid() != 0:
@@ -99,7 +104,7 @@ class Podman(Launched):
 
     def _configure(self) -> None:
         (self.folder / "containers.conf").write_text(_CONTAINERS.format(folder=self.folder))
-        (self.folder / "storage.conf").write_text(_STORAGE.format(folder=self.folder))
+        (self.folder / "storage.conf").write_text(_STORAGE.format(folder=self.folder, driver=self._driver))
         conmon = self.folder / "conmon"
         conmon.write_text(_CONMON)
         conmon.chmod(0o755)
@@ -119,3 +124,21 @@ class Podman(Launched):
 
     def _run(self, *command: str) -> None:
         subprocess.run(command, env=dict(self.environ()), check=True, capture_output=True, timeout=60)
+
+
+def layered_driver(folder: Path) -> str:
+    """The storage driver that shares layers where the folder's filesystem can; else the one that copies them."""
+    layers = [folder / name for name in ("lower", "upper", "work", "merged")]
+    for layer in layers:
+        layer.mkdir()
+    lower, upper, work, merged = map(str, layers)
+    options = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    try:
+        mounted = subprocess.run(["/bin/mount", "-t", "overlay", "-o", options, "overlay", merged], capture_output=True)
+        if mounted.returncode:
+            return "vfs"
+        subprocess.run(["/bin/umount", merged], check=True, capture_output=True)
+        return "overlay"
+    finally:
+        for layer in layers:
+            shutil.rmtree(layer)

@@ -10,6 +10,7 @@ import pytest
 
 from servers import Podman, Postgres, Seaweed, Valkey
 from servers.docker import install_docker
+from servers.podman import layered_driver
 from tests.docs.guide import ROOT, Block, blocks_of
 from tests.docs.session import Session
 from tests.servers_fixtures import real_servers
@@ -31,7 +32,7 @@ class Machine:
         self._postgres = Postgres(folder / "postgres", settings={"hba_file": str(folder / "accounts")})
         self._valkey = Valkey(folder / "valkey")
         self._seaweed = Seaweed(folder / "seaweed")
-        self._podman = Podman(folder / "podman")
+        self._podman = Podman(folder / "podman", driver=layered_driver(folder))
         self.servers = (self._postgres, self._valkey, self._seaweed, self._podman)
         self.project = folder / "shop"
 
