@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from penstock.model.errors import CorruptObject, LeaseLost, ServerUnavailable
 from penstock.model.ids import JobId
-from penstock.model.job import FileLink, Lease, ObjectLink
+from penstock.model.job import Claim, FileLink, Lease, ObjectLink
+from penstock.model.wire import ClaimResponse
 from penstock.model.workers import Subscription
 from penstock.worker.http import HttpReach
 from tests.services.desk import worker
@@ -18,6 +20,9 @@ from tests.services.mouth import Mouth, answering
 
 WANTED = Subscription(frozenset({"add"}))
 WAIT = timedelta(seconds=1)
+CLAIMED = msgspec.json.encode(
+    ClaimResponse((Claim(job=JobId("j"), fence=3, type="add", queue="add", attempt=1, lease_seconds=15.0),))
+)
 NOTHING = b"HTTP/1.1 200 OK\r\ncontent-length: 13\r\n\r\n" + b'{"claims":[]}'
 PROBLEM = b'{"type":"about:blank","title":"no","status":409,"code":"lease_lost","detail":"gone"}'
 
@@ -146,6 +151,34 @@ async def test_a_cancelled_claim_hangs_up_so_that_the_server_gives_back_what_it_
         asking.cancel()
         async with asyncio.timeout(5):
             await mouth.disconnected.wait()
+
+
+async def test_what_the_answer_to_a_cancelled_claim_still_brings_is_given_back() -> None:
+    """The server had answered before it heard that nobody waits any more: it counts the job as handed over."""
+    mouth = LateMouth(
+        answering(200, CLAIMED, "application/json"), answering(200, b'{"refused":[]}', "application/json")
+    )
+    async with reaching(mouth) as reach:
+        asking = asyncio.ensure_future(reach.claim("w", WANTED, 1, WAIT))
+        async with asyncio.timeout(5):
+            await mouth.asked.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+    (_, released) = mouth.requests
+    assert released.startswith(b"POST /base/v1/workers//release ")
+    assert released.endswith(b'{"leases":[{"job":"j","fence":3}],"suspects":false}')
+
+
+class LateMouth(Mouth):
+    """Says its first answer only when the other side has hung up."""
+
+    async def _request(self, reader: asyncio.StreamReader) -> bytes:
+        request = await super()._request(reader)
+        if request and not self.requests:
+            self.asked.set()
+            await reader.read()
+        return request
 
 
 async def test_an_input_that_does_not_match_its_digest_is_corrupt() -> None:

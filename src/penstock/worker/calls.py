@@ -38,6 +38,13 @@ class Connection(Struct):
     def usable(self) -> bool:
         return not self.reader.at_eof() and not self.writer.is_closing()
 
+    def hang_up(self, _: object = None) -> None:
+        """Send no more, and still read; with TLS one cannot go without the other."""
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
+        else:
+            self.writer.close()
+
 
 class Calls:
     """A server, the API key to show it, and the connections to it that wait for the next call."""
@@ -52,19 +59,34 @@ class Calls:
         self._clock = clock or SystemClock()
         self._idle: list[Connection] = []
 
-    async def call(self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float) -> Reply:
-        """One call and its answer; Broken when there is none within `seconds`. Cancelled, it closes its connection."""
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        seconds: float,
+        hang_up: "asyncio.Future[None] | None" = None,
+    ) -> Reply:
+        """One call and its answer; Broken when there is none within `seconds`. Cancelled, it closes its connection.
+
+        Once `hang_up` is done the server is told that nobody waits any more; an answer on its way is still read.
+        """
         request = self._head(method, path, headers, len(body)) + body
         connection: Connection | None = None
         try:
             async with asyncio.timeout(seconds):
                 connection = self._waiting() or await self._connect()
                 connection.writer.write(request)
+                if hang_up is not None:
+                    hang_up.add_done_callback(connection.hang_up)
                 answer, keep = await _read_answer(connection.reader)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
             raise Broken(str(error) or type(error).__name__) from None
         else:
-            self._put_back(connection, keep=keep)
+            if hang_up is not None:
+                hang_up.remove_done_callback(connection.hang_up)
+            self._put_back(connection, keep=keep and (hang_up is None or not hang_up.done()))
             connection = None
             return answer
         finally:

@@ -1,7 +1,9 @@
 """The engine over HTTP, as a worker reaches it that holds only a server's address."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TypeVar
@@ -43,6 +45,7 @@ from penstock.worker.body import FileBody
 from penstock.worker.calls import CONNECT_SECONDS, Broken, Calls
 
 ANSWER_SECONDS = 10.0
+GIVE_BACK_SECONDS = 3.0
 JSON = MappingProxyType({"content-type": "application/json"})
 
 T = TypeVar("T")
@@ -75,8 +78,28 @@ class HttpReach:
         others = tuple(sorted(wanted.except_queues))
         declined = tuple(sorted(wanted.only_given_back))
         request = ClaimRequest(tuple(sorted(wanted.types)), limit, wait.total_seconds(), queues, others, declined)
-        answer = await self._post(self._path("claim"), request, ClaimResponse, wait.total_seconds() + ANSWER_SECONDS)
-        return list(answer.claims)
+        hang_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asking = asyncio.ensure_future(self._ask_for_jobs(request, wait.total_seconds() + ANSWER_SECONDS, hang_up))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            hang_up.set_result(None)
+            await self._give_back(asking)
+            raise
+
+    async def _ask_for_jobs(
+        self, request: ClaimRequest, seconds: float, hang_up: "asyncio.Future[None]"
+    ) -> list[Claim]:
+        body = self._encoder.encode(request)
+        answer = await self._send("POST", self._path("claim"), body, JSON, seconds, hang_up)
+        return list(self._read(answer, ClaimResponse).claims)
+
+    async def _give_back(self, asking: "asyncio.Future[list[Claim]]") -> None:
+        """Release what an answer brings that was on its way: its server counts those jobs as handed over."""
+        with suppress(PenstockError, TimeoutError):
+            async with asyncio.timeout(GIVE_BACK_SECONDS):
+                if claims := await asking:
+                    await self.release([Lease(claim.job, claim.fence) for claim in claims])
 
     async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
         answer = await self._post(self._path("renew"), RenewRequest(worker, tuple(leases)), RenewResponse)
@@ -211,10 +234,16 @@ class HttpReach:
             raise ServerUnavailable(f"{self._url} gave an answer that cannot be read: {error}") from None
 
     async def _send(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str], seconds: float = ANSWER_SECONDS
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        seconds: float = ANSWER_SECONDS,
+        hang_up: "asyncio.Future[None] | None" = None,
     ) -> bytes:
         try:
-            answer = await self._calls.call(method, path, body, headers, seconds)
+            answer = await self._calls.call(method, path, body, headers, seconds, hang_up)
         except Broken as error:
             raise self._unavailable(error) from None
         if not answer.good:
