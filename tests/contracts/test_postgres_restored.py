@@ -349,6 +349,21 @@ async def test_the_operator_says_so_where_the_database_cannot_tell(running: Post
         assert claim.fence > lease.fence + 1
 
 
+async def test_settles_under_way_while_the_epoch_is_raised_count_or_are_lost(running: Postgres, name: str) -> None:
+    """Neither waits for the other's rows: none of them fails."""
+    async with opened(running.url(name)) as store, opened(running.url(name)) as other:
+        stage, beside = stage_on(store), stage_on(other)
+        leases = [await stage.running() for _ in range(60)]
+        moves = [(stage, beside)[number % 2].settle(lease) for number, lease in enumerate(leases)]
+        halves = asyncio.gather(*moves[:30]), asyncio.gather(*moves[30:])
+        await other.raise_epoch()
+        settled = [answer for half in halves for answer in await half]
+        for lease, answer in zip(leases, settled, strict=True):
+            job = await stage.job(lease.job)
+            assert (answer.loss, job.ended) in {(None, True), (Loss.LOST, False)}
+            assert (job.fence == lease.fence) is job.ended
+
+
 async def test_jobs_that_run_during_an_upgrade_settle_afterwards(running: Postgres, name: str) -> None:
     """From the tables before there were epochs, with a job in each state."""
     known = [one for one in migrations() if one.number < 14]
