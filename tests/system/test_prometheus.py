@@ -54,8 +54,8 @@ class Site:
         for shard in self.shards:
             undo.enter_context(shard)
             shard.database("penstock")
-        valkey = undo.enter_context(Valkey(folder / "valkey"))
-        self._settle(valkey.url)
+        self.valkey = undo.enter_context(Valkey(folder / "valkey"))
+        self._settle(self.valkey.url)
         self.apis = [Api(*self._place(f"api{number}")) for number in range(2)]
         self.schedulers = [self._scheduler(number) for number in range(2)]
         for role in (*self.apis, *self.schedulers):
@@ -204,19 +204,20 @@ def put_schedule(site: Site) -> str:
     return name
 
 
-def test_direct_workers_of_a_server_are_counted_in_its_metrics() -> None:
-    with real_servers() as folder, ExitStack() as undo:
-        postgres = undo.enter_context(Postgres(folder / "postgres", settings={"fsync": "off"}))
-        valkey = undo.enter_context(Valkey(folder / "valkey"))
-        environ = {"PENSTOCK_STORE_URL": postgres.database("penstock"), "PENSTOCK_BROKER_URL": valkey.url}
-        server = Server(folder / "data", environ=environ)
-        with ending(server):
-            for number in range(JOBS):
-                with closing(Caller(server.port)) as caller:
-                    assert caller.call("POST", "/v1/jobs", {"type": "mark", "params": {"n": number}}).ok
-            ended = f'penstock_jobs_ended_total{{type="mark",outcome="succeeded"}} {JOBS}'
-            ran = f'penstock_job_run_seconds_count{{type="mark"}} {JOBS}'
-            eventually("all are counted", lambda: {ended, ran} <= set(scrape(server.port).splitlines()))
+def test_direct_workers_of_a_server_are_counted_in_its_metrics(site: Site, tmp_path: Path) -> None:
+    environ = {
+        "PENSTOCK_STORE_URL": site.shards[0].database("another"),
+        "PENSTOCK_BROKER_URL": site.valkey.url,
+        "PENSTOCK_BROKER_PREFIX": "another",
+    }
+    server = Server(tmp_path / "data", environ=environ)
+    with ending(server):
+        for number in range(JOBS):
+            with closing(Caller(server.port)) as caller:
+                assert caller.call("POST", "/v1/jobs", {"type": "mark", "params": {"n": number}}).ok
+        ended = f'penstock_jobs_ended_total{{type="mark",outcome="succeeded"}} {JOBS}'
+        ran = f'penstock_job_run_seconds_count{{type="mark"}} {JOBS}'
+        eventually("all are counted", lambda: {ended, ran} <= set(scrape(server.port).splitlines()))
 
 
 def scrape(port: int) -> str:
