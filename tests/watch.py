@@ -3,8 +3,6 @@
 import asyncio
 import ctypes
 import os
-import select
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -30,23 +28,18 @@ class FolderWatch:
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
         os.close(self._queue)
 
-    def wait(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Block until it is true, which a change in the folder makes it; whether it became so in time."""
-        deadline = time.monotonic() + seconds
-        while not true():
-            if not select.select([self._queue], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                return true()
-            os.read(self._queue, _ENOUGH)
-        return True
-
     async def until(self, true: Callable[[], bool]) -> None:
         """Return once it is true, which a change in the folder makes it."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._queue, changed.set)
+
+        def note() -> None:
+            os.read(self._queue, _ENOUGH)
+            changed.set()
+
+        loop.add_reader(self._queue, note)
         try:
             while not true():
                 await changed.wait()
-                os.read(self._queue, _ENOUGH)
                 changed.clear()
         finally:
             loop.remove_reader(self._queue)
@@ -56,9 +49,3 @@ async def until_there(file: Path) -> None:
     """Return once the file is there."""
     with FolderWatch(file.parent) as folder:
         await folder.until(file.exists)
-
-
-def wait_until_there(file: Path, seconds: float = 3600.0) -> bool:
-    """Block until the file is there; whether it came in time."""
-    with FolderWatch(file.parent) as folder:
-        return folder.wait(file.exists, seconds)

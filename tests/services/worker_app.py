@@ -1,4 +1,4 @@
-# ruff: noqa: T201, ASYNC110, ASYNC251 - handlers print, poll for files, and block on purpose
+# ruff: noqa: T201, ASYNC251 - handlers print, poll for files, and block on purpose
 """Handlers for the worker's tests. A file named after what happened tells the test, or lets the handler go on."""
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from penstock import Cancelled, Client, Context, Penstock, Retry
+from tests.watch import until_there
 
 app = Penstock()
 FOLDER = Path(os.environ.get("WORKER_APP_FOLDER", "."))
@@ -83,8 +84,7 @@ async def sleep(name: str = "") -> str:
 @app.job
 async def wait_async(name: str) -> str:
     tell(f"waiting-{name}", str(os.getpid()))
-    while not (FOLDER / "go").exists():
-        await asyncio.sleep(0.01)
+    await until_there(FOLDER / "go")
     return name
 
 
@@ -141,8 +141,7 @@ async def exit_at_once() -> None:
 @app.job
 async def exit_when_told() -> None:
     tell("armed", str(os.getpid()))
-    while not (FOLDER / "exit").exists():
-        await asyncio.sleep(0.01)
+    await until_there(FOLDER / "exit")
     os._exit(7)
 
 
@@ -224,8 +223,7 @@ def unnameable_output(ctx: Context) -> None:
 async def speak_and_wait(word: str) -> str:
     print(word)
     tell(f"spoke-{word}")
-    while not (FOLDER / "go").exists():
-        await asyncio.sleep(0.01)
+    await until_there(FOLDER / "go")
     print(f"{word} again")
     return word
 

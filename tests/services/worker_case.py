@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +13,7 @@ from penstock.config.settings import LimitSettings, WorkerSettings
 from penstock.model.timing import Clock, SystemClock
 from penstock.worker.agent.agent import Agent
 from tests.services.fake_reach import WITHIN, FakeReach
+from tests.watch import FolderWatch, until_there
 
 APP = "tests.services.worker_app:app"
 
@@ -36,11 +37,15 @@ class Working:
 
     async def appears(self, name: str, seconds: float = WITHIN) -> str:
         """What a handler has told, once it has."""
-        await until(f"{name} is told", (self.folder / name).exists, seconds)
+        async with asyncio.timeout(seconds):
+            await until_there(self.folder / name)
         return (self.folder / name).read_text()
 
     async def vanishes(self, path: Path) -> None:
-        await until(f"{path} is gone", lambda: not path.exists())
+        # Its parent may be gone first.
+        with suppress(FileNotFoundError), FolderWatch(path.parent) as folder:
+            async with asyncio.timeout(WITHIN):
+                await folder.until(lambda: not path.exists())
 
     def executors(self) -> list[int]:
         """The processes that run handlers now; those of other tests, servers for one, were there before."""

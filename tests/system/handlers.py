@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from penstock import Context, Penstock, Retry
+from tests.watch import until_there
 
 app = Penstock()
 
@@ -104,8 +105,7 @@ async def deadly(ctx: Context) -> None:
 async def neighbour(ctx: Context) -> str:
     """Share an executor until the file `go` is there."""
     note(ctx, "start")
-    while not (FOLDER / "go").exists():  # noqa: ASYNC110 - the signal comes from another process
-        await asyncio.sleep(0.02)
+    await until_there(FOLDER / "go")
     return "unhurt"
 
 
