@@ -69,7 +69,7 @@ class Client(threading.Thread):
         self._caller = Caller(port)
         self._supply = supply
         self._board = board
-        self._chance = random.Random(name)
+        self._rng = random.Random(name)
         self._later: list[tuple[float, int, Step]] = []
         self._order = itertools.count()
         self._pause = threading.Event()
@@ -124,7 +124,7 @@ class Client(threading.Thread):
         self._board.acknowledge(wish.n, job, awaited=not wish.delay and wish.kind is not Kind.CANCEL)
         if wish.kind is Kind.CANCEL:
             self._ask(Call.CANCEL, wish.n, "POST", f"/v1/jobs/{job}/cancel")
-        elif self._chance.random() < READS:
+        elif self._rng.random() < READS:
             self._ask(Call.READ, wish.n, "GET", f"/v1/jobs/{job}?wait=1")
 
     def _ask(self, call: Call, n: int, method: str, path: str) -> None:

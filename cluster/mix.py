@@ -79,26 +79,26 @@ Request = tuple[Wish, ...]
 """Several wishes go as one batch."""
 
 
-def requests(chance: random.Random) -> Iterator[Request]:
+def requests(rng: random.Random) -> Iterator[Request]:
     """Requests without end; wishes are numbered from 0."""
     n = 0
     while True:
-        size = BATCH if chance.randrange(100) < BATCHES else 1
-        yield tuple(_wish(number, chance, alone=size == 1) for number in range(n, n + size))
+        size = BATCH if rng.randrange(100) < BATCHES else 1
+        yield tuple(_wish(number, rng, alone=size == 1) for number in range(n, n + size))
         n += size
 
 
-def _wish(n: int, chance: random.Random, *, alone: bool) -> Wish:
-    kind = chance.choices(list(SHARES), weights=list(SHARES.values()))[0] if alone else Kind.QUICK
-    return Wish(n, kind, _delay(kind, chance))
+def _wish(n: int, rng: random.Random, *, alone: bool) -> Wish:
+    kind = rng.choices(list(SHARES), weights=list(SHARES.values()))[0] if alone else Kind.QUICK
+    return Wish(n, kind, _delay(kind, rng))
 
 
-def _delay(kind: Kind, chance: random.Random) -> float:
+def _delay(kind: Kind, rng: random.Random) -> float:
     match kind:
         case Kind.LATER:
-            return round(chance.uniform(1, 8), 3)
+            return round(rng.uniform(1, 8), 3)
         case Kind.CANCEL:
             # Some are cancelled while they wait, some as they begin.
-            return chance.choice([0.0, 0.05, 3.0])
+            return rng.choice([0.0, 0.05, 3.0])
         case _:
             return 0.0

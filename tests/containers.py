@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autoscaler.fleets import Condition, Member, Order
-from penstock.autoscaler.fleets.containers import ContainerFleets, Surroundings
-from penstock.autoscaler.fleets.containers.engine import Engine, Seen
+from penstock.autoscaler.fleets import Condition, FleetMember, LaunchSpec
+from penstock.autoscaler.fleets.containers import ContainerDefaults, ContainerFleets
+from penstock.autoscaler.fleets.containers.engine import ContainerEngine, ContainerRow
 from penstock.autoscaler.fleets.containers.recipe import recipe
 from penstock.model.timing import Clock, SystemClock
 from servers import Podman
@@ -56,7 +56,7 @@ class Place:
         self.url = url
         self.folder = folder
         self.system = f"test-{secrets.token_hex(4)}"
-        self.engine = Engine(url)
+        self.engine = ContainerEngine(url)
         self._opened: list[ContainerFleets] = []
 
     def fleets(self, clock: Clock = CLOCK, *, init: bool = True) -> ContainerFleets:
@@ -66,14 +66,14 @@ class Place:
         self._opened.append(backend)
         return backend
 
-    def _around(self, *, init: bool) -> Surroundings:
+    def _around(self, *, init: bool) -> ContainerDefaults:
         binds = (*Podman.binds(), f"{self.folder}:{self.folder}")
-        return Surroundings(image=IMAGE, binds=binds, network="host", init=init, labels={"team": "tests"})
+        return ContainerDefaults(image=IMAGE, binds=binds, network="host", init=init, labels={"team": "tests"})
 
-    def order(self, script: str = STAND_IN, *, memory_mib: int | None = None) -> Order:
+    def order(self, script: str = STAND_IN, *, memory_mib: int | None = None) -> LaunchSpec:
         command = (sys.executable, "-c", script)
         environment = {"FOLDER": str(self.folder)}
-        return Order(fleet=FLEET, app="no:app", command=command, environment=environment, memory_mib=memory_mib)
+        return LaunchSpec(fleet=FLEET, app="no:app", command=command, environment=environment, memory_mib=memory_mib)
 
     async def created(self, name: str) -> str:
         """A container that whoever created it did not come to start; its id."""
@@ -87,7 +87,7 @@ class Place:
     def go(self) -> None:
         (self.folder / "go").touch()
 
-    async def containers(self) -> list[Seen]:
+    async def containers(self) -> list[ContainerRow]:
         """What the engine has, ended or not."""
         return await self.engine.containers({"penstock.system": self.system})
 
@@ -116,9 +116,9 @@ async def _there(files: list[Path]) -> bool:
     return all(file.exists() for file in files)
 
 
-async def ends(fleets: ContainerFleets, *names: str, fleet: str = FLEET) -> dict[str, Member]:
+async def ends(fleets: ContainerFleets, *names: str, fleet: str = FLEET) -> dict[str, FleetMember]:
     """Look until these members were told as ended; what was told of them."""
-    told: dict[str, Member] = {}
+    told: dict[str, FleetMember] = {}
 
     async def look() -> bool:
         for member in await fleets.members(fleet):
@@ -135,5 +135,5 @@ async def conditions(fleets: ContainerFleets) -> dict[str, Condition]:
     return {member.name: member.condition for member in await fleets.members(FLEET)}
 
 
-def statuses(told: dict[str, Member]) -> list[int | None]:
+def statuses(told: dict[str, FleetMember]) -> list[int | None]:
     return [member.exit_status for member in told.values()]

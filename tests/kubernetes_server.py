@@ -313,8 +313,8 @@ class KubernetesServer:
             try:
                 self._may(request, resource)
                 return JSONResponse(await answers[request.method](request))
-            except Refusal as refusal:
-                return JSONResponse(refusal.status, refusal.code)
+            except Refusal as error:
+                return JSONResponse(error.status, error.code)
             finally:
                 async with self._asked:
                     self._asked.notify_all()

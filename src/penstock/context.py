@@ -13,7 +13,7 @@ from penstock.model.names import check_file_name
 from penstock.model.text import readable
 from penstock.model.wire import is_content_type
 
-LOGGER = logging.getLogger("penstock.job")
+logger = logging.getLogger("penstock.job")
 MESSAGE_CHARACTERS = 4 * 1024
 """How much of a progress message is kept."""
 
@@ -95,7 +95,7 @@ class Context:
         self.tags = tags
         self.inputs = inputs
         self.outputs = outputs
-        self.log = LOGGER
+        self.log = logger
         self.cancelled = False
         self._report = report
 

@@ -25,9 +25,9 @@ def submit_request(connection: Any, request: str) -> JobId:
 async def submit_request_async(connection: Any, request: str) -> JobId:
     """The same on a connection whose calls are awaited; one whose calls are not is taken too, and blocks."""
     if _is_session(connection):
-        connection = await _awaited(connection.connection())
-    executed = await _awaited(_execute(connection, request))
-    return _id_of(await _awaited((connection if executed is None else executed).fetchone()))
+        connection = await _await(connection.connection())
+    executed = await _await(_execute(connection, request))
+    return _id_of(await _await((connection if executed is None else executed).fetchone()))
 
 
 def _is_session(connection: Any) -> bool:
@@ -45,7 +45,7 @@ def _execute(connection: Any, request: str) -> Any:
     raise Invalid(f"{type(connection).__name__} runs no SQL: pass a connection, a session or a cursor")
 
 
-async def _awaited(value: Any) -> Any:
+async def _await(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 

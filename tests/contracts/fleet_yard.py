@@ -5,7 +5,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.autoscaler.fleets import Member, Order
+from penstock.autoscaler.fleets import FleetMember, LaunchSpec
 from penstock.client import AsyncClient
 from penstock.testing.fleet_contract import Yard
 
@@ -26,14 +26,14 @@ class Folder(Yard):
             "FLEET_APP_FOLDER": str(folder),
         }
 
-    def order(self, fleet: str) -> Order:
-        return Order(fleet=fleet, app=APP, queues=(fleet,), environment=self.environment)
+    def order(self, fleet: str) -> LaunchSpec:
+        return LaunchSpec(fleet=fleet, app=APP, queues=(fleet,), environment=self.environment)
 
-    def unusable(self, fleet: str) -> Order:
-        return Order(fleet=fleet, app="tests.contracts.no_such_app:app", environment=self.environment)
+    def unusable(self, fleet: str) -> LaunchSpec:
+        return LaunchSpec(fleet=fleet, app="tests.contracts.no_such_app:app", environment=self.environment)
 
     def let_go(self, job: str) -> None:
         (self._folder / job).touch()
 
-    async def kill(self, member: Member) -> None:
+    async def kill(self, member: FleetMember) -> None:
         os.kill(int(member.detail.removeprefix("pid ")), signal.SIGKILL)

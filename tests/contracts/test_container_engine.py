@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autoscaler.fleets import Condition, Order
-from penstock.autoscaler.fleets.containers import ContainerFleets, Surroundings
-from penstock.autoscaler.fleets.containers.engine import Engine
+from penstock.autoscaler.fleets import Condition, LaunchSpec
+from penstock.autoscaler.fleets.containers import ContainerDefaults, ContainerFleets
+from penstock.autoscaler.fleets.containers.engine import ContainerEngine
 from penstock.autoscaler.fleets.containers.fleets import HEARS_AFTER
 from penstock.model.errors import FleetUnavailable
 from penstock.testing.clock import SimulatedClock
@@ -91,11 +91,11 @@ async def test_what_could_not_be_removed_is_told_once_and_removed_later(
     fleets = place.fleets()
     [name] = await fleets.start(place.order("raise SystemExit(5)"), 1)
 
-    async def refuse(self: Engine, container: str) -> None:
+    async def refuse(self: ContainerEngine, container: str) -> None:
         raise FleetUnavailable("not now")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "remove", refuse)
+        patch.setattr(ContainerEngine, "remove", refuse)
         assert statuses(await ends(fleets, name)) == [5]
         assert await fleets.members(FLEET) == []
     assert len(await place.containers()) == 1
@@ -253,15 +253,15 @@ async def test_a_container_that_is_stopped_before_it_is_started_drains_when_it_i
 async def test_a_start_whose_answer_was_lost_leaves_a_member_and_kills_none(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start = Engine.start
+    start = ContainerEngine.start
 
-    async def lose_answer(self: Engine, container: str) -> None:
+    async def lose_answer(self: ContainerEngine, container: str) -> None:
         await start(self, container)
         raise FleetUnavailable("no answer")
 
     fleets = place.fleets()
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "start", lose_answer)
+        patch.setattr(ContainerEngine, "start", lose_answer)
         with pytest.raises(FleetUnavailable, match="no answer"):
             await fleets.start(place.order(), 1)
     assert list((await conditions(fleets)).values()) == [Condition.RUNNING]
@@ -271,7 +271,7 @@ async def test_a_start_whose_answer_was_lost_leaves_a_member_and_kills_none(
 
 
 async def test_an_image_that_cannot_be_had_is_told_with_what_to_do(place: Place) -> None:
-    order = Order(fleet=FLEET, app=NO_APP, image="registry.invalid/penstock:1")
+    order = LaunchSpec(fleet=FLEET, app=NO_APP, image="registry.invalid/penstock:1")
     with pytest.raises(FleetUnavailable, match=r"image registry\.invalid/penstock:1 is not there: build or pull it"):
         await place.fleets().start(order, 2)
     assert await place.containers() == []
@@ -280,12 +280,12 @@ async def test_an_image_that_cannot_be_had_is_told_with_what_to_do(place: Place)
 async def test_a_fleet_without_an_image_is_told_that_it_needs_one(podman: Podman) -> None:
     fleets = ContainerFleets(podman.url, CLOCK, random.Random())
     with pytest.raises(FleetUnavailable, match="fleet mail has no image"):
-        await fleets.start(Order(fleet=FLEET, app=NO_APP), 1)
+        await fleets.start(LaunchSpec(fleet=FLEET, app=NO_APP), 1)
     await fleets.close()
 
 
 async def test_a_command_that_the_image_lacks_is_told_and_leaves_nothing_behind(place: Place) -> None:
-    order = Order(fleet=FLEET, app=NO_APP, command=("no-such-program",))
+    order = LaunchSpec(fleet=FLEET, app=NO_APP, command=("no-such-program",))
     with pytest.raises(FleetUnavailable, match="no-such-program"):
         await place.fleets(init=False).start(order, 2)
     assert await place.containers() == []
@@ -297,15 +297,15 @@ async def test_a_command_that_the_image_lacks_is_told_and_leaves_nothing_behind(
 async def test_those_that_could_be_started_are_named_when_others_could_not(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create, calls = Engine.create, []
+    create, calls = ContainerEngine.create, []
 
-    async def fail_once(self: Engine, name: str, body: dict[str, object]) -> str:
+    async def fail_once(self: ContainerEngine, name: str, body: dict[str, object]) -> str:
         calls.append(name)
         if len(calls) == 1:
             raise FleetUnavailable("no room")
         return await create(self, name, body)
 
-    monkeypatch.setattr(Engine, "create", fail_once)
+    monkeypatch.setattr(ContainerEngine, "create", fail_once)
     names = await place.fleets().start(place.order(), 2)
     assert names == calls[1:]
 
@@ -315,10 +315,10 @@ async def test_those_that_could_be_started_are_named_when_others_could_not(
 
 async def test_an_engine_that_is_not_there_is_told_by_its_address(tmp_path: Path) -> None:
     url = f"unix://{tmp_path}/nobody.sock"
-    fleets = ContainerFleets(url, CLOCK, random.Random(), around=Surroundings(image=IMAGE))
+    fleets = ContainerFleets(url, CLOCK, random.Random(), around=ContainerDefaults(image=IMAGE))
     for call in (
         fleets.members(FLEET),
-        fleets.start(Order(fleet=FLEET, app=NO_APP), 1),
+        fleets.start(LaunchSpec(fleet=FLEET, app=NO_APP), 1),
         fleets.stop(FLEET, ["mail-1"]),
     ):
         with pytest.raises(FleetUnavailable, match=f"no container engine answers at {url}"):
@@ -336,7 +336,7 @@ async def test_an_engine_that_does_not_answer_is_not_waited_for_without_end(tmp_
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "silent.sock"))
         silent.listen()
-        engine = Engine(f"unix://{tmp_path}/silent.sock", within=timedelta(milliseconds=200))
+        engine = ContainerEngine(f"unix://{tmp_path}/silent.sock", within=timedelta(milliseconds=200))
         with pytest.raises(FleetUnavailable, match=r"did not list its containers within 0\.2 s"):
             await engine.containers({})
         await engine.close()

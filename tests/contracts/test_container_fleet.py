@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autoscaler.fleets import Condition, Member, Order
+from penstock.autoscaler.fleets import Condition, FleetMember, LaunchSpec
 from penstock.autoscaler.fleets.containers import ContainerFleets
 from penstock.client import AsyncClient
 from penstock.testing.fleet_contract import FleetContract, Yard
@@ -58,16 +58,16 @@ class Shared(Yard):
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         }
 
-    def order(self, fleet: str) -> Order:
-        return Order(fleet=fleet, app=APP, queues=(fleet,), capacity=1, environment=self._environment)
+    def order(self, fleet: str) -> LaunchSpec:
+        return LaunchSpec(fleet=fleet, app=APP, queues=(fleet,), capacity=1, environment=self._environment)
 
-    def unusable(self, fleet: str) -> Order:
-        return Order(fleet=fleet, app="tests.contracts.no_such_app:app", environment=self._environment)
+    def unusable(self, fleet: str) -> LaunchSpec:
+        return LaunchSpec(fleet=fleet, app="tests.contracts.no_such_app:app", environment=self._environment)
 
     def let_go(self, job: str) -> None:
         (self._place.folder / job).touch()
 
-    async def kill(self, member: Member) -> None:
+    async def kill(self, member: FleetMember) -> None:
         await self._place.engine.signal(member.detail.split()[1], "SIGKILL")
 
 
@@ -83,14 +83,14 @@ class TestContainers(FleetContract):
 
     async def test_why_an_app_cannot_be_imported_is_told(self, fleets: ContainerFleets, yard: Shared) -> None:
         [name] = await fleets.start(yard.unusable(yard.fleet), 1)
-        assert "tests.contracts.no_such_app" in (await self.ended(fleets, yard.fleet, name)).detail
+        assert "tests.contracts.no_such_app" in (await self.wait_for_end(fleets, yard.fleet, name)).detail
 
     async def test_three_come_and_go_over_a_restart_of_the_autoscaler_and_no_job_is_interrupted(
         self, place: Place, yard: Shared
     ) -> None:
         before = place.fleets()
-        names = await self.started(before, yard, 3)
-        jobs = [await yard.holding() for _ in range(3)]
+        names = await self.start_joined(before, yard, 3)
+        jobs = [await yard.submit_running() for _ in range(3)]
         await before.stop(yard.fleet, names[:1])
         await before.close()
         after = place.fleets()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.doctor import backends
-from penstock.cli.doctor.finding import Finding, Status
+from penstock.cli.doctor.finding import Finding, FindingStatus
 from penstock.config import Settings, StoreSettings
 from penstock.model.ids import ShardId
 from penstock.store.postgres import PostgresStore
@@ -33,33 +33,33 @@ async def examined(url: str, **store: object) -> Finding:
 
 async def test_an_empty_database_stays_empty_and_is_said_to_lack_its_tables(empty: str) -> None:
     finding = await examined(empty)
-    assert (finding.status, "lacks migrations 0001_jobs" in finding.found) == (Status.WARN, True)
+    assert (finding.status, "lacks migrations 0001_jobs" in finding.found) == (FindingStatus.WARN, True)
     assert server(18).run(TABLES, "examined") == "0"
 
 
 async def test_what_no_process_will_apply_by_itself_is_a_failure(empty: str) -> None:
     finding = await examined(empty, migrate=False)
-    assert (finding.status, finding.remedy) == (Status.FAIL, "run: penstock db migrate")
+    assert (finding.status, finding.remedy) == (FindingStatus.FAIL, "run: penstock db migrate")
 
 
 async def test_a_database_in_use_is_not_written(jobs: str) -> None:
     before = server(18).run(WRITES, "jobs")
     finding = await examined(jobs)
-    assert (finding.status, server(18).run(WRITES, "jobs")) == (Status.OK, before)
+    assert (finding.status, server(18).run(WRITES, "jobs")) == (FindingStatus.OK, before)
 
 
 async def test_the_database_of_another_shard_is_a_failure(empty: str) -> None:
     await (await PostgresStore.open(empty, shard=ShardId(7))).close()
     finding = await examined(empty)
-    assert (finding.status, "holds shard 7" in finding.found) == (Status.FAIL, True)
+    assert (finding.status, "holds shard 7" in finding.found) == (FindingStatus.FAIL, True)
 
 
 async def test_a_database_that_cannot_be_written_is_a_failure(jobs: str) -> None:
     finding = await examined(f"{jobs}?options=-c%20default_transaction_read_only%3Don")
-    assert (finding.status, "takes no writes" in finding.found) == (Status.FAIL, True)
+    assert (finding.status, "takes no writes" in finding.found) == (FindingStatus.FAIL, True)
 
 
 def test_the_file_of_a_sqlite_shard_is_not_made(tmp_path: Path) -> None:
     finding = asyncio.run(examined(f"sqlite://{tmp_path}/jobs.db"))
-    assert finding.status is Status.OK
+    assert finding.status is FindingStatus.OK
     assert list(tmp_path.iterdir()) == []

@@ -15,8 +15,8 @@ import pytest
 
 from penstock.model.errors import Conflict, CorruptObject, Invalid, ObjectsUnavailable
 from penstock.model.timing import SystemClock
-from penstock.objects.folder import FolderObjects, Upload
-from penstock.testing.objects_contract import MIB, TEXT, ObjectsContract, body, stalled, whole
+from penstock.objects.folder import FolderObjects, FolderUpload
+from penstock.testing.objects_contract import MIB, TEXT, ObjectsContract, body, stall, whole
 
 
 class MovedClock(SystemClock):
@@ -258,7 +258,7 @@ def test_a_file_swept_before_it_was_locked_is_made_anew(tmp_path: Path, monkeypa
         return real(file)
 
     monkeypatch.setattr(folder, "_locked", sweep_first)
-    upload = Upload(tmp_path)
+    upload = FolderUpload(tmp_path)
     upload.write(b"x")
     assert list(tmp_path.iterdir()) == [upload.path]
     assert upload.path not in swept
@@ -419,7 +419,7 @@ async def test_a_cancelled_put_waits_for_its_thread(
 @pytest.mark.parametrize("turns", range(0, 40, 3))
 async def test_a_put_cancelled_anywhere_leaves_a_whole_object_or_none(store: FolderObjects, turns: int) -> None:
     started = asyncio.Event()
-    put = asyncio.ensure_future(store.put("a", stalled(started) if turns % 2 else body(b"x" * MIB, b"y"), TEXT))
+    put = asyncio.ensure_future(store.put("a", stall(started) if turns % 2 else body(b"x" * MIB, b"y"), TEXT))
     for _ in range(turns):
         await asyncio.sleep(0)
     put.cancel()

@@ -16,8 +16,8 @@ if "CI" not in os.environ:
 
 from lightkube.config.kubeconfig import KubeConfig
 
-from penstock.autoscaler.fleets import MEMBER, Condition, Member, Order
-from penstock.autoscaler.fleets.kubernetes import KubernetesFleets, Surroundings
+from penstock.autoscaler.fleets import MEMBER, Condition, FleetMember, LaunchSpec
+from penstock.autoscaler.fleets.kubernetes import KubernetesFleets, PodDefaults
 from penstock.autoscaler.fleets.kubernetes.workload import deployment_name, slug
 from penstock.model.errors import FleetUnavailable
 from penstock.model.names import Name
@@ -28,7 +28,7 @@ from tests.kubernetes_server import COST, KubernetesServer
 ROOT = Path(__file__).parents[2]
 FLEET = "thumbs"
 DEPLOYMENT = f"penstock-fleet-{FLEET}"
-ORDER = Order(
+ORDER = LaunchSpec(
     fleet=FLEET,
     app="shop.jobs:app",
     queues=("thumbnail", "resize"),
@@ -70,7 +70,7 @@ def replicas(server: KubernetesServer) -> int:
     return found
 
 
-async def by_name(fleets: KubernetesFleets, fleet: str = FLEET) -> dict[str, Member]:
+async def by_name(fleets: KubernetesFleets, fleet: str = FLEET) -> dict[str, FleetMember]:
     return {member.name: member for member in await fleets.members(fleet)}
 
 
@@ -116,7 +116,7 @@ async def test_a_worker_is_told_its_name_and_what_the_order_says(
 
 
 async def test_a_pod_is_given_longer_to_end_than_its_worker_takes_to_drain(server: KubernetesServer) -> None:
-    fleets = opened_on(server, around=Surroundings(drain=timedelta(minutes=10)))
+    fleets = opened_on(server, around=PodDefaults(drain=timedelta(minutes=10)))
     (name,) = await fleets.start(ORDER, 1)
     assert float(server.environment(name)["PENSTOCK_WORKER_DRAIN_SECONDS"]) == 600
     assert server.pods[name]["spec"]["terminationGracePeriodSeconds"] > 600
@@ -124,7 +124,7 @@ async def test_a_pod_is_given_longer_to_end_than_its_worker_takes_to_drain(serve
 
 
 async def test_what_holds_for_all_pods_is_in_each(server: KubernetesServer) -> None:
-    around = Surroundings(
+    around = PodDefaults(
         image="default:2", secrets=("keys",), pull_secrets=("registry",), node_selector={"pool": "work"}
     )
     fleets = opened_on(server, around=around)

@@ -12,7 +12,7 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("lightkube")
 
-from penstock.autoscaler.fleets import Condition, Fleets, Member, Order
+from penstock.autoscaler.fleets import Condition, FleetBackend, FleetMember, LaunchSpec
 from penstock.autoscaler.fleets.kubernetes import KubernetesFleets
 from penstock.client import AsyncClient
 from penstock.model.timing import SystemClock
@@ -80,7 +80,7 @@ def url(folder: Path) -> Iterator[str]:
 class Namespace(Folder):
     """As for processes, with an image."""
 
-    def order(self, fleet: str) -> Order:
+    def order(self, fleet: str) -> LaunchSpec:
         return msgspec.structs.replace(super().order(fleet), image="penstock")
 
 
@@ -104,7 +104,7 @@ class TestKubernetes(FleetContract):
         async with AsyncClient(url) as client:
             yield Namespace(client, url, folder)
 
-    async def ended(self, fleets: Fleets, fleet: str, name: str) -> Member:
+    async def ended(self, fleets: FleetBackend, fleet: str, name: str) -> FleetMember:
         """A pod that was stopped is gone when it has ended: only the machine below knows how."""
 
         async def gone() -> bool:
@@ -112,7 +112,7 @@ class TestKubernetes(FleetContract):
 
         await eventually(f"{name} is gone", gone)
         status = self.cluster_of_test.exits[name]
-        return Member(
+        return FleetMember(
             name=name, condition=Condition.ENDED, started_at=SystemClock().now(), exit_status=status, detail="gone"
         )
 
@@ -124,8 +124,8 @@ class TestKubernetes(FleetContract):
     async def test_of_three_workers_the_idle_go_and_the_busy_one_finishes_its_job(
         self, fleets: KubernetesFleets, yard: Namespace
     ) -> None:
-        names = await self.started(fleets, yard, 3)
-        job = await yard.holding()
+        names = await self.start_joined(fleets, yard, 3)
+        job = await yard.submit_running()
         busy = (await yard.client.get(job)).worker
         idle = [name for name in names if name != busy]
         await fleets.stop(yard.fleet, idle)

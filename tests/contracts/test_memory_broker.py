@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.memory import Lanes, MemoryBroker
+from penstock.broker.memory import MemoryBroker, TicketQueues
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import Ticket
 from penstock.testing.broker_contract import (
     LONG,
-    NO_WAIT,
+    ZERO,
     BrokerContract,
     jobs,
     promptly,
@@ -35,32 +35,32 @@ class TestMemoryBroker(BrokerContract):
         broker.lose()
 
     async def test_a_ticket_put_back_is_not_held_beside_its_double(self, broker: MemoryBroker) -> None:
-        take = await self.waiting(broker, wanting("mail"))
+        take = await self.start_take(broker, wanting("mail"))
         one = ticket()
         await broker.publish([one])
         await broker.publish([one])
         take.cancel()
         await asyncio.wait({take})
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
+        assert await broker.take(wanting("mail"), 10, ZERO) == [one]
 
     async def test_a_ticket_put_back_keeps_its_place(self, broker: MemoryBroker) -> None:
-        take = await self.waiting(broker, wanting("mail"), limit=2)
+        take = await self.start_take(broker, wanting("mail"), limit=2)
         sent = tickets(4)
         await broker.publish(sent)
         take.cancel()
         await asyncio.wait({take})
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == sent
+        assert await broker.take(wanting("mail"), 10, ZERO) == sent
         assert await broker.depths() == {}
 
     async def test_those_who_came_first_are_served_first(self, broker: MemoryBroker) -> None:
-        takes = [await self.waiting(broker, wanting("mail"), limit=1) for _ in range(5)]
+        takes = [await self.start_take(broker, wanting("mail"), limit=1) for _ in range(5)]
         for take in takes:
             one = ticket()
             await broker.publish([one])
             assert await promptly(take) == [one]
 
     async def test_a_waiting_taker_gets_the_whole_batch_best_first(self, broker: MemoryBroker) -> None:
-        take = await self.waiting(broker, wanting("mail"))
+        take = await self.start_take(broker, wanting("mail"))
         low, high = ticket(priority=1), ticket(priority=9)
         await broker.publish([low, high])
         assert await promptly(take) == [high, low]
@@ -78,7 +78,7 @@ class TestMemoryBroker(BrokerContract):
         assert await broker.depths() == {}
 
     async def test_takers_that_left_leave_no_trace(self, broker: MemoryBroker) -> None:
-        take = await self.waiting(broker, wanting("mail", "report"))
+        take = await self.start_take(broker, wanting("mail", "report"))
         take.cancel()
         await asyncio.wait({take})
         assert not broker._takers  # noqa: SLF001 - a leak shows nowhere else
@@ -101,7 +101,7 @@ steps = st.lists(
 @given(steps)
 def test_lanes_agree_with_a_plain_list(steps: list[Ticket | tuple[frozenset[str], int]]) -> None:
     """Whatever is put in and taken: nothing is lost or doubled, the best priority goes first, and depths agree."""
-    lanes, model = Lanes(), list[Ticket]()
+    lanes, model = TicketQueues(), list[Ticket]()
     for step in steps:
         if isinstance(step, Ticket):
             known = step.job in jobs(model)

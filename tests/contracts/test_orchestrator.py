@@ -14,8 +14,8 @@ import pytest
 from hypothesis import settings
 
 from penstock.model.ids import ShardId
-from penstock.model.shards import Member, shard_map
-from penstock.orchestrator import OpenShard, Orchestrator
+from penstock.model.shards import ShardMember, shard_map
+from penstock.orchestrator import OpenShard, ShardedStore
 from penstock.store.postgres import PostgresStore
 from penstock.store.seam import Shard, Store
 from penstock.store.sqlite import SqliteStore
@@ -32,9 +32,9 @@ MEMORY = next((folder for folder in ("/dev/shm",) if os.access(folder, os.W_OK))
 @asynccontextmanager
 async def orchestrated(
     urls: Iterable[str], open_shard: OpenShard, clock: SimulatedClock
-) -> AsyncIterator[Orchestrator]:
-    members = [Member(ShardId(number), url) for number, url in enumerate(urls)]
-    store = await Orchestrator.open(shard_map(members), open_shard, clock, random.Random(5))
+) -> AsyncIterator[ShardedStore]:
+    members = [ShardMember(ShardId(number), url) for number, url in enumerate(urls)]
+    store = await ShardedStore.open(shard_map(members), open_shard, clock, random.Random(5))
     yield store
     await store.close()
 

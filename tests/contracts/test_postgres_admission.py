@@ -15,7 +15,7 @@ from penstock.model.ring import Ring
 from penstock.model.submission import Misplaced
 from penstock.store.postgres import PostgresStore
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.stage import TICKET, StoreStage
 from tests.postgres import VERSIONS, LockWaits, database, new_store
 
 SUBMIT = "SELECT penstock.submit('mail', allow_unknown => true)"
@@ -33,8 +33,8 @@ async def store(version: int) -> AsyncIterator[PostgresStore]:
 
 
 @pytest.fixture
-def stage(store: PostgresStore) -> Stage:
-    return Stage(store, SimulatedClock())
+def stage(store: PostgresStore) -> StoreStage:
+    return StoreStage(store, SimulatedClock())
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def test_a_transaction_with_an_older_snapshot_cannot_submit_into_a_closed_
 
 
 async def test_what_was_taken_before_the_close_can_be_seen_after_it(
-    store: PostgresStore, stage: Stage, connection: psycopg.Connection[Any], version: int
+    store: PostgresStore, stage: StoreStage, connection: psycopg.Connection[Any], version: int
 ) -> None:
     """The close waits for one that has submitted; a submit that comes behind it waits too, and is refused."""
     connection.execute(SUBMIT)
@@ -107,15 +107,15 @@ async def test_a_ring_is_not_told_past_a_transaction_that_has_submitted(
     ring = Notice(NoticeKind.RING, "ring", msgspec.json.encode(Ring((store.shard,))), await store.now())
     connection.execute(SUBMIT)
     with pytest.raises(Conflict):
-        await store.tell([ring])
+        await store.put_notices([ring])
     assert await store.notices() == []
     connection.rollback()
-    await store.tell([ring])
+    await store.put_notices([ring])
     assert len(await store.notices()) == 1
 
 
 async def test_many_processes_submit_while_the_shard_is_closed_and_all_that_was_acknowledged_is_there(
-    store: PostgresStore, stage: Stage, version: int
+    store: PostgresStore, stage: StoreStage, version: int
 ) -> None:
     others = [await PostgresStore.open(database(version)) for _ in range(3)]
     taken: list[str] = []
@@ -124,7 +124,7 @@ async def test_many_processes_submit_while_the_shard_is_closed_and_all_that_was_
 
     async def submit(other: PostgresStore) -> None:
         while not refused:
-            news = [stage.new(), stage.new(key=f"k{stage.chance.getrandbits(60)}")]
+            news = [stage.new(), stage.new(key=f"k{stage.rng.getrandbits(60)}")]
             for new, answer in zip(news, await other.submit(news, TICKET), strict=True):
                 if isinstance(answer, Misplaced):
                     refused.append(new)

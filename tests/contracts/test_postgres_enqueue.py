@@ -17,7 +17,7 @@ from penstock import Penstock, Retry
 from penstock.engine.submit import new_job
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.ids import JobId, ShardId, created_at, parse_job_id, shard_of
-from penstock.model.job import Job, JobFilter, Lease, Line
+from penstock.model.job import BacklogKey, Job, JobFilter, Lease
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.retry import RetryKind
@@ -26,7 +26,7 @@ from penstock.model.wire import SubmitRequest
 from penstock.model.workers import JobType
 from penstock.store.postgres import PostgresStore
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.stage import TICKET, StoreStage
 from tests.postgres import LockWaits, database, new_store, server
 
 LATER = datetime(2100, 1, 1, 12, tzinfo=UTC)
@@ -48,8 +48,8 @@ async def store() -> AsyncIterator[PostgresStore]:
 
 
 @pytest.fixture
-def stage(store: PostgresStore) -> Stage:
-    return Stage(store, SimulatedClock())
+def stage(store: PostgresStore) -> StoreStage:
+    return StoreStage(store, SimulatedClock())
 
 
 @pytest.fixture
@@ -79,12 +79,12 @@ def servers_clock(connection: psycopg.Connection[Any]) -> datetime:
 
 class TestTransactions:
     async def test_a_job_is_there_once_the_transaction_commits_and_runs(
-        self, store: PostgresStore, stage: Stage, connection: psycopg.Connection[Any]
+        self, store: PostgresStore, stage: StoreStage, connection: psycopg.Connection[Any]
     ) -> None:
         job = app.submit_in(connection, thumbnail, "cat.png", width=64)
         assert await store.get([job.id]) == [None]
         connection.commit()
-        (ticket,) = await store.dispatch({Line("pictures", "thumbnail"): 9}, TICKET)
+        (ticket,) = await store.dispatch({BacklogKey("pictures", "thumbnail"): 9}, TICKET)
         (claim,) = await store.claim([ticket], "w1", timedelta(seconds=15))
         assert (claim.job, claim.type, json.loads(bytes(claim.params))) == (
             job.id,
@@ -94,15 +94,15 @@ class TestTransactions:
         assert claim.timeout_seconds == 60
         await stage.settle(Lease(claim.job, claim.fence), result=b'"done"')
         assert (await stage.job(job.id)).state is State.SUCCEEDED
-        assert await stage.counted() == await stage.counted_by_hand()
+        assert await stage.read_counts() == await stage.count_jobs()
 
     async def test_a_transaction_rolled_back_leaves_nothing(
-        self, store: PostgresStore, stage: Stage, connection: psycopg.Connection[Any]
+        self, store: PostgresStore, stage: StoreStage, connection: psycopg.Connection[Any]
     ) -> None:
         app.submit_in(connection, thumbnail.using(key="k", tags=["red"]), "cat.png")
         connection.rollback()
         assert await all_jobs(store) == []
-        assert await stage.counted() == set()
+        assert await stage.read_counts() == set()
         again = app.submit_in(connection, thumbnail.using(key="k"), "dog.png")
         connection.commit()
         assert [job.id for job in await all_jobs(store)] == [again.id]
@@ -119,9 +119,9 @@ class TestTransactions:
         assert await all_jobs(store) == []
 
     async def test_it_is_the_job_that_the_engine_would_make(
-        self, store: PostgresStore, stage: Stage, connection: psycopg.Connection[Any]
+        self, store: PostgresStore, stage: StoreStage, connection: psycopg.Connection[Any]
     ) -> None:
-        await store.tell([Notice("type", "mail", msgspec.json.encode(MAIL), EPOCH)])
+        await store.put_notices([Notice("type", "mail", msgspec.json.encode(MAIL), EPOCH)])
         for request in requests():
             expected = new_job(stage.unknown(), request, MAIL, SystemClock().now())
             (submission,) = await store.submit([replace(expected, key=None)], TICKET)
@@ -170,7 +170,7 @@ class TestKeys:
             app.submit_in(connection, thumbnail.using(key="order-7"), "dog.png")
 
     async def test_a_key_of_the_function_is_a_key_of_the_store(
-        self, store: PostgresStore, stage: Stage, connection: psycopg.Connection[Any]
+        self, store: PostgresStore, stage: StoreStage, connection: psycopg.Connection[Any]
     ) -> None:
         job = by_sql(connection, type="mail", idempotency_key="k", allow_unknown=True)
         connection.commit()
@@ -268,7 +268,7 @@ class TestRefusals:
         self, store: PostgresStore, connection: psycopg.Connection[Any]
     ) -> None:
         told = msgspec.json.encode(replace(MAIL, description="a \0 and a \\u0000"))
-        await store.tell([Notice("type", "mail", told, EPOCH)])
+        await store.put_notices([Notice("type", "mail", told, EPOCH)])
         job = by_sql(connection, type="mail")
         connection.commit()
         assert [(one.id, one.queue) for one in await all_jobs(store)] == [(job, "post")]

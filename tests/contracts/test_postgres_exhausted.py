@@ -11,9 +11,9 @@ import pytest
 
 from penstock.model.errors import StoreBusy
 from penstock.model.ids import ShardId
-from penstock.model.shards import Member, shard_map
+from penstock.model.shards import ShardMember, shard_map
 from penstock.model.timing import SystemClock
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.store import Shard
 from penstock.store.postgres import PostgresStore
 from tests.postgres import server
@@ -32,12 +32,12 @@ def url() -> str:
 
 
 @asynccontextmanager
-async def orchestrator(url: str, connections: int) -> AsyncIterator[Orchestrator]:
+async def orchestrator(url: str, connections: int) -> AsyncIterator[ShardedStore]:
     async def opened(number: ShardId, where: str) -> Shard:
         return await PostgresStore.open(where, shard=number, deadline=DEADLINE, connections=connections)
 
-    members = shard_map([Member(number=ShardId(0), url=url)])
-    store = await Orchestrator.open(members, opened, SystemClock(), random.Random(1), deadline=DEADLINE)
+    members = shard_map([ShardMember(number=ShardId(0), url=url)])
+    store = await ShardedStore.open(members, opened, SystemClock(), random.Random(1), deadline=DEADLINE)
     try:
         yield store
     finally:
@@ -48,7 +48,7 @@ async def test_calls_wait_for_a_connection_of_their_own_process(url: str) -> Non
     async with orchestrator(url, connections=20) as store:
         for _ in range(5):
             assert await asyncio.gather(*(store.counts() for _ in range(60))) == [[]] * 60
-        assert store.missing() == ()
+        assert store.unavailable() == ()
 
 
 async def test_a_shard_without_a_free_connection_is_busy_and_well(url: str) -> None:
@@ -58,8 +58,8 @@ async def test_a_shard_without_a_free_connection_is_busy_and_well(url: str) -> N
             holder.execute("LOCK TABLE penstock.workers")
             reads = asyncio.create_task(store.workers())
             await asyncio.sleep(0)
-            told = await asyncio.gather(*(store.parts()[0].probe() for _ in range(4)), return_exceptions=True)
+            told = await asyncio.gather(*(store.shards()[0].probe() for _ in range(4)), return_exceptions=True)
             assert {type(one) for one in told} == {StoreBusy}
-            assert store.missing() == ()
+            assert store.unavailable() == ()
             holder.rollback()
         assert await reads == []

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from penstock.cli import ROOT
 from penstock.model.errors import InvalidSetting, StoreUnavailable
 from penstock.model.ids import ShardId
-from penstock.model.shards import Member, shard_map
+from penstock.model.shards import ShardMember, shard_map
 from penstock.model.timing import SystemClock
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.store import Shard
 from penstock.store.postgres import PostgresStore
-from penstock.store.postgres.address import Address
+from penstock.store.postgres.address import PostgresAddress
 from servers import FaultProxy
 from servers.proxy import Fault
 from tests.logs import log_line
@@ -96,8 +96,8 @@ async def test_a_shard_whose_primary_freezes_is_well_again_within_fifteen_second
         return await PostgresStore.open(where, shard=number)
 
     with FaultProxy(port()) as proxy, log_line("shard 0 answers again") as well:
-        members = shard_map([Member(number=ShardId(0), url=url(proxy.port, port()))])
-        store = await Orchestrator.open(members, opened, SystemClock(), random.Random(1))
+        members = shard_map([ShardMember(number=ShardId(0), url=url(proxy.port, port()))])
+        store = await ShardedStore.open(members, opened, SystemClock(), random.Random(1))
         await asyncio.gather(*(store.counts() for _ in range(10)))
         async with asyncio.timeout(FAILOVER_SECONDS):
             proxy.fault = Fault.SILENT
@@ -105,7 +105,7 @@ async def test_a_shard_whose_primary_freezes_is_well_again_within_fifteen_second
                 await store.counts()
             await well.wait()
             assert await store.counts() == []
-        assert store.missing() == ()
+        assert store.unavailable() == ()
         await store.close()
 
 
@@ -132,12 +132,12 @@ async def test_every_host_is_named_when_none_answers() -> None:
 @pytest.mark.parametrize("wanted", ["standby", "read-only", "prefer-standby"])
 def test_a_url_that_asks_for_a_standby_is_refused(wanted: str) -> None:
     with pytest.raises(InvalidSetting, match="a shard is written to"):
-        Address.parse(f"postgresql://db1,db2/penstock?target_session_attrs={wanted}")
+        PostgresAddress.parse(f"postgresql://db1,db2/penstock?target_session_attrs={wanted}")
 
 
 def test_hosts_and_ports_that_do_not_match_are_refused() -> None:
     with pytest.raises(InvalidSetting, match="one port for each"):
-        Address.parse("postgresql://db1:1,db2:2,db3/penstock?port=1,2")
+        PostgresAddress.parse("postgresql://db1:1,db2:2,db3/penstock?port=1,2")
 
 
 def test_db_status_names_every_host_of_a_shard() -> None:

@@ -10,21 +10,21 @@ import pytest
 
 from penstock.model.errors import BrokerUnavailable, Invalid, InvalidSetting, StoreUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id
-from penstock.model.job import Claim, Lease, Line, NewJob, Retention, Settlement, Ticket
+from penstock.model.job import BacklogKey, Claim, Lease, NewJob, Retention, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.submission import Held
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.store import FOLD_EVERY
 from penstock.store.seam import Share
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import LEASE, TICKET, Stage
+from penstock.testing.store_contract.stage import LEASE, TICKET, StoreStage
 from servers import FaultProxy, Postgres
 from servers.proxy import Fault
 from tests.postgres import database, new_store, started
 from tests.postgres import server as shared_server
 
 SHARD = ShardId(0)
-MAIL = Line("mail", "mail")
+MAIL = BacklogKey("mail", "mail")
 SHORT = timedelta(seconds=1)
 LONG = 60.0
 """Seconds after which a test says that something hangs."""
@@ -32,8 +32,8 @@ LONG = 60.0
 UPDATES = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables, pg_sleep(0.01) WHERE relname = 'jobs'"
 
 
-def new(chance: random.Random, **fields: object) -> NewJob:
-    fields.setdefault("id", new_job_id(0, SHARD, chance))
+def new(rng: random.Random, **fields: object) -> NewJob:
+    fields.setdefault("id", new_job_id(0, SHARD, rng))
     return NewJob(type="mail", queue="mail", **fields)  # type: ignore[arg-type]
 
 
@@ -74,8 +74,8 @@ def settlements(claims: list[Claim]) -> list[Settlement]:
 
 
 async def submitted(store: PostgresStore, jobs: int, seed: int = 1) -> list[JobId]:
-    chance = random.Random(seed)
-    answers = await store.submit([new(chance, ticketed=True) for _ in range(jobs)], TICKET)
+    rng = random.Random(seed)
+    answers = await store.submit([new(rng, ticketed=True) for _ in range(jobs)], TICKET)
     return [answer.job.id for answer in answers]
 
 
@@ -97,14 +97,14 @@ async def test_many_workers_on_the_same_jobs_neither_wait_for_each_other_nor_sha
 
 async def work(store: PostgresStore, jobs: list[JobId], seed: int) -> list[Claim]:
     """Claim whatever is still there, settling what others hold as well: their fences are the same."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     claimed: list[Claim] = []
     for _ in range(8):
-        batch = chance.sample(jobs, 120)
+        batch = rng.sample(jobs, 120)
         mine = await store.claim([Ticket(SHARD, job, "mail", "mail") for job in batch], f"w{seed}", LEASE)
         claimed += mine
-        await store.renew(f"w{seed}", [Lease(job, 1) for job in chance.sample(batch, 60)], LEASE)
-        await store.settle([Settlement(job=job, fence=1, state=State.SUCCEEDED) for job in chance.sample(batch, 90)])
+        await store.renew(f"w{seed}", [Lease(job, 1) for job in rng.sample(batch, 60)], LEASE)
+        await store.settle([Settlement(job=job, fence=1, state=State.SUCCEEDED) for job in rng.sample(batch, 90)])
         await store.reclaim(100)
     rest = await store.claim([Ticket(SHARD, job, "mail", "mail") for job in jobs], f"w{seed}", LEASE)
     await store.settle([Settlement(job=job, fence=1, state=State.SUCCEEDED) for job in jobs])
@@ -128,11 +128,11 @@ async def test_one_of_two_processes_gets_a_ticket(store: PostgresStore, other: P
 
 async def test_one_of_two_processes_gets_a_key(store: PostgresStore, other: PostgresStore) -> None:
     """In batches that name the same keys in another order."""
-    chance = random.Random(5)
+    rng = random.Random(5)
     before = deadlocks()
 
     def batch() -> list[NewJob]:
-        return [new(chance, key=f"k{number}") for number in chance.sample(range(100), 100)]
+        return [new(rng, key=f"k{number}") for number in rng.sample(range(100), 100)]
 
     calls = [one.submit(batch(), TICKET) for one in (store, other) * 4]
     answers = [answer for answers in await asyncio.gather(*calls) for answer in answers]
@@ -161,9 +161,9 @@ async def test_batches_in_opposite_orders_do_not_wait_for_each_other(
 
 
 async def test_one_of_two_processes_inserts_a_repeated_batch(store: PostgresStore, other: PostgresStore) -> None:
-    chance = random.Random(6)
+    rng = random.Random(6)
     for _ in range(10):
-        batch = [new(chance) for _ in range(100)]
+        batch = [new(rng) for _ in range(100)]
         both = await asyncio.gather(store.submit(batch, TICKET), other.submit(batch[30:], TICKET))
         answers = [answer for answers in both for answer in answers]
         assert [answer.job.id for answer in answers] == [one.id for one in (*batch, *batch[30:])]
@@ -173,8 +173,8 @@ async def test_one_of_two_processes_inserts_a_repeated_batch(store: PostgresStor
 
 async def test_two_processes_claim_from_one_line(store: PostgresStore, other: PostgresStore) -> None:
     """Beside claims by tickets in another order, and nobody waits for ever."""
-    before, chance = deadlocks(), random.Random(7)
-    jobs = [answer.job.id for answer in await store.submit([new(chance, ticketed=False) for _ in range(400)], TICKET)]
+    before, rng = deadlocks(), random.Random(7)
+    jobs = [answer.job.id for answer in await store.submit([new(rng, ticketed=False) for _ in range(400)], TICKET)]
     tickets = [Ticket(SHARD, job, "mail", "mail") for job in jobs[::-1]]
     calls = [one.claim_next([Share("mail", ["mail"], 30)], "w", LEASE) for one in (store, other) * 4]
     calls.append(other.claim(tickets[100:300], "w", LEASE))
@@ -206,24 +206,24 @@ async def test_a_cancel_beside_a_retry_is_never_forgotten(store: PostgresStore, 
 
 
 async def test_one_bad_job_hurts_no_other_caller(store: PostgresStore) -> None:
-    chance = random.Random(2)
-    calls = [store.submit([new(chance, priority=99 if number == 3 else 5)], TICKET) for number in range(8)]
+    rng = random.Random(2)
+    calls = [store.submit([new(rng, priority=99 if number == 3 else 5)], TICKET) for number in range(8)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert [isinstance(answer, Invalid) for answer in answers] == [number == 3 for number in range(8)]
     assert sum(count.jobs for count in await store.counts()) == 7
 
 
 async def test_a_key_in_somebody_else_s_transaction_concerns_only_who_asks_for_it(store: PostgresStore) -> None:
-    chance = random.Random(2)
+    rng = random.Random(2)
     with psycopg.connect(database(18)) as holder:
         holder.execute("INSERT INTO penstock.keys (key, job, fingerprint) VALUES ('k3', gen_random_uuid(), '')")
-        calls = [store.submit([new(chance, key=f"k{number}")], TICKET) for number in range(8)]
+        calls = [store.submit([new(rng, key=f"k{number}")], TICKET) for number in range(8)]
         async with asyncio.timeout(LONG):
             answers = await asyncio.gather(*calls)
         holder.rollback()
     assert [isinstance(answer, Held) for (answer,) in answers] == [number == 3 for number in range(8)]
     assert sum(count.jobs for count in await store.counts()) == 7
-    await store.submit([new(chance, key="k3")], TICKET)
+    await store.submit([new(rng, key="k3")], TICKET)
 
 
 async def test_claims_and_renewals_write_no_index() -> None:
@@ -249,8 +249,8 @@ async def test_text_that_cannot_be_kept_is_refused(store: PostgresStore) -> None
 
 
 async def test_a_caller_that_goes_away_does_not_disturb_the_others(store: PostgresStore) -> None:
-    chance = random.Random(3)
-    calls = [asyncio.create_task(store.submit([new(chance)], TICKET)) for _ in range(6)]
+    rng = random.Random(3)
+    calls = [asyncio.create_task(store.submit([new(rng)], TICKET)) for _ in range(6)]
     await asyncio.sleep(0)
     calls[0].cancel()
     calls[3].cancel()
@@ -263,15 +263,15 @@ async def test_a_caller_that_goes_away_does_not_disturb_the_others(store: Postgr
         False,
         False,
     ]
-    await store.submit([new(chance)], TICKET)
+    await store.submit([new(rng)], TICKET)
 
 
 async def test_counts_stay_exact_while_they_are_folded(store: PostgresStore, other: PostgresStore) -> None:
-    chance = random.Random(4)
+    rng = random.Random(4)
 
     async def submit_some(one: PostgresStore) -> None:
         for _ in range(FOLD_EVERY):
-            await one.submit([new(chance)], TICKET)
+            await one.submit([new(rng)], TICKET)
             assert all(count.jobs > 0 for count in await one.counts())
 
     await asyncio.gather(submit_some(store), submit_some(other))
@@ -284,12 +284,12 @@ async def test_counts_stay_exact_while_they_are_folded(store: PostgresStore, oth
 
 async def test_acknowledged_jobs_survive_the_death_of_the_server(server: Postgres) -> None:
     store = await PostgresStore.open(server.url(), deadline=timedelta(seconds=10))
-    chance, kept = random.Random(6), list[JobId]()
+    rng, kept = random.Random(6), list[JobId]()
     enough = asyncio.Event()
 
     async def keep_submitting() -> None:
         while True:
-            (answer,) = await store.submit([new(chance)], TICKET)
+            (answer,) = await store.submit([new(rng)], TICKET)
             kept.append(answer.job.id)
             if len(kept) > 200:
                 enough.set()
@@ -323,27 +323,27 @@ async def test_a_server_that_falls_silent_is_left_within_the_deadline(store: Pos
         far = await PostgresStore.open(f"postgresql://penstock:secret@127.0.0.1:{proxy.port}/jobs", deadline=SHORT)
         await far.submit([new(random.Random(8))], TICKET)
         proxy.fault = Fault.SILENT
-        chance = random.Random(9)
+        rng = random.Random(9)
         async with asyncio.timeout(LONG):
-            calls = [far.submit([new(chance)], TICKET) for _ in range(20)]
+            calls = [far.submit([new(rng)], TICKET) for _ in range(20)]
             reads = [far.counts() for _ in range(20)]
             answers = await asyncio.gather(*calls, *reads, far.probe(), return_exceptions=True)
             assert all(isinstance(answer, StoreUnavailable) for answer in answers)
             assert f"127.0.0.1:{proxy.port}/jobs" in str(answers[0])
             assert "secret" not in "".join(map(str, answers))
             with pytest.raises(StoreUnavailable):
-                await far.get([new(chance).id])
+                await far.get([new(rng).id])
             proxy.fault = Fault.NONE
             await far.probe()
-            await far.submit([new(chance)], TICKET)
+            await far.submit([new(rng)], TICKET)
             await far.close()
 
 
 async def test_who_waits_behind_a_silent_server_is_told_with_the_first(silenced: PostgresStore) -> None:
-    chance = random.Random(9)
-    first = asyncio.create_task(silenced.submit([new(chance)], TICKET))
+    rng = random.Random(9)
+    first = asyncio.create_task(silenced.submit([new(rng)], TICKET))
     await several_turns()
-    second = asyncio.create_task(silenced.submit([new(chance)], TICKET))
+    second = asyncio.create_task(silenced.submit([new(rng)], TICKET))
     with pytest.raises(StoreUnavailable):
         await first
     await several_turns()
@@ -394,7 +394,7 @@ async def test_a_closed_store_takes_nothing_more(store: PostgresStore) -> None:
 
 
 async def test_the_servers_clock_decides_without_another(store: PostgresStore) -> None:
-    stage = Stage(store, SimulatedClock())
+    stage = StoreStage(store, SimulatedClock())
     job = await stage.submit(delay=timedelta(hours=1))
     assert abs(job.created_at - await store.now()) < timedelta(minutes=1)
     assert job.due_at - job.created_at == timedelta(hours=1)
@@ -402,8 +402,8 @@ async def test_the_servers_clock_decides_without_another(store: PostgresStore) -
 
 
 async def test_jobs_whose_posting_died_are_anybodys_at_once(store: PostgresStore, other: PostgresStore) -> None:
-    chance = random.Random(5)
-    await store.submit([new(chance) for _ in range(3)], TICKET)
+    rng = random.Random(5)
+    await store.submit([new(rng) for _ in range(3)], TICKET)
 
     async def dies(tickets: Sequence[Ticket]) -> None:
         raise BrokerUnavailable("gone")
@@ -414,8 +414,8 @@ async def test_jobs_whose_posting_died_are_anybodys_at_once(store: PostgresStore
 
 
 async def test_a_claim_that_is_faster_than_the_mark_waits_for_it(store: PostgresStore, other: PostgresStore) -> None:
-    chance = random.Random(6)
-    await store.submit([new(chance) for _ in range(3)], TICKET)
+    rng = random.Random(6)
+    await store.submit([new(rng) for _ in range(3)], TICKET)
     claiming = list[asyncio.Task[list[Claim]]]()
 
     async def claimed_meanwhile(tickets: Sequence[Ticket]) -> None:
@@ -429,9 +429,9 @@ async def test_a_claim_that_is_faster_than_the_mark_waits_for_it(store: Postgres
 
 
 async def test_a_cancel_that_meets_a_claim_ends_the_job_or_marks_it(store: PostgresStore, other: PostgresStore) -> None:
-    chance = random.Random(7)
+    rng = random.Random(7)
     for _ in range(10):
-        jobs = [made.job.id for made in await store.submit([new(chance) for _ in range(40)], TICKET)]
+        jobs = [made.job.id for made in await store.submit([new(rng) for _ in range(40)], TICKET)]
         tickets = [Ticket(SHARD, job, "mail", "mail") for job in jobs]
         claims, cancelled = await asyncio.gather(other.claim(tickets, "w1", LEASE), store.cancel(jobs))
         running = {claim.job for claim in claims}

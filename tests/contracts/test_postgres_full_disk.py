@@ -14,7 +14,7 @@ import pytest
 from penstock.model.errors import StoreUnavailable
 from penstock.store.postgres import PostgresStore
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.stage import TICKET, StoreStage
 from tests.postgres import server
 
 LARGE = b'{"x":"' + b"x" * 4000 + b'"}'
@@ -66,7 +66,7 @@ def take_off(url: str) -> None:
 async def test_a_server_that_refuses_submits_is_not_well_although_a_probe_would_fit(small_disk: Path) -> None:
     url = await asyncio.to_thread(server(18).database, "full")
     store = await PostgresStore.open(url)
-    stage = Stage(store, SimulatedClock())
+    stage = StoreStage(store, SimulatedClock())
     await asyncio.to_thread(put_on, small_disk, url)
     kept = await stage.submit()
     filler = fill(small_disk)

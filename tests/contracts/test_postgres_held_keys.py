@@ -17,17 +17,17 @@ from penstock.engine.batch import BatchKey
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.job import Job, Retention
-from penstock.model.shards import Member, shard_map
+from penstock.model.shards import ShardMember, shard_map
 from penstock.model.submission import Held, Inserted, Known
 from penstock.model.timing import SystemClock
 from penstock.model.wire import SubmitRequest
 from penstock.objects.folder import FolderObjects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.store import Shard
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres import submit as submits
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.stage import TICKET, StoreStage
 from tests.postgres import database, new_store
 from tests.services.desk import join, request, submit
 
@@ -41,8 +41,8 @@ async def store() -> AsyncIterator[PostgresStore]:
 
 
 @pytest.fixture
-def stage(store: PostgresStore) -> Stage:
-    return Stage(store, SimulatedClock())
+def stage(store: PostgresStore) -> StoreStage:
+    return StoreStage(store, SimulatedClock())
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def hold(connection: psycopg.Connection[Any], *keys: str) -> None:
 
 
 async def test_only_the_jobs_under_the_key_are_put_off(
-    store: PostgresStore, stage: Stage, open_transaction: psycopg.Connection[Any]
+    store: PostgresStore, stage: StoreStage, open_transaction: psycopg.Connection[Any]
 ) -> None:
     hold(open_transaction, "held", "held-too")
     keys = [None, "free", "held", None, "held-too", "free-too", "held"]
@@ -73,7 +73,7 @@ async def test_only_the_jobs_under_the_key_are_put_off(
 
 
 async def test_once_the_transaction_has_ended_its_keys_are_like_any_others(
-    store: PostgresStore, stage: Stage, open_transaction: psycopg.Connection[Any]
+    store: PostgresStore, stage: StoreStage, open_transaction: psycopg.Connection[Any]
 ) -> None:
     hold(open_transaction, "committed")
     (held,) = await store.submit([stage.new(key="committed")], TICKET)
@@ -90,7 +90,7 @@ async def test_once_the_transaction_has_ended_its_keys_are_like_any_others(
 
 
 async def test_a_key_that_is_known_to_be_held_holds_up_no_batch_again(
-    store: PostgresStore, stage: Stage, open_transaction: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, stage: StoreStage, open_transaction: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other batches wait for it once; from then on it is looked at by itself first."""
     hold(open_transaction, "held")
@@ -102,7 +102,7 @@ async def test_a_key_that_is_known_to_be_held_holds_up_no_batch_again(
 
 
 async def test_many_held_keys_are_told_together(
-    store: PostgresStore, stage: Stage, open_transaction: psycopg.Connection[Any]
+    store: PostgresStore, stage: StoreStage, open_transaction: psycopg.Connection[Any]
 ) -> None:
     keys = [f"k{number}" for number in range(300)]
     hold(open_transaction, *keys[::2])
@@ -113,9 +113,9 @@ async def test_many_held_keys_are_told_together(
 
 @pytest.mark.parametrize("step", ["_met", "jobs_by_id"])
 async def test_a_key_whose_job_is_pruned_while_it_is_read_is_free(
-    store: PostgresStore, stage: Stage, monkeypatch: pytest.MonkeyPatch, step: str
+    store: PostgresStore, stage: StoreStage, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    await stage.ended(key="k")
+    await stage.end_job(key="k")
     read, pruned = getattr(submits, step), list[int]()
 
     async def after_a_prune(*asked: Any) -> Any:
@@ -131,17 +131,17 @@ class TestEngine:
     """Everything above the store."""
 
     @pytest.fixture
-    async def orchestrator(self, store: PostgresStore) -> AsyncIterator[Orchestrator]:
+    async def orchestrator(self, store: PostgresStore) -> AsyncIterator[ShardedStore]:
         async def open_shard(number: ShardId, url: str) -> Shard:
             return await PostgresStore.open(url, shard=number)
 
-        members = [Member(store.shard, database(18))]
-        opened = await Orchestrator.open(shard_map(members), open_shard, SystemClock(), random.Random(5))
+        members = [ShardMember(store.shard, database(18))]
+        opened = await ShardedStore.open(shard_map(members), open_shard, SystemClock(), random.Random(5))
         yield opened
         await opened.close()
 
     @pytest.fixture
-    async def engine(self, orchestrator: Orchestrator, tmp_path: Path) -> Engine:
+    async def engine(self, orchestrator: ShardedStore, tmp_path: Path) -> Engine:
         clock = SystemClock()
         objects = FolderObjects(tmp_path / "objects", clock=clock)
         engine = Engine(orchestrator, MemoryBroker(), objects, Settings(), clock, random.Random(7))
@@ -157,7 +157,7 @@ class TestEngine:
             async with asyncio.timeout(PROMPTLY):
                 answers = await asyncio.gather(*(one(engine, key) for key in keys), return_exceptions=True)
             assert [isinstance(answer, StoreUnavailable) for answer in answers] == [key == "held" for key in keys]
-            assert engine.store.missing() == ()
+            assert engine.store.unavailable() == ()
 
     async def test_in_one_request_each_job_has_its_own_answer(
         self, engine: Engine, open_transaction: psycopg.Connection[Any]

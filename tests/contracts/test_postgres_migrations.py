@@ -18,8 +18,8 @@ from penstock.model.timing import EARLIEST, LATEST
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.migrate import (
     Migration,
-    Status,
-    connected,
+    MigrationStatus,
+    connect,
     migrate,
     migrations,
     require,
@@ -28,11 +28,11 @@ from penstock.store.postgres.migrate import (
 )
 from penstock.store.seam import Shard
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.reading import Reading
-from penstock.testing.store_contract.scheduling import Scheduling
-from penstock.testing.store_contract.settling import Settling
-from penstock.testing.store_contract.submitting import Submitting
-from penstock.testing.store_contract.ticking import Ticking
+from penstock.testing.store_contract.reading import ReadContract
+from penstock.testing.store_contract.scheduling import ScheduleContract
+from penstock.testing.store_contract.settling import SettleContract
+from penstock.testing.store_contract.submitting import SubmitContract
+from penstock.testing.store_contract.ticking import TickContract
 from tests.postgres import VERSIONS, LockWaits, emptied, server
 
 KNOWN = migrations()
@@ -68,17 +68,17 @@ def url(request: pytest.FixtureRequest) -> str:
     return server(request.param).database(f"migrating{next(numbers)}")
 
 
-async def standing(url: str) -> Status:
-    async with connected(url) as connection:
+async def standing(url: str) -> MigrationStatus:
+    async with connect(url) as connection:
         return await status(connection)
 
 
 async def migrated(url: str, known: Sequence[Migration] = KNOWN) -> list[str]:
-    async with connected(url) as connection:
+    async with connect(url) as connection:
         return [one.name for one in await migrate(connection, known)]
 
 
-def applied(stands: Status) -> list[str]:
+def applied(stands: MigrationStatus) -> list[str]:
     return [one.name for one in stands.applied]
 
 
@@ -97,7 +97,7 @@ async def test_of_many_that_start_at_once_one_applies_each(url: str) -> None:
 async def test_who_comes_second_waits_however_long_it_takes(url: str) -> None:
     """Longer than any of its statements may take otherwise."""
     waits = LockWaits(url, timedelta(milliseconds=200))
-    async with await psycopg.AsyncConnection.connect(url) as first, connected(url) as second:
+    async with await psycopg.AsyncConnection.connect(url) as first, connect(url) as second:
         await first.execute("SELECT pg_advisory_xact_lock(7033520117203104)")
         await second.execute("SET statement_timeout = 50; SET lock_timeout = 50", prepare=False)
         waiting = asyncio.create_task(migrate(second))
@@ -128,20 +128,20 @@ async def test_a_migration_that_fails_leaves_nothing_and_keeps_those_before_it(u
     with pytest.raises(StoreUnavailable, match="division by zero"):
         await migrated(url, [*KNOWN, BROKEN])
     assert applied(await standing(url)) == NAMES
-    async with connected(url) as connection:
+    async with connect(url) as connection:
         rows = await (await connection.execute("SELECT to_regclass('penstock.half')")).fetchall()
     assert rows == [(None,)]
 
 
 async def test_looking_changes_nothing(url: str) -> None:
     assert [one.name for one in (await standing(url)).pending] == NAMES
-    async with connected(url) as connection:
+    async with connect(url) as connection:
         rows = await (await connection.execute("SELECT to_regnamespace('penstock')")).fetchall()
     assert rows == [(None,)]
 
 
 async def test_the_sql_run_by_hand_is_the_same_migration(url: str) -> None:
-    async with connected(url) as connection:
+    async with connect(url) as connection:
         await connection.execute(script((await status(connection)).pending).encode(), prepare=False)
     stands = await standing(url)
     assert (applied(stands), stands.pending) == (NAMES, ())
@@ -164,7 +164,7 @@ async def test_instants_that_were_kept_before_they_had_a_range_are_brought_into_
 
 
 async def test_who_may_not_migrate_says_what_to_do(url: str) -> None:
-    async with connected(url) as connection:
+    async with connect(url) as connection:
         with pytest.raises(StoreUnavailable, match="penstock db migrate"):
             await require(connection)
         await migrate(connection, KNOWN[:-1])
@@ -180,7 +180,7 @@ async def test_who_may_not_migrate_says_what_to_do(url: str) -> None:
 async def test_a_newer_database_is_used_while_it_says_nothing_else(url: str) -> None:
     assert await migrated(url, [*KNOWN, ADDITIVE]) == [*NAMES, ADDITIVE.name]
     assert await migrated(url) == []
-    async with connected(url) as connection:
+    async with connect(url) as connection:
         await require(connection)
 
 
@@ -203,7 +203,7 @@ async def test_a_migration_that_was_edited_after_it_was_applied_is_noticed(url: 
 @asynccontextmanager
 async def on_newer_tables(clock: SimulatedClock) -> AsyncIterator[Shard]:
     url = newer_database()
-    async with connected(url) as connection:
+    async with connect(url) as connection:
         await migrate(connection, [*KNOWN, ADDITIVE])
         await connection.execute(await asyncio.to_thread(emptied, 18), prepare=False)
     store = await PostgresStore.open(url, clock=clock)
@@ -217,7 +217,7 @@ def newer_database() -> str:
     return server(18).url("newer") if there == "1" else server(18).database("newer")
 
 
-class TestOldCodeOnNewerTables(Submitting, Settling, Reading, Scheduling, Ticking):
+class TestOldCodeOnNewerTables(SubmitContract, SettleContract, ReadContract, ScheduleContract, TickContract):
     @pytest.fixture
     async def store(self, clock: SimulatedClock) -> AsyncIterator[Shard]:
         async with on_newer_tables(clock) as store:

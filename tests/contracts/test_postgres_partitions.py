@@ -14,7 +14,7 @@ from penstock.model.lifecycle import State
 from penstock.model.timing import to_millis
 from penstock.store.postgres import PostgresStore, partitions
 from penstock.testing.clock import START, SimulatedClock
-from penstock.testing.store_contract.stage import MINUTE, TICKET, Stage
+from penstock.testing.store_contract.stage import MINUTE, TICKET, StoreStage
 from tests.postgres import VERSIONS, LockWaits, server
 
 DAY = timedelta(days=1)
@@ -43,10 +43,10 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def stage(url: str) -> AsyncIterator[Stage]:
+async def stage(url: str) -> AsyncIterator[StoreStage]:
     clock = SimulatedClock(START + timedelta(hours=12))
     store = await PostgresStore.open(url, clock=clock)
-    yield Stage(store, clock)
+    yield StoreStage(store, clock)
     await store.close()
 
 
@@ -63,25 +63,25 @@ def home(url: str, job: JobId) -> str:
     return next(str(table) for one, table in told(url, WHERE) if one == job)
 
 
-async def end(stage: Stage, jobs: int, **fields: object) -> list[JobId]:
+async def end(stage: StoreStage, jobs: int, **fields: object) -> list[JobId]:
     answers = await stage.store.submit([stage.new(**fields) for _ in range(jobs)], TICKET)
     claims = await stage.claim(*(answer.job.id for answer in answers))
     await stage.store.settle([Settlement(job=one.job, fence=one.fence, state=State.SUCCEEDED) for one in claims])
     return [claim.job for claim in claims]
 
 
-async def remaining(stage: Stage) -> set[JobId]:
+async def remaining(stage: StoreStage) -> set[JobId]:
     """All jobs that are still there; and the counts say the same."""
-    assert await stage.counted() == await stage.counted_by_hand()
+    assert await stage.read_counts() == await stage.count_jobs()
     return {job.id for job in await stage.all_jobs()}
 
 
-async def test_partitions_are_made_ahead_by_who_opens_and_by_who_prunes(url: str, stage: Stage) -> None:
+async def test_partitions_are_made_ahead_by_who_opens_and_by_who_prunes(url: str, stage: StoreStage) -> None:
     assert there(url) == {DEFAULT, *(f"ended_2030010{day}" for day in (1, 2, 3, 4))}
     stage.clock.advance(2 * DAY)
     await stage.store.prune(KEEP, 9)
     assert {"ended_20300105", "ended_20300106"} <= there(url)
-    assert home(url, await stage.ended()) == "ended_20300103"
+    assert home(url, await stage.end_job()) == "ended_20300103"
 
 
 async def test_many_who_open_at_once_make_each_once(url: str) -> None:
@@ -92,36 +92,36 @@ async def test_many_who_open_at_once_make_each_once(url: str) -> None:
     assert len(there(url)) == 5
 
 
-async def test_a_job_goes_by_its_id_to_the_day_or_else_to_the_default(url: str, stage: Stage) -> None:
-    late = await stage.running()
+async def test_a_job_goes_by_its_id_to_the_day_or_else_to_the_default(url: str, stage: StoreStage) -> None:
+    late = await stage.run_job()
     stage.clock.advance(DAY)
     await stage.settle(late)
     assert home(url, late.job) == DAY_1
     stage.clock.advance(20 * DAY)
-    assert home(url, await stage.ended()) == DEFAULT
+    assert home(url, await stage.end_job()) == DEFAULT
 
 
-async def test_a_day_that_is_in_the_default_already_stays_there(url: str, stage: Stage) -> None:
+async def test_a_day_that_is_in_the_default_already_stays_there(url: str, stage: StoreStage) -> None:
     stage.clock.advance(20 * DAY)
-    job = await stage.ended()
+    job = await stage.end_job()
     assert (await stage.store.prune(KEEP, 9)).jobs == 0
     assert {"ended_20300122", "ended_20300124"} <= there(url)
     assert "ended_20300121" not in there(url)
-    assert home(url, await stage.ended()) == DEFAULT
+    assert home(url, await stage.end_job()) == DEFAULT
     stage.clock.advance(30 * DAY)
     assert (await stage.store.prune(KEEP, 9)).jobs == 2
     assert await stage.store.get([job]) == [None]
 
 
-async def test_a_day_that_is_past_goes_whole_with_all_that_its_jobs_had(url: str, stage: Stage) -> None:
-    lease = await stage.running(key="k", tags=("red",))
+async def test_a_day_that_is_past_goes_whole_with_all_that_its_jobs_had(url: str, stage: StoreStage) -> None:
+    lease = await stage.run_job(key="k", tags=("red",))
     await stage.store.append_log(lease, [LogLine(stage.clock.now(), "stdout", "hello")], 99)
     await stage.settle(lease)
-    owner = await stage.ended(params=None, params_object=LINK, queue="other")
-    await stage.ended(State.FAILED)
+    owner = await stage.end_job(params=None, params_object=LINK, queue="other")
+    await stage.end_job(State.FAILED)
     await end(stage, 20)
     stage.clock.advance(31 * DAY)
-    kept, waiting = await stage.ended(key="kept", tags=("red",)), await stage.submit()
+    kept, waiting = await stage.end_job(key="kept", tags=("red",)), await stage.submit()
     pruned = await stage.store.prune(KEEP, 3)
     assert (pruned.jobs, pruned.owners) == (23, (owner,))
     assert DAY_1 not in there(url)
@@ -134,7 +134,7 @@ async def test_a_day_that_is_past_goes_whole_with_all_that_its_jobs_had(url: str
     assert told(url, left) == [(0, 1)]
 
 
-async def test_a_day_with_the_anchor_of_a_batch_is_kept_for_the_longest_retention(url: str, stage: Stage) -> None:
+async def test_a_day_with_the_anchor_of_a_batch_is_kept_for_the_longest_retention(url: str, stage: StoreStage) -> None:
     (anchor,) = await end(stage, 1, key="batch", anchor=True)
     await end(stage, 20)
     stage.clock.advance(8 * DAY)
@@ -146,9 +146,9 @@ async def test_a_day_with_the_anchor_of_a_batch_is_kept_for_the_longest_retentio
 
 
 @pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED])
-async def test_a_day_with_one_young_job_is_not_dropped(url: str, stage: Stage, state: State) -> None:
+async def test_a_day_with_one_young_job_is_not_dropped(url: str, stage: StoreStage, state: State) -> None:
     """It ended long after the others; or it failed, which is kept for longer."""
-    old, late = await end(stage, 4), await stage.running()
+    old, late = await end(stage, 4), await stage.run_job()
     stage.clock.advance(2 * DAY if state is State.FAILED else 4 * DAY)
     await stage.settle(late, state)
     stage.clock.advance(8 * DAY if state is State.FAILED else 5 * DAY)
@@ -159,7 +159,7 @@ async def test_a_day_with_one_young_job_is_not_dropped(url: str, stage: Stage, s
 
 
 async def test_a_day_with_more_than_can_be_dropped_goes_in_batches_first(
-    url: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    url: str, stage: StoreStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partitions, "WHOLE_JOBS", 10)
     await end(stage, 25)
@@ -169,33 +169,33 @@ async def test_a_day_with_more_than_can_be_dropped_goes_in_batches_first(
     assert await remaining(stage) == set()
 
 
-async def test_today_is_not_dropped_however_short_the_retention(url: str, stage: Stage) -> None:
+async def test_today_is_not_dropped_however_short_the_retention(url: str, stage: StoreStage) -> None:
     await end(stage, 5)
     stage.clock.advance(MINUTE)
     assert [(await stage.store.prune(Retention(MINUTE, MINUTE), 3)).jobs for _ in range(3)] == [3, 2, 0]
     assert DAY_1 in there(url)
 
 
-async def test_a_day_without_jobs_goes_too(url: str, stage: Stage) -> None:
+async def test_a_day_without_jobs_goes_too(url: str, stage: StoreStage) -> None:
     stage.clock.advance(8 * DAY)
     assert (await stage.store.prune(KEEP, 9)).jobs == 0
     assert DAY_1 not in there(url)
 
 
-async def test_a_job_whose_day_is_gone_ends_in_the_default(url: str, stage: Stage) -> None:
+async def test_a_job_whose_day_is_gone_ends_in_the_default(url: str, stage: StoreStage) -> None:
     waits = await stage.submit(delay=60 * DAY)
     stage.clock.advance(61 * DAY)
     await stage.store.prune(KEEP, 9)
     await stage.store.promote(9)
     await stage.dispatch({"mail": 9})
-    await stage.settle(await stage.running_again(waits.id))
+    await stage.settle(await stage.claim_again(waits.id))
     assert home(url, waits.id) == DEFAULT
     (again,) = await stage.store.submit([stage.new(id=waits.id)], TICKET)
     assert (again.event, again.job.state) == (None, State.SUCCEEDED)
     assert await remaining(stage) == {waits.id}
 
 
-async def test_two_who_prune_at_once_count_each_job_once(url: str, stage: Stage) -> None:
+async def test_two_who_prune_at_once_count_each_job_once(url: str, stage: StoreStage) -> None:
     jobs = await end(stage, 300, params=None, params_object=LINK)
     stage.clock.advance(9 * DAY)
     other = await PostgresStore.open(url, clock=stage.clock)
@@ -207,13 +207,13 @@ async def test_two_who_prune_at_once_count_each_job_once(url: str, stage: Stage)
     assert sum(one.jobs for one in pruned) == 300
     assert sorted(owner for one in pruned for owner in one.owners) == sorted(jobs)
     assert await remaining(stage) == set()
-    stage.clock.advance(partitions.REST)
+    stage.clock.advance(partitions.RETRY_PAUSE)
     await stage.store.prune(KEEP, 40)
     assert DAY_1 not in there(url)
 
 
 @pytest.mark.parametrize("table", [DAY_1, "ended"])
-async def test_a_day_in_use_goes_in_batches_meanwhile(url: str, stage: Stage, table: str) -> None:
+async def test_a_day_in_use_goes_in_batches_meanwhile(url: str, stage: StoreStage, table: str) -> None:
     """By who reads it, or all days, in a long transaction: nobody else is kept waiting for it."""
     await end(stage, 5)
     stage.clock.advance(9 * DAY)
@@ -221,20 +221,20 @@ async def test_a_day_in_use_goes_in_batches_meanwhile(url: str, stage: Stage, ta
         reader.execute(b"LOCK TABLE ONLY penstock." + table.encode() + b" IN ACCESS SHARE MODE")
         assert [(await stage.store.prune(KEEP, 3)).jobs for _ in range(3)] == [3, 2, 0]
         assert DAY_1 in there(url)
-        young = await stage.ended()
+        young = await stage.end_job()
         assert await remaining(stage) == {young}
-    stage.clock.advance(partitions.REST)
+    stage.clock.advance(partitions.RETRY_PAUSE)
     await stage.store.prune(KEEP, 3)
     assert DAY_1 not in there(url)
 
 
 async def test_a_job_that_comes_to_a_day_about_to_be_dropped_is_kept(
-    url: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    url: str, stage: StoreStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It commits while the pruner waits for the table."""
     monkeypatch.setattr(partitions, "_IMPATIENT", b"SET LOCAL lock_timeout = '60s'")
     await end(stage, 5)
-    late = await stage.running()
+    late = await stage.run_job()
     stage.clock.advance(9 * DAY)
     now = to_millis(stage.clock.now())
     # So that the pruner has none to make, which would wait for the table too.
@@ -249,7 +249,7 @@ async def test_a_job_that_comes_to_a_day_about_to_be_dropped_is_kept(
     assert home(url, late.job) == DAY_1
 
 
-async def test_without_the_right_to_make_partitions_everything_still_works(url: str, stage: Stage) -> None:
+async def test_without_the_right_to_make_partitions_everything_still_works(url: str, stage: StoreStage) -> None:
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute("DROP ROLE IF EXISTS guest")
         owner.execute("CREATE ROLE guest LOGIN")
@@ -258,8 +258,8 @@ async def test_without_the_right_to_make_partitions_everything_still_works(url: 
         owner.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA penstock TO guest")
     stage.clock.advance(20 * DAY)
     store = await PostgresStore.open(url.replace("penstock@", "guest@"), clock=stage.clock, migrate=False)
-    guest = Stage(store, stage.clock)
-    job = await guest.ended()
+    guest = StoreStage(store, stage.clock)
+    job = await guest.end_job()
     assert home(url, job) == DEFAULT
     stage.clock.advance(9 * DAY)
     assert (await guest.store.prune(KEEP, 9)).jobs == 1
@@ -269,7 +269,7 @@ async def test_without_the_right_to_make_partitions_everything_still_works(url: 
         owner.execute("DROP OWNED BY guest; DROP ROLE guest")
 
 
-async def test_pages_go_on_over_days_newest_first(stage: Stage) -> None:
+async def test_pages_go_on_over_days_newest_first(stage: StoreStage) -> None:
     jobs: list[Job | None] = []
     for _ in range(6):
         jobs += await stage.store.get(await end(stage, 3))

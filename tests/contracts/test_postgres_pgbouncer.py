@@ -9,14 +9,14 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 
-from penstock.model.job import Line
+from penstock.model.job import BacklogKey
 from penstock.model.submission import Held, Inserted
 from penstock.store.postgres import PostgresStore
-from penstock.store.postgres.migrate import connected, migrate, migrations
+from penstock.store.postgres.migrate import connect, migrate, migrations
 from penstock.store.seam import Shard
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract import StoreContract
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.stage import TICKET, StoreStage
 from servers import Missing, PgBouncer
 from tests.postgres import database, new_store, server
 
@@ -50,7 +50,7 @@ async def test_a_key_in_an_open_transaction_puts_off_only_the_jobs_under_it(boun
     """Without anything that is kept in a session."""
     async with new_store(18, None), asyncio.timeout(60):
         store = await PostgresStore.open(f"{bouncer.url('jobs')}?pgbouncer=true")
-        stage = Stage(store, SimulatedClock())
+        stage = StoreStage(store, SimulatedClock())
         with psycopg.connect(database(18)) as connection:
             connection.execute("SELECT penstock.submit('mail', idempotency_key => 'held', allow_unknown => true)")
             answers = await store.submit([stage.new(key=key) for key in ("free", "held", None)], TICKET)
@@ -62,12 +62,14 @@ async def test_many_stores_share_fewer_sessions_than_they_have_connections(bounc
     async with new_store(18, None) as direct, asyncio.timeout(60):
         url = f"{bouncer.url('jobs')}?pgbouncer=true"
         stores = await asyncio.gather(*(PostgresStore.open(url) for _ in range(8)))
-        stages = [Stage(store, SimulatedClock()) for store in stores]
+        stages = [StoreStage(store, SimulatedClock()) for store in stores]
         for number, stage in enumerate(stages):
-            stage.chance.seed(number)
+            stage.rng.seed(number)
         jobs = await asyncio.gather(*(stage.submit() for stage in stages for _ in range(30)))
         assert len(await direct.get([job.id for job in jobs])) == 240
-        tickets = [ticket for store in stores for ticket in await store.dispatch({Line("mail", "mail"): 30}, TICKET)]
+        tickets = [
+            ticket for store in stores for ticket in await store.dispatch({BacklogKey("mail", "mail"): 30}, TICKET)
+        ]
         assert {ticket.job for ticket in tickets} == {job.id for job in jobs}
         for store in stores:
             await store.close()
@@ -77,7 +79,7 @@ async def test_the_tables_are_made_once_also_through_pgbouncer(bouncer: PgBounce
     server(18).database("bounced")
 
     async def migrated() -> list[str]:
-        async with connected(f"{bouncer.url('bounced')}?pgbouncer=true") as connection:
+        async with connect(f"{bouncer.url('bounced')}?pgbouncer=true") as connection:
             return [one.name for one in await migrate(connection)]
 
     async with asyncio.timeout(60):

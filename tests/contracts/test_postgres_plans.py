@@ -18,7 +18,7 @@ from penstock.store.postgres.statements import load
 from penstock.testing.clock import START, SimulatedClock
 from penstock.testing.store_contract.reading import populate
 from penstock.testing.store_contract.registering import worker
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.stage import TICKET, StoreStage
 from tests.postgres import VERSIONS, WHOLE_INDEXES, server
 
 PLANS = {
@@ -26,8 +26,8 @@ PLANS = {
     "submit_keyed": {"admission_pkey", "ended_pkey", "jobs_pkey"},
     "promote": {"due", "jobs_pkey"},
     "dispatch": {"unticketed"},
-    "lapse": {"away", "jobs_pkey"},
-    "lapse_overdue": {"jobs_pkey"},
+    "expire_tickets": {"away", "jobs_pkey"},
+    "expire_overdue_tickets": {"jobs_pkey"},
     "overdue_tickets": {"away"},
     "claim": {"jobs_pkey"},
     "claim_next": {"unticketed"},
@@ -43,9 +43,9 @@ PLANS = {
     "fences": {"jobs_pkey", "ended_pkey"},
     "keys": {"keys_pkey"},
     "jobs_by_id": {"jobs_pkey", "ended_pkey"},
-    "outlook": {"unticketed", "due"},
-    "falling_due": {"due"},
-    "holders": {"away"},
+    "due_summary": {"unticketed", "due"},
+    "due_before": {"due"},
+    "running_by_worker": {"away"},
     "oldest_due": {"unticketed", "away"},
     "list_lines": {"later_lines", "unticketed", "away", "ended_lines"},
     "list_by_tag": {"job_tags_pkey", "jobs_pkey", "ended_pkey"},
@@ -111,18 +111,18 @@ async def fill(url: str) -> None:
     """Some jobs in every state, and thousands that have ended in the course of some days."""
     clock = SimulatedClock()
     store = await PostgresStore.open(url, clock=clock)
-    stage = Stage(store, clock)
+    stage = StoreStage(store, clock)
     await populate(stage)
     for _ in range(DAYS):
         await end_some(stage)
         clock.advance(timedelta(days=1))
         await store.prune(NEVER, 0)
     await store.submit([stage.new(ticketed=number % 2 > 0) for number in range(2000)], TICKET)
-    await asyncio.gather(*(store.see(worker(stage, f"w{number}")) for number in range(300)))
+    await asyncio.gather(*(store.put_worker(worker(stage, f"w{number}")) for number in range(300)))
     await store.close()
 
 
-async def end_some(stage: Stage) -> None:
+async def end_some(stage: StoreStage) -> None:
     answers = await stage.store.submit([stage.new(tags=("red",)) for _ in range(400)], TICKET)
     claims = await stage.claim(*(answer.job.id for answer in answers))
     await stage.store.settle([Settlement(job=claim.job, fence=claim.fence, state=State.SUCCEEDED) for claim in claims])
@@ -167,7 +167,7 @@ def test_the_most_urgent_of_several_lines_is_claimed_and_nothing_else_locked(
     assert steps.index("LockRows") > levels
 
 
-@pytest.mark.parametrize("name", ["dispatch", "claim_next", "claim_merged", "outlook", "oldest_due", "list_lines"])
+@pytest.mark.parametrize("name", ["dispatch", "claim_next", "claim_merged", "due_summary", "oldest_due", "list_lines"])
 def test_of_the_line_only_its_ends_are_read(connection: psycopg.Connection[Any], name: str) -> None:
     """Not all of it at once, whatever is then sorted or joined."""
     steps = plan(connection, name)

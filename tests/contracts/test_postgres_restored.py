@@ -17,10 +17,10 @@ from penstock.model.job import Claim, Lease, LogLine, Loss
 from penstock.model.lifecycle import State
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.epoch import raise_epoch
-from penstock.store.postgres.migrate import connected, migrate, migrations
+from penstock.store.postgres.migrate import connect, migrate, migrations
 from penstock.store.postgres.transaction import in_transaction
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import LEASE, TICKET, Stage
+from penstock.testing.store_contract.stage import LEASE, TICKET, StoreStage
 from servers import PgBouncer, Postgres
 from tests.postgres import VERSIONS, server, started
 from tests.servers_fixtures import real_servers
@@ -69,11 +69,11 @@ async def opened(url: str) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
-def stage_on(store: PostgresStore) -> Stage:
-    return Stage(store, SimulatedClock())
+def stage_on(store: PostgresStore) -> StoreStage:
+    return StoreStage(store, SimulatedClock())
 
 
-async def claim_again(stage: Stage, lease: Lease) -> Claim:
+async def claim_again(stage: StoreStage, lease: Lease) -> Claim:
     """After its worker was lost."""
     await stage.store.renew("w1", [lease], LEASE * 0)
     await stage.store.reclaim(9)
@@ -84,7 +84,7 @@ async def claim_again(stage: Stage, lease: Lease) -> Claim:
 async def test_neither_a_lease_in_the_backup_nor_one_that_it_lacks_settles(running: Postgres, name: str) -> None:
     async with opened(running.url(name)) as store:
         stage = stage_on(store)
-        old, done = await stage.running(), await stage.submit()
+        old, done = await stage.run_job(), await stage.submit()
         copy(running, name)
         lost = await claim_again(stage, old)
         (late,) = await stage.claim(done.id)
@@ -124,7 +124,7 @@ async def test_nothing_is_written_under_a_lease_of_the_backup(
 ) -> None:
     """As the first thing that is asked of the restored database."""
     async with opened(running.url(name)) as store:
-        lease = await stage_on(store).running()
+        lease = await stage_on(store).run_job()
         copy(running, name)
         put_back(running, name)
         assert await move(store, lease)
@@ -134,7 +134,7 @@ async def test_a_process_that_starts_later_raises_the_epoch_before_it_asks_for_a
     running: Postgres, name: str
 ) -> None:
     async with opened(running.url(name)) as store:
-        old = await stage_on(store).running()
+        old = await stage_on(store).run_job()
     copy(running, name)
     put_back(running, name)
     async with opened(running.url(name)) as store:
@@ -146,7 +146,7 @@ async def test_a_dump_that_was_restored_under_the_same_name_is_another_database(
         folder.chmod(0o777)
         async with opened(running.url(name)) as store:
             stage = stage_on(store)
-            old = await stage.running()
+            old = await stage.run_job()
             running.dump(name, folder / "dump")
             lost = await claim_again(stage, old)
             running.load_dump(name, folder / "dump")
@@ -194,8 +194,8 @@ async def test_a_process_that_noticed_too_raises_nothing_after_another_has(runni
     async with opened(running.url(name)) as store:
         copy(running, name)
         put_back(running, name)
-        lease = await stage_on(store).running()
-        async with connected(running.url(name)) as connection:
+        lease = await stage_on(store).run_job()
+        async with connect(running.url(name)) as connection:
             await in_transaction(connection, None, raise_epoch)
         assert (await stage_on(store).settle(lease)).loss is None
 
@@ -203,7 +203,7 @@ async def test_a_process_that_noticed_too_raises_nothing_after_another_has(runni
 async def test_an_idle_process_notices_with_its_next_probe(running: Postgres, name: str) -> None:
     """So that what ran by the backup runs again soon, whether anything is asked for or not."""
     async with opened(running.url(name)) as store:
-        await stage_on(store).running()
+        await stage_on(store).run_job()
         copy(running, name)
         put_back(running, name)
         await store.probe()
@@ -232,7 +232,7 @@ async def test_a_base_backup_that_was_recovered_has_another_timeline(
     place = own_server(version)
     async with opened(place.url()) as store:
         stage = stage_on(store)
-        old = await stage.running()
+        old = await stage.run_job()
         place.back_up(place.folder / "backup")
         lost = await claim_again(stage, old)
         place.kill()
@@ -253,7 +253,7 @@ async def test_a_process_that_ran_on_notices_a_snapshot_that_was_put_back(
     place = own_server(18)
     async with opened(place.url()) as store, opened(place.url()) as other:
         stage = stage_on(store)
-        old = await stage.running()
+        old = await stage.run_job()
         place.back_up(place.folder / "backup")
         lost = await claim_again(stage, old)
         await store.submit([stage.new() for _ in range(200)], TICKET)
@@ -277,7 +277,7 @@ async def test_a_server_that_was_killed_and_starts_again_keeps_its_leases(
     place = own_server(18)
     async with opened(place.url()) as store:
         stage = stage_on(store)
-        lease = await stage.running()
+        lease = await stage.run_job()
         place.kill()
         place.start()
         await store.probe()
@@ -298,7 +298,7 @@ async def test_behind_a_pooler_connections_outlive_the_database_and_fences_do_no
 ) -> None:
     async with opened(f"{bouncer.url(name)}?pgbouncer=true") as store:
         stage = stage_on(store)
-        lease = await stage.running()
+        lease = await stage.run_job()
         copy(running, name)
         lost = await claim_again(stage, lease)
         put_back(running, name)
@@ -311,7 +311,7 @@ async def test_while_a_transaction_keeps_the_epoch_from_being_raised_nothing_set
 ) -> None:
     async with opened(running.url(name)) as store:
         stage = stage_on(store)
-        lease = await stage.running()
+        lease = await stage.run_job()
         copy(running, name)
         put_back(running, name)
         with psycopg.connect(running.url(name)) as connection:
@@ -339,7 +339,7 @@ async def test_the_operator_says_so_where_the_database_cannot_tell(running: Post
     """As of a disk that was put back to a snapshot: all is as it was then."""
     async with opened(running.url(name)) as store:
         stage = stage_on(store)
-        lease = await stage.running()
+        lease = await stage.run_job()
         said = await asyncio.to_thread(CliRunner().invoke, ROOT, ["db", "restored", "--url", running.url(name)])
         assert said.exit_code == 0, said.output
         assert "no lease from before counts any more" in said.output
@@ -353,7 +353,7 @@ async def test_settles_under_way_while_the_epoch_is_raised_count_or_are_lost(run
     """Neither waits for the other's rows: none of them fails."""
     async with opened(running.url(name)) as store, opened(running.url(name)) as other:
         stage, beside = stage_on(store), stage_on(other)
-        leases = [await stage.running() for _ in range(60)]
+        leases = [await stage.run_job() for _ in range(60)]
         moves = [(stage, beside)[number % 2].settle(lease) for number, lease in enumerate(leases)]
         halves = asyncio.gather(*moves[:30]), asyncio.gather(*moves[30:])
         await other.raise_epoch()
@@ -367,7 +367,7 @@ async def test_settles_under_way_while_the_epoch_is_raised_count_or_are_lost(run
 async def test_jobs_that_run_during_an_upgrade_settle_afterwards(running: Postgres, name: str) -> None:
     """From the tables before there were epochs, with a job in each state."""
     known = [one for one in migrations() if one.number < 14]
-    async with connected(running.url(name)) as connection:
+    async with connect(running.url(name)) as connection:
         await migrate(connection, known)
         await connection.execute("INSERT INTO penstock.shard (number, probed_at) VALUES (0, 0)")
         await connection.execute(BEFORE_EPOCHS, prepare=False)

@@ -15,7 +15,7 @@ from penstock.store.postgres.schedules import ACTIVE_MAX
 from penstock.store.postgres.statements import load
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.intentions import job_of, move_of, put
-from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, Stage
+from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, StoreStage
 from tests.postgres import WHOLE_INDEXES, database, new_store
 
 
@@ -26,8 +26,8 @@ async def store() -> AsyncIterator[PostgresStore]:
 
 
 @pytest.fixture
-def stage(store: PostgresStore) -> Stage:
-    return Stage(store, SimulatedClock())
+def stage(store: PostgresStore) -> StoreStage:
+    return StoreStage(store, SimulatedClock())
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def schedulers(store: PostgresStore) -> AsyncIterator[list[PostgresStore]]
 
 
 async def test_of_many_schedulers_with_one_reading_one_ticks_each_schedule(
-    stage: Stage, schedulers: list[PostgresStore]
+    stage: StoreStage, schedulers: list[PostgresStore]
 ) -> None:
     """Each has the schedules in another order, and ticks all at once."""
     reads = [await put(stage, f"s{number:02}") for number in range(30)]
@@ -57,11 +57,11 @@ async def test_of_many_schedulers_with_one_reading_one_ticks_each_schedule(
     assert sorted(job.schedule or "" for job in jobs) == [read.name for read in reads]
     records = [await stage.store.ticks(read.name, None, 9) for read in reads]
     assert {one.job for (one,) in records} == {job.id for job in jobs}
-    assert await stage.counted() == await stage.counted_by_hand()
+    assert await stage.read_counts() == await stage.count_jobs()
 
 
 async def test_a_schedule_replaced_while_it_ticks_is_one_or_the_other(
-    stage: Stage, schedulers: list[PostgresStore]
+    stage: StoreStage, schedulers: list[PostgresStore]
 ) -> None:
     for number in range(20):
         read = await put(stage, f"s{number}")
@@ -71,10 +71,10 @@ async def test_a_schedule_replaced_while_it_ticks_is_one_or_the_other(
         )
         assert replaced is not None
         assert len(await stage.store.ticks(read.name, None, 9)) == ticked.applied
-    assert await stage.counted() == await stage.counted_by_hand()
+    assert await stage.read_counts() == await stage.count_jobs()
 
 
-async def test_a_schedule_with_many_active_jobs_names_its_oldest(store: PostgresStore, stage: Stage) -> None:
+async def test_a_schedule_with_many_active_jobs_names_its_oldest(store: PostgresStore, stage: StoreStage) -> None:
     read = await put(stage)
     jobs = [job_of(stage, read, stage.clock.now() - SECOND * ago) for ago in range(ACTIVE_MAX + 5)]
     await store.tick([move_of(read, jobs, next_tick_at=read.next_tick_at)], TICKET)
@@ -82,10 +82,10 @@ async def test_a_schedule_with_many_active_jobs_names_its_oldest(store: Postgres
     assert due.active == tuple(job.id for job in jobs[:ACTIVE_MAX])
 
 
-async def test_what_is_due_is_found_by_indexes_alone(stage: Stage) -> None:
+async def test_what_is_due_is_found_by_indexes_alone(stage: StoreStage) -> None:
     """However the statistics are: nothing is large here, so scans are made dear instead."""
     read = await put(stage, next_tick_at=stage.clock.now() + MINUTE)
-    await stage.ended(State.SUCCEEDED, schedule=read.name)
+    await stage.end_job(State.SUCCEEDED, schedule=read.name)
     scope = {"before": 1 << 50, "limit": 9, "active_limit": 9}
     assert scanned(load("due_schedules"), scope) <= {
         "ticking",

@@ -10,7 +10,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from penstock.autoscaler.fleets import Order
+from penstock.autoscaler.fleets import LaunchSpec
 from penstock.autoscaler.fleets.process_environment import own_environment
 from penstock.autoscaler.fleets.processes import ProcessFleets
 from penstock.client import AsyncClient
@@ -79,16 +79,16 @@ class TestForkedProcesses(ProcessFleetContract):
 
     async def test_why_an_app_cannot_be_imported_is_told(self, fleets: ProcessFleets, yard: Folder) -> None:
         [name] = await fleets.start(yard.unusable(yard.fleet), 1)
-        end = await self.ended(fleets, yard.fleet, name)
+        end = await self.wait_for_end(fleets, yard.fleet, name)
         assert "no_such_app cannot be imported" in end.detail.replace(":app", "")
         assert "ModuleNotFoundError" in end.detail
 
     async def test_closing_drains_every_member_and_starts_no_more(self, launcher: Launcher, yard: Folder) -> None:
         fleets = ProcessFleets(launcher.launch, SystemClock(), random.Random(), patience=seconds(600))
-        [name] = await self.started(fleets, yard)
-        job = await yard.holding()
+        [name] = await self.start_joined(fleets, yard)
+        job = await yard.submit_running()
         closing = asyncio.ensure_future(fleets.close())
-        await eventually("it drains", partial(yard.draining, name))
+        await eventually("it drains", partial(yard.is_draining, name))
         with pytest.raises(FleetUnavailable, match="stopping"):
             await fleets.start(yard.order(yard.fleet), 1)
         yard.let_go(job)
@@ -100,15 +100,15 @@ class TestForkedProcesses(ProcessFleetContract):
         self, launcher: Launcher, fleets: ProcessFleets, yard: Folder
     ) -> None:
         other = ProcessFleets(launcher.launch, SystemClock(), random.Random(), patience=seconds(0))
-        [name] = await self.started(fleets, yard)
+        [name] = await self.start_joined(fleets, yard)
         assert await other.members(yard.fleet) == []
         assert other.elsewhere(yard.fleet, [name, "nobody", f"{yard.fleet}-other"]) == [name]
         assert fleets.elsewhere(yard.fleet, [name]) == []
-        job = await yard.holding()
+        job = await yard.submit_running()
         await fleets.stand_by()
-        await eventually("it drains", partial(yard.draining, name))
+        await eventually("it drains", partial(yard.is_draining, name))
         yard.let_go(job)
-        assert (await self.ended(fleets, yard.fleet, name)).exit_status == 0
+        assert (await self.wait_for_end(fleets, yard.fleet, name)).exit_status == 0
         assert (await yard.client.get(job)).state == State.SUCCEEDED
 
     async def test_a_worker_that_cannot_reach_its_server_ends_when_it_is_stopped(
@@ -124,12 +124,12 @@ class TestForkedProcesses(ProcessFleetContract):
 
         await eventually("it has executors", has_executors)
         await fleets.stop(yard.fleet, [name])
-        assert (await self.ended(fleets, yard.fleet, name)).exit_status == 0
+        assert (await self.wait_for_end(fleets, yard.fleet, name)).exit_status == 0
 
     async def test_hurried_it_gives_running_jobs_back_while_it_closes(self, launcher: Launcher, yard: Folder) -> None:
         fleets = ProcessFleets(launcher.launch, SystemClock(), random.Random(), patience=seconds(600))
-        await self.started(fleets, yard)
-        job = await yard.holding()
+        await self.start_joined(fleets, yard)
+        job = await yard.submit_running()
         closing = asyncio.ensure_future(fleets.close())
         fleets.hurry()
         await closing
@@ -145,7 +145,7 @@ class TestSpawnedProcesses(ProcessFleetContract):
 
 
 def test_a_member_is_told_its_name_queues_and_share_of_the_limits() -> None:
-    order = Order(fleet="mail", app=APP, queues=("mail", "post"), capacity=8, cpus=1.5, memory_mib=600)
+    order = LaunchSpec(fleet="mail", app=APP, queues=("mail", "post"), capacity=8, cpus=1.5, memory_mib=600)
     assert own_environment(order, "mail-1") == {
         "PENSTOCK_MEMBER": "mail-1",
         "PENSTOCK_WORKER_DRAIN_SECONDS": "31536000",
@@ -157,7 +157,7 @@ def test_a_member_is_told_its_name_queues_and_share_of_the_limits() -> None:
 
 
 def test_what_an_order_leaves_open_is_left_to_the_settings() -> None:
-    assert own_environment(Order(fleet="mail", app=APP), "mail-1") == {
+    assert own_environment(LaunchSpec(fleet="mail", app=APP), "mail-1") == {
         "PENSTOCK_MEMBER": "mail-1",
         "PENSTOCK_WORKER_DRAIN_SECONDS": "31536000",
     }

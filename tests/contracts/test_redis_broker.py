@@ -13,20 +13,20 @@ from typing import Any
 
 import pytest
 
-from penstock.broker import Rung
+from penstock.broker import SignalMessage
 from penstock.broker.redis import RedisBroker
-from penstock.broker.redis.breaker import FAILURES, Breaker
+from penstock.broker.redis.breaker import FAILURES, RedisBreaker
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
-from penstock.model.job import Line, Ticket
+from penstock.model.job import BacklogKey, Ticket
 from penstock.model.timing import SystemClock, seconds
 from penstock.testing.broker_contract import (
     LONG,
-    NO_WAIT,
     PROMPTLY,
+    ZERO,
     BrokerContract,
-    heard,
     jobs,
     promptly,
+    receive,
     ticket,
     tickets,
     wanting,
@@ -113,24 +113,24 @@ class TestRedisBroker(BrokerContract):
         await broker.epoch()
         await super().settle_down(broker)
 
-    async def listening(self, broker: Any, *bells: str) -> AsyncIterator[Rung]:
-        listener: AsyncIterator[Rung] = broker.listen(bells)
-        assert {rung.bell for rung in await heard(listener, len(bells))} == set(bells)
+    async def listening(self, broker: Any, *bells: str) -> AsyncIterator[SignalMessage]:
+        listener: AsyncIterator[SignalMessage] = broker.listen(bells)
+        assert {rung.signal for rung in await receive(listener, len(bells))} == set(bells)
         return listener
 
     async def test_a_ticket_put_back_keeps_its_place(self, broker: RedisBroker) -> None:
         sent = tickets(4)
         for _ in range(20):
-            take = await self.waiting(broker, wanting("mail"), limit=2)
+            take = await self.start_take(broker, wanting("mail"), limit=2)
             await broker.publish(sent)
             take.cancel()
             await asyncio.wait({take})
             taken = [] if take.cancelled() else take.result()
-            assert taken + await broker.take(wanting("mail"), 10, NO_WAIT) == sent
+            assert taken + await broker.take(wanting("mail"), 10, ZERO) == sent
         assert await broker.depths() == {}
 
     async def test_those_who_came_first_are_served_first(self, broker: RedisBroker) -> None:
-        takes = [await self.waiting(broker, wanting("mail"), limit=1) for _ in range(5)]
+        takes = [await self.start_take(broker, wanting("mail"), limit=1) for _ in range(5)]
         for take in takes:
             one = ticket()
             await broker.publish([one])
@@ -138,8 +138,8 @@ class TestRedisBroker(BrokerContract):
 
     async def test_nothing_is_left_of_takers_and_tickets_that_are_gone(self, broker: RedisBroker) -> None:
         await broker.publish([*tickets(3), ticket("report", "bulk", priority=9)])
-        await broker.take(wanting("mail", "report"), 10, NO_WAIT)
-        served, left = [await self.waiting(broker, wanting("mail", name)) for name in ("report", "other")]
+        await broker.take(wanting("mail", "report"), 10, ZERO)
+        served, left = [await self.start_take(broker, wanting("mail", name)) for name in ("report", "other")]
         await broker.publish(tickets(1, "report"))
         await promptly(served)
         left.cancel()
@@ -183,7 +183,7 @@ async def test_a_ticket_goes_past_a_taker_whose_process_is_gone(shared: Valkey, 
     dead = await opening(shared.url, seconds(2), prefix=prefix)
     alive, publisher = [await opening(shared.url, prefix=prefix) for _ in range(2)]
     gone = await in_line(dead, wanting("mail"))
-    await dead._ear.close()  # noqa: SLF001 - as a killed process: it is in line and hears nothing
+    await dead._subscriber.close()  # noqa: SLF001 - as a killed process: it is in line and hears nothing
     take = await in_line(alive, wanting("mail"))
     one = ticket()
     await publisher.publish([one])
@@ -194,7 +194,7 @@ async def test_a_ticket_goes_past_a_taker_whose_process_is_gone(shared: Valkey, 
 async def test_prefixes_share_a_server_without_meeting(shared: Valkey, opening: Open) -> None:
     one, other = [await opening(shared.url, prefix=next(prefixes)) for _ in range(2)]
     await one.publish(tickets(1))
-    assert await other.take(wanting("mail"), 10, NO_WAIT) == []
+    assert await other.take(wanting("mail"), 10, ZERO) == []
     assert await other.depths() == {}
     assert await one.epoch() != await other.epoch()
 
@@ -203,9 +203,9 @@ async def test_bells_ring_in_every_process(shared: Valkey, opening: Open) -> Non
     prefix = next(prefixes)
     here, there = [await opening(shared.url, prefix=prefix) for _ in range(2)]
     listener = here.listen(["door"])
-    assert await heard(listener, 1) == [Rung("door")]
-    await there.ring("door", b"open")
-    assert await heard(listener, 1) == [Rung("door", b"open")]
+    assert await receive(listener, 1) == [SignalMessage("door")]
+    await there.send_signal("door", b"open")
+    assert await receive(listener, 1) == [SignalMessage("door", b"open")]
 
 
 # -- a memory that was lost
@@ -245,14 +245,14 @@ async def test_a_restart_that_reads_its_memory_back_is_another_epoch(tmp_path: P
         server.stop()
         server.start()
         assert await eventually(broker.epoch) != before
-        assert await broker.depths() == {Line("mail", "mail"): 3}
+        assert await broker.depths() == {BacklogKey("mail", "mail"): 3}
 
 
 async def test_a_killed_server_that_is_back_works_as_before(valkey: Valkey, opening: Open) -> None:
     here, there = [await opening(valkey.url) for _ in range(2)]
     before = await here.epoch()
     listener = here.listen(["door"])
-    assert await heard(listener, 1) == [Rung("door")]
+    assert await receive(listener, 1) == [SignalMessage("door")]
     take = await in_line(here, wanting("mail"))
     valkey.kill()
     with pytest.raises(BrokerUnavailable):
@@ -266,9 +266,9 @@ async def test_a_killed_server_that_is_back_works_as_before(valkey: Valkey, open
         assert await promptly(take) == [one]
         await there.publish([one])
     assert await eventually(lambda: here.take(wanting("mail"), 10, LONG)) == [one]
-    assert await heard(listener, 1) == [Rung("door")]
-    await there.ring("door", b"back")
-    assert await heard(listener, 1) == [Rung("door", b"back")]
+    assert await receive(listener, 1) == [SignalMessage("door")]
+    await there.send_signal("door", b"back")
+    assert await receive(listener, 1) == [SignalMessage("door", b"back")]
 
 
 async def test_a_broker_opened_before_its_server_works_once_there_is_one(
@@ -283,7 +283,7 @@ async def test_a_broker_opened_before_its_server_works_once_there_is_one(
     valkey.start()
     sent = tickets(2)
     await eventually(lambda: broker.publish(sent))
-    assert await broker.take(wanting("mail"), 10, NO_WAIT) == sent
+    assert await broker.take(wanting("mail"), 10, ZERO) == sent
 
 
 # -- a server that does not answer
@@ -303,7 +303,7 @@ async def test_a_silent_server_is_given_up_at_the_deadline(shared: Valkey, openi
         proxy.fault = Fault.NONE
         sent = tickets(2)
         await eventually(lambda: broker.publish(sent))
-        assert set(sent) <= set(await eventually(lambda: broker.take(wanting("mail"), 10, NO_WAIT)))
+        assert set(sent) <= set(await eventually(lambda: broker.take(wanting("mail"), 10, ZERO)))
 
 
 async def test_after_failures_in_a_row_calls_fail_without_trying(shared: Valkey, opening: Open) -> None:
@@ -338,11 +338,11 @@ async def test_a_taker_outlasts_a_connection_that_breaks(shared: Valkey, opening
         here = await opening(f"redis://127.0.0.1:{proxy.port}", prefix=prefix)
         there = await opening(shared.url, prefix=prefix)
         listener = here.listen(["door"])
-        await heard(listener, 1)
+        await receive(listener, 1)
         take = await in_line(here, wanting("mail"))
         proxy.fault = Fault.REFUSING
         proxy.fault = Fault.NONE
-        assert await heard(listener, 1) == [Rung("door")]
+        assert await receive(listener, 1) == [SignalMessage("door")]
         one = ticket()
         await there.publish([one])
         assert await promptly(take) == [one]
@@ -362,7 +362,7 @@ async def test_close_ends_takers_also_while_the_server_is_silent(shared: Valkey)
 
 def test_one_call_in_each_rest_tries_a_server_that_failed() -> None:
     clock = SimulatedClock()
-    breaker = Breaker(clock, random.Random(1))
+    breaker = RedisBreaker(clock, random.Random(1))
     for _ in range(FAILURES):
         assert breaker.admits()
         breaker.failed()
@@ -407,12 +407,12 @@ async def test_a_full_server_takes_no_tickets_and_still_gives_them(valkey: Valke
     with pytest.raises(BrokerUnavailable, match=r"refused.*maxmemory"):
         await broker.publish(tickets(1))
     waiting = await in_line(broker, wanting("report"))
-    cancelled = asyncio.ensure_future(broker.take(wanting("mail"), 2, NO_WAIT))
+    cancelled = asyncio.ensure_future(broker.take(wanting("mail"), 2, ZERO))
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.wait({cancelled})
-    assert await broker.take(wanting("mail"), 3, NO_WAIT) == sent[:3]
-    assert await broker.take(wanting("mail"), 3, NO_WAIT) == sent[3:]
+    assert await broker.take(wanting("mail"), 3, ZERO) == sent[:3]
+    assert await broker.take(wanting("mail"), 3, ZERO) == sent[3:]
     valkey.run("CONFIG", "SET", "maxmemory", "0")
     await broker.publish(tickets(1, "report"))
     assert len(await promptly(waiting)) == 1
@@ -441,7 +441,7 @@ async def test_the_password_is_in_no_error_and_no_log(
     with caplog.at_level(logging.DEBUG):
         broker = await opening(f"redis://user:secret@127.0.0.1:{valkey.port}/0")
         with pytest.raises(BrokerUnavailable) as trouble:
-            await broker.take(wanting("mail"), 1, NO_WAIT)
+            await broker.take(wanting("mail"), 1, ZERO)
     assert f"127.0.0.1:{valkey.port}" in str(trouble.value)
     assert "secret" not in str(trouble.value) + caplog.text
 

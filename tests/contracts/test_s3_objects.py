@@ -19,7 +19,17 @@ from penstock.model.timing import SystemClock
 from penstock.objects.s3 import Access, S3Objects
 from penstock.objects.s3.bucket import Bucket, Taken
 from penstock.objects.s3.spool import MEMORY_BYTES
-from penstock.testing.objects_contract import HOUR, MIB, TEXT, ObjectsContract, body, broken, repeated, sha256, whole
+from penstock.testing.objects_contract import (
+    HOUR,
+    MIB,
+    TEXT,
+    ObjectsContract,
+    body,
+    break_off,
+    repeat_chunk,
+    sha256,
+    whole,
+)
 from servers import FaultProxy
 from servers.proxy import Fault
 from servers.seaweed import ACCESS_KEY, SECRET_KEY
@@ -80,21 +90,21 @@ async def test_a_body_is_kept_whole_in_memory_and_on_disk(store: AgedObjects, be
 
 async def test_nothing_is_left_on_disk(store: AgedObjects, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    await store.put("a", repeated(bytes(MIB), 9), TEXT)
+    await store.put("a", repeat_chunk(bytes(MIB), 9), TEXT)
     with pytest.raises(ConnectionResetError):
-        await store.put("b", broken(*[bytes(MIB)] * 9), TEXT)
+        await store.put("b", break_off(*[bytes(MIB)] * 9), TEXT)
     assert _files_in(tmp_path) == []
 
 
 async def test_a_full_disk_is_unavailable(store: AgedObjects, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     with pytest.raises(ObjectsUnavailable, match="held on its way"):
-        await store.put("a", repeated(bytes(MIB), 9), TEXT)
+        await store.put("a", repeat_chunk(bytes(MIB), 9), TEXT)
 
 
 async def test_of_concurrent_large_puts_exactly_one_wins_and_leaves_one_body(store: AgedObjects, url: str) -> None:
     """Sent in parts, which S3 itself would let replace each other."""
-    bodies = [repeated(bytes([number]) * MIB, 9) for number in range(4)]
+    bodies = [repeat_chunk(bytes([number]) * MIB, 9) for number in range(4)]
     answers = await asyncio.gather(*(store.put("a", one, TEXT) for one in bodies), return_exceptions=True)
     (link,) = [answer for answer in answers if isinstance(answer, ObjectLink)]
     assert sum(isinstance(answer, Conflict) for answer in answers) == 3
@@ -325,7 +335,7 @@ async def test_a_store_that_does_not_answer_is_unavailable_and_comes_back(
 async def test_a_read_that_falls_silent_in_the_middle_is_unavailable(
     store: AgedObjects, url: str, proxy: FaultProxy
 ) -> None:
-    link = await store.put("a", repeated(bytes(MIB), 64), TEXT)
+    link = await store.put("a", repeat_chunk(bytes(MIB), 64), TEXT)
     chunks = through(proxy, url).read(link)
     await anext(chunks)
     proxy.fault = Fault.SILENT

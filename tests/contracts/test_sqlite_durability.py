@@ -9,7 +9,7 @@ import pytest
 
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.stage import TICKET, StoreStage
 
 WRITTEN, SYNCED = "written", "synced"
 
@@ -58,8 +58,8 @@ async def store(disk: SeenDisk, tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 async def test_every_acknowledged_move_was_synced_before_its_answer(disk: SeenDisk, store: SqliteStore) -> None:
-    stage = Stage(store, SimulatedClock())
-    for move in (stage.submit, stage.running, stage.ended):
+    stage = StoreStage(store, SimulatedClock())
+    for move in (stage.submit, stage.run_job, stage.end_job):
         disk.seen.clear()
         await move()
         assert WRITTEN in disk.seen
@@ -67,7 +67,7 @@ async def test_every_acknowledged_move_was_synced_before_its_answer(disk: SeenDi
 
 
 async def test_calls_that_share_a_commit_share_its_sync(disk: SeenDisk, store: SqliteStore) -> None:
-    stage = Stage(store, SimulatedClock())
+    stage = StoreStage(store, SimulatedClock())
     before = store.writer.commits
     disk.seen.clear()
     await asyncio.gather(*(store.submit([stage.new()], TICKET) for _ in range(64)))

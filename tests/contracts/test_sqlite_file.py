@@ -26,8 +26,8 @@ from penstock.store.sqlite.connection import open_reader
 from penstock.store.sqlite.migrate import migrations
 from penstock.store.sqlite.writer import CHECKPOINT_PAGES
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.intentions import put, ticked
-from penstock.testing.store_contract.stage import TICKET, Stage
+from penstock.testing.store_contract.intentions import put, tick
+from penstock.testing.store_contract.stage import TICKET, StoreStage
 
 LARGE = b'"' + b"x" * 4000 + b'"'
 
@@ -66,8 +66,8 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-def stage(store: SqliteStore) -> Stage:
-    return Stage(store, SimulatedClock())
+def stage(store: SqliteStore) -> StoreStage:
+    return StoreStage(store, SimulatedClock())
 
 
 @contextmanager
@@ -105,23 +105,23 @@ def files_up_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_concurrent_calls_share_commits(store: SqliteStore, stage: Stage) -> None:
+async def test_concurrent_calls_share_commits(store: SqliteStore, stage: StoreStage) -> None:
     before = store.writer.commits
     await asyncio.gather(*(stage.submit() for _ in range(64)))
     assert 1 <= store.writer.commits - before <= 16
 
 
-async def test_a_call_that_breaks_an_invariant_fails_alone(store: SqliteStore, stage: Stage) -> None:
+async def test_a_call_that_breaks_an_invariant_fails_alone(store: SqliteStore, stage: StoreStage) -> None:
     good = [store.submit([stage.new()], TICKET) for _ in range(5)]
     bad = store.submit([stage.new(), stage.new(priority=99)], TICKET)
     *kept, error = await asyncio.gather(*good, bad, return_exceptions=True)
     assert isinstance(error, Invalid)
     assert not any(isinstance(one, BaseException) for one in kept)
     assert len(await stage.all_jobs()) == 5
-    assert await stage.counted() == await stage.counted_by_hand()
+    assert await stage.read_counts() == await stage.count_jobs()
 
 
-async def test_nothing_of_a_group_that_was_undone_is_done_twice(store: SqliteStore, stage: Stage) -> None:
+async def test_nothing_of_a_group_that_was_undone_is_done_twice(store: SqliteStore, stage: StoreStage) -> None:
     """A claim in one commit with a call that breaks an invariant is undone with it, and then done by itself."""
     job = await stage.submit()
     go_on = threading.Event()
@@ -134,10 +134,10 @@ async def test_nothing_of_a_group_that_was_undone_is_done_twice(store: SqliteSto
     await asyncio.wait([held, claiming, refused])
     assert [(claim.fence, claim.attempt) for claim in claiming.result()] == [(1, 1)]
     assert isinstance(refused.exception(), Invalid)
-    assert await stage.counted() == await stage.counted_by_hand()
+    assert await stage.read_counts() == await stage.count_jobs()
 
 
-async def test_a_caller_that_goes_away_disturbs_no_other(store: SqliteStore, stage: Stage) -> None:
+async def test_a_caller_that_goes_away_disturbs_no_other(store: SqliteStore, stage: StoreStage) -> None:
     calls = [asyncio.ensure_future(stage.submit()) for _ in range(9)]
     await asyncio.wait(calls[:1], timeout=0)
     calls[3].cancel()
@@ -176,17 +176,17 @@ async def test_a_file_is_opened_once_in_a_process(store: SqliteStore, path: Path
 async def test_a_closed_file_can_be_opened_again_and_holds_everything(path: Path) -> None:
     clock = SimulatedClock()
     store = await SqliteStore.open(path, clock=clock)
-    stage = Stage(store, clock)
+    stage = StoreStage(store, clock)
     await stage.submit(tags=("red",), key="k")
-    await stage.running()
+    await stage.run_job()
     jobs, counted = await stage.all_jobs(), await store.counts()
     await store.close()
     again = await SqliteStore.open(path, clock=clock)
-    assert (await Stage(again, clock).all_jobs(), await again.counts()) == (jobs, counted)
+    assert (await StoreStage(again, clock).all_jobs(), await again.counts()) == (jobs, counted)
     await again.close()
 
 
-async def test_the_file_is_readable_by_its_owner_only(store: SqliteStore, stage: Stage, path: Path) -> None:
+async def test_the_file_is_readable_by_its_owner_only(store: SqliteStore, stage: StoreStage, path: Path) -> None:
     await stage.submit()
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
@@ -207,14 +207,14 @@ async def test_a_database_from_before_schedules_is_brought_up_to_date(path: Path
     waiting, ended = (new_job_id(number, ShardId(0), random.Random(number)) for number in (1, 2))
     database_of_schema_1(path, waiting, ended, to_millis(clock.now()))
     store = await SqliteStore.open(path, clock=clock)
-    stage = Stage(store, clock)
+    stage = StoreStage(store, clock)
     kept = await stage.job(waiting)
     assert (kept.type, kept.params, kept.tags, kept.timeout) == ("mail", b'{"to":1}', ("red",), timedelta(seconds=9))
     assert (kept.schedule, kept.tick_at, kept.interval) == (None, None, None)
     assert [job.id for job in await stage.all_jobs()] == [ended, waiting]
-    assert await stage.counted() == await stage.counted_by_hand()
+    assert await stage.read_counts() == await stage.count_jobs()
     assert [claim.job for claim in await stage.claim(waiting, ended)] == [waiting]
-    await ticked(stage, await put(stage))
+    await tick(stage, await put(stage))
     assert len(await stage.all_jobs()) == 3
     await store.close()
 
@@ -223,7 +223,7 @@ async def test_instants_that_were_kept_before_they_had_a_range_are_brought_into_
     waiting, ended = (new_job_id(number, ShardId(0), random.Random(number)) for number in (1, 2))
     database_of_schema_1(path, waiting, ended, 10**15)
     store = await SqliteStore.open(path, clock=SimulatedClock())
-    stage = Stage(store, SimulatedClock())
+    stage = StoreStage(store, SimulatedClock())
     assert [job.due_at for job in await stage.all_jobs()] == [LATEST, LATEST]
     assert [claim.job for claim in await stage.claim(waiting)] == [waiting]
     with apsw.Connection(str(path)) as connection:
@@ -233,7 +233,7 @@ async def test_instants_that_were_kept_before_they_had_a_range_are_brought_into_
 
 
 async def test_a_row_out_of_range_is_read_cancelled_and_pruned_like_any_other(
-    store: SqliteStore, stage: Stage, path: Path
+    store: SqliteStore, stage: StoreStage, path: Path
 ) -> None:
     kept, spoilt = await stage.submit(), await stage.submit(delay=timedelta(hours=1))
     with apsw.Connection(str(path)) as connection:
@@ -244,7 +244,7 @@ async def test_a_row_out_of_range_is_read_cancelled_and_pruned_like_any_other(
     connection.close()
     assert [job.id for job in await stage.all_jobs()] == [spoilt.id, kept.id]
     assert (await stage.job(spoilt.id)).due_at == LATEST
-    assert (await store.outlook()).next_due_at == LATEST
+    assert (await store.due_summary()).next_due_at == LATEST
     (cancelled,) = await store.cancel([spoilt.id])
     assert cancelled.event is not None
     assert (await store.prune(Retention(timedelta(0), timedelta(0)), 9)).jobs == 1
@@ -281,7 +281,7 @@ async def test_what_is_not_a_database_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk_acknowledges_nothing_and_is_recovered_from(
-    store: SqliteStore, stage: Stage, path: Path
+    store: SqliteStore, stage: StoreStage, path: Path
 ) -> None:
     kept = [await stage.submit() for _ in range(9)]
     with files_up_to(size(wal_of(path)) + 100_000):
@@ -296,11 +296,11 @@ async def test_a_full_disk_acknowledges_nothing_and_is_recovered_from(
     after = await stage.submit(params=LARGE)
     assert len(await stage.all_jobs()) == len(kept + acknowledged) + 1
     assert await stage.job(after.id) == after
-    assert await stage.counted() == await stage.counted_by_hand()
+    assert await stage.read_counts() == await stage.count_jobs()
 
 
 async def test_a_disk_that_refuses_submits_is_not_well_although_a_probe_would_fit(
-    store: SqliteStore, stage: Stage, path: Path
+    store: SqliteStore, stage: StoreStage, path: Path
 ) -> None:
     await store.probe()
     kept = await stage.submit()
@@ -316,14 +316,14 @@ async def test_a_disk_that_refuses_submits_is_not_well_although_a_probe_would_fi
     assert await stage.all_jobs() == [kept]
 
 
-async def test_a_store_that_opens_on_a_full_disk_is_not_well(store: SqliteStore, stage: Stage, path: Path) -> None:
+async def test_a_store_that_opens_on_a_full_disk_is_not_well(store: SqliteStore, stage: StoreStage, path: Path) -> None:
     await stage.submit()
     with files_up_to(size(wal_of(path)) + 3 * 4096), pytest.raises(StoreUnavailable):
         await store.probe()
     await store.probe()
 
 
-async def test_a_full_database_refuses_the_whole_batch(store: SqliteStore, stage: Stage) -> None:
+async def test_a_full_database_refuses_the_whole_batch(store: SqliteStore, stage: StoreStage) -> None:
     kept = await stage.submit()
     await store.writer.run(lambda tx: tx.connection.pragma("max_page_count", 1))
     with pytest.raises(StoreUnavailable, match="full"):
@@ -332,7 +332,7 @@ async def test_a_full_database_refuses_the_whole_batch(store: SqliteStore, stage
     assert len(await store.submit([stage.new()], TICKET)) == 1
 
 
-async def test_a_read_only_database_is_unavailable_for_writing(store: SqliteStore, stage: Stage) -> None:
+async def test_a_read_only_database_is_unavailable_for_writing(store: SqliteStore, stage: StoreStage) -> None:
     kept = await stage.submit()
     await store.writer.run(lambda tx: tx.connection.pragma("query_only", True))
     with pytest.raises(StoreUnavailable):
@@ -340,7 +340,9 @@ async def test_a_read_only_database_is_unavailable_for_writing(store: SqliteStor
     assert await stage.all_jobs() == [kept]
 
 
-async def test_the_write_ahead_log_does_not_grow_without_bound(store: SqliteStore, stage: Stage, path: Path) -> None:
+async def test_the_write_ahead_log_does_not_grow_without_bound(
+    store: SqliteStore, stage: StoreStage, path: Path
+) -> None:
     for _ in range(30):
         await store.submit([stage.new(params=LARGE) for _ in range(250)], TICKET)
     assert size(wal_of(path)) < 4 * CHECKPOINT_PAGES * 4096

@@ -15,9 +15,9 @@ from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.connection import open_reader
 from penstock.store.sqlite.statements import ROWS_MAX, Bulk, load
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.intentions import put, ticked
+from penstock.testing.store_contract.intentions import put, tick
 from penstock.testing.store_contract.reading import populate
-from penstock.testing.store_contract.stage import MINUTE, TICKET, Stage
+from penstock.testing.store_contract.stage import MINUTE, TICKET, StoreStage
 
 SORTS = "TEMP B-TREE"
 SCANS = ("SCAN job", "SCAN schedules", "SCAN ticks", "SCAN workers")
@@ -27,8 +27,8 @@ PLANS = {
     "submit_tags": {"SEARCH jobs USING by_id"},
     "promote": {"SEARCH jobs USING due", "SEARCH jobs USING INTEGER PRIMARY KEY"},
     "dispatch": {"SEARCH jobs USING unticketed (queue=? AND type=?)", "SEARCH jobs USING INTEGER PRIMARY KEY"},
-    "lapse": {"SEARCH jobs USING ticketed"},
-    "lapse_overdue": {"SEARCH jobs USING by_id"},
+    "expire_tickets": {"SEARCH jobs USING ticketed"},
+    "expire_overdue_tickets": {"SEARCH jobs USING by_id"},
     "claim": {"SEARCH jobs USING by_id"},
     "claim_next": {
         "SEARCH jobs USING unticketed (queue=? AND type=? AND priority>?)",
@@ -47,7 +47,7 @@ PLANS = {
     "jobs_by_seq": {"SEARCH jobs USING INTEGER PRIMARY KEY"},
     "backlog": {"SEARCH jobs USING unticketed (queue=? AND type=?)"},
     "next_due": {"SEARCH jobs USING due"},
-    "falling_due": {"SEARCH jobs USING due"},
+    "due_before": {"SEARCH jobs USING due"},
     "oldest_due": {
         "SEARCH jobs USING ticketed",
         "SEARCH jobs USING unticketed (queue=? AND type=? AND priority=?)",
@@ -81,7 +81,7 @@ SORTED_PLANS = {
     "overdue_tickets": {"SEARCH jobs USING ticketed (queue=? AND ticket_until>? AND ticket_until<?)"},
     "list_scheduled": {"SCAN jobs USING due"},
     "list_running": {"SCAN jobs USING leases"},
-    "holders": {"SCAN jobs USING leases"},
+    "running_by_worker": {"SCAN jobs USING leases"},
     "list_queued": {"SCAN jobs USING unticketed", "SCAN jobs USING ticketed"},
 }
 """Walks through a small index that are sorted afterwards."""
@@ -110,7 +110,7 @@ async def fill(path: Path, *, analyzed: bool) -> None:
     """Some jobs in every state, thousands that have ended, and hundreds of schedules."""
     clock = SimulatedClock()
     store = await SqliteStore.open(path, clock=clock)
-    stage = Stage(store, clock)
+    stage = StoreStage(store, clock)
     await populate(stage)
     answers = await store.submit([stage.new(tags=("red",)) for _ in range(3000)], TICKET)
     await store.settle(
@@ -120,7 +120,7 @@ async def fill(path: Path, *, analyzed: bool) -> None:
         ]
     )
     for number in range(300):
-        await ticked(stage, await put(stage, f"s{number}", when=Every(MINUTE, after_completion=number % 2 > 0)))
+        await tick(stage, await put(stage, f"s{number}", when=Every(MINUTE, after_completion=number % 2 > 0)))
     if analyzed:
         await store.writer.run(lambda tx: tx.connection.execute("ANALYZE").fetchall())
     await store.close()

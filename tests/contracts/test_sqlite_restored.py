@@ -18,7 +18,7 @@ from penstock.model.lifecycle import State
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.migrate import migrations
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import SECOND, Stage
+from penstock.testing.store_contract.stage import SECOND, StoreStage
 
 BEFORE_EPOCHS = 12
 """The last migration before there were epochs."""
@@ -30,11 +30,11 @@ def path(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: SimulatedClock | None = None) -> AsyncIterator[Stage]:
+async def opened(path: Path, clock: SimulatedClock | None = None) -> AsyncIterator[StoreStage]:
     clock = clock or SimulatedClock()
     store = await SqliteStore.open(path, clock=clock)
     try:
-        yield Stage(store, clock)
+        yield StoreStage(store, clock)
     finally:
         await store.close()
 
@@ -48,7 +48,7 @@ async def say_restored(path: Path) -> str:
 
 async def test_a_file_that_was_put_back_lets_nothing_from_before_settle(path: Path) -> None:
     async with opened(path) as stage:
-        old, waiting = await stage.running(), (await stage.submit()).id
+        old, waiting = await stage.run_job(), (await stage.submit()).id
     shutil.copy(path, path.with_suffix(".backup"))
     async with opened(path) as stage:
         (late,) = await stage.claim(waiting)
@@ -71,7 +71,7 @@ async def test_two_restores_of_one_backup_give_no_fence_twice(path: Path) -> Non
         clock.advance(SECOND)
         shutil.copy(path.with_suffix(".backup"), path)
         async with opened(path, clock) as stage:
-            (shard,) = stage.store.parts()
+            (shard,) = stage.store.shards()
             await shard.raise_epoch()
             (claim,) = await stage.claim(job)
             fences.append(claim.fence)
@@ -80,14 +80,14 @@ async def test_two_restores_of_one_backup_give_no_fence_twice(path: Path) -> Non
 
 async def test_a_server_that_starts_again_keeps_its_leases(path: Path) -> None:
     async with opened(path) as stage:
-        lease = await stage.running()
+        lease = await stage.run_job()
     async with opened(path) as stage:
         assert (await stage.settle(lease)).loss is None
 
 
 async def test_a_file_that_a_server_has_open_is_left_alone(path: Path) -> None:
     async with opened(path) as stage:
-        lease = await stage.running()
+        lease = await stage.run_job()
         said = await asyncio.to_thread(CliRunner().invoke, ROOT, ["db", "restored", "--data", str(path.parent)])
         assert said.exit_code != 0
         assert (await stage.settle(lease)).loss is None

@@ -10,7 +10,7 @@ from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.schedules import ACTIVE_MAX
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.intentions import job_of, move_of, put
-from penstock.testing.store_contract.stage import SECOND, TICKET, Stage
+from penstock.testing.store_contract.stage import SECOND, TICKET, StoreStage
 
 LARGE = b'"' + b"x" * 4000 + b'"'
 
@@ -23,11 +23,11 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-def stage(store: SqliteStore) -> Stage:
-    return Stage(store, SimulatedClock())
+def stage(store: SqliteStore) -> StoreStage:
+    return StoreStage(store, SimulatedClock())
 
 
-async def test_a_disk_that_fills_up_during_a_tick_leaves_nothing(store: SqliteStore, stage: Stage) -> None:
+async def test_a_disk_that_fills_up_during_a_tick_leaves_nothing(store: SqliteStore, stage: StoreStage) -> None:
     reads = [await put(stage, f"s{number}") for number in range(99)]
     await store.writer.run(lambda tx: tx.connection.pragma("max_page_count", 1))
     with pytest.raises(StoreUnavailable, match="full"):
@@ -37,7 +37,7 @@ async def test_a_disk_that_fills_up_during_a_tick_leaves_nothing(store: SqliteSt
     assert await store.ticks("s0", None, 9) == []
 
 
-async def test_a_schedule_with_many_active_jobs_names_its_oldest(store: SqliteStore, stage: Stage) -> None:
+async def test_a_schedule_with_many_active_jobs_names_its_oldest(store: SqliteStore, stage: StoreStage) -> None:
     read = await put(stage)
     jobs = [job_of(stage, read, stage.clock.now() - SECOND * ago) for ago in range(ACTIVE_MAX + 5)]
     await store.tick([move_of(read, jobs, next_tick_at=read.next_tick_at)], TICKET)

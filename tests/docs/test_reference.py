@@ -15,7 +15,7 @@ from penstock.api.app import OPERATIONS
 from penstock.api.metrics import FAMILIES
 from penstock.api.problems import status_of
 from penstock.cli import ROOT
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 from penstock.config import Settings
 from penstock.config.load import FIELDS
 from penstock.engine import why
@@ -77,11 +77,11 @@ def test_the_fields_of_a_job_and_of_a_submit() -> None:
     assert set(re.findall(r"`(\w+)`", adding)) == set(SubmitRequest.__struct_fields__)
 
 
-def leaves(group: Commands = ROOT, path: tuple[str, ...] = ("penstock",)) -> Iterator[str]:
+def leaves(group: CommandGroup = ROOT, path: tuple[str, ...] = ("penstock",)) -> Iterator[str]:
     context = click.Context(group)
     for name in group.list_commands(context):
         found = group.get_command(context, name)
-        if isinstance(found, Commands):
+        if isinstance(found, CommandGroup):
             yield from leaves(found, (*path, name))
         else:
             yield " ".join((*path, name))
@@ -156,7 +156,7 @@ def test_commands_named_in_a_sentence_exist_with_their_options(page: Path) -> No
     for text in re.findall(r"`penstock ((?!up\|)[a-z][^`]*)`", page.read_text()):
         words = text.split()
         command: click.Command = ROOT
-        while isinstance(command, Commands) and words and re.fullmatch(r"[a-z-]+", words[0]):
+        while isinstance(command, CommandGroup) and words and re.fullmatch(r"[a-z-]+", words[0]):
             found = command.get_command(click.Context(command), words.pop(0))
             assert found is not None, text
             command = found

@@ -113,7 +113,7 @@ class System:
         """The claims of all jobs that are queued, and of some that fall due meanwhile."""
         queued = {job["id"]: job for job in (await self._jobs()) if job["state"] == "queued"}
         types = sorted({job["type"] for job in queued.values()})
-        (shard,) = self.engine.store.parts()
+        (shard,) = self.engine.store.shards()
         claims: dict[str, Json] = {}
         while queued.keys() - claims.keys():
             await Dispatcher(self.engine, shard).step()
@@ -146,7 +146,7 @@ class System:
         for job in await self._jobs():
             if job["state"] in ("scheduled", "queued"):
                 assert (await self.send("POST", f"/v1/jobs/{job['id']}/cancel"))["state"] == "cancelled"
-        (shard,) = self.engine.store.parts()
+        (shard,) = self.engine.store.shards()
         await shard.prune(Retention(timedelta(0), timedelta(0)), JOBS)
         assert await self._jobs() == []
 

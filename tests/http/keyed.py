@@ -30,7 +30,7 @@ async def expired(engine: Engine, *scopes: KeyScope) -> MadeKey:
     one = await made(engine, *scopes)
     (kept,) = [key for key in await engine.keys.list() if key.id == one.id]
     past = replace(kept, expires_at=datetime(2020, 1, 1, tzinfo=UTC))
-    await engine.catalog.tell(NoticeKind.KEY, {one.id: msgspec.json.encode(past)})
+    await engine.catalog.put_notices(NoticeKind.KEY, {one.id: msgspec.json.encode(past)})
     return one
 
 

@@ -29,7 +29,7 @@ from penstock.model.errors import (
 )
 from penstock.model.job import Claim, FileLink, Lease, LogLine
 from penstock.model.wire import LogEntry, Outcome
-from penstock.model.workers import Subscription, Worker
+from penstock.model.workers import Worker, WorkRequest
 from penstock.runtime.backends import open_engine
 from penstock.scheduler import run_service
 from tests.services.desk import dispatcher
@@ -62,7 +62,7 @@ class Server:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         async with open_engine(self._settings) as self.engine:
-            await self.engine.work.join(_worker(), [add.declared])
+            await self.engine.worker_api.join(_worker(), [add.declared])
             posting = asyncio.ensure_future(
                 run_service("dispatcher", dispatcher(self.engine).step, self.engine.tickets.wake.event())
             )
@@ -103,9 +103,9 @@ def client(server: Server) -> Iterator[Client]:
 
 async def _claim(engine: Engine, job: str) -> Claim:
     """Take jobs until this one is among them."""
-    wanted = Subscription(types=frozenset({"add"}))
+    wanted = WorkRequest(types=frozenset({"add"}))
     while True:
-        for claim in await engine.work.claim("w1", wanted, 100, timedelta(seconds=10)):
+        for claim in await engine.worker_api.claim("w1", wanted, 100, timedelta(seconds=10)):
             if claim.job == job:
                 return claim
 
@@ -116,12 +116,12 @@ async def _finish(engine: Engine, job: str, result: object, output: bytes | None
     outputs: tuple[FileLink, ...] = ()
     if output is not None:
         digest = sha256(output).hexdigest()
-        link = await engine.work.write_output(lease, 0, _whole(output), "text/plain", digest)
+        link = await engine.worker_api.write_output(lease, 0, _whole(output), "text/plain", digest)
         outputs = (FileLink("täxt 1.txt", link),)
     line = LogLine(datetime(2030, 1, 1, tzinfo=UTC), "stdout", "hello", 1)
-    await engine.work.log([LogEntry(claim.job, claim.fence, (line,) * 3)])
+    await engine.worker_api.log([LogEntry(claim.job, claim.fence, (line,) * 3)])
     raw = msgspec.Raw(msgspec.json.encode(result))
-    assert not await engine.work.settle([Outcome(job=claim.job, fence=claim.fence, result=raw, outputs=outputs)])
+    assert not await engine.worker_api.settle([Outcome(job=claim.job, fence=claim.fence, result=raw, outputs=outputs)])
 
 
 async def _whole(content: bytes) -> AsyncIterator[bytes]:

@@ -31,7 +31,7 @@ from penstock.model.key_wire import KeyRequest
 from penstock.model.keys import KeyScope
 from penstock.model.timing import SystemClock
 from penstock.model.wire import Outcome, UploadRequest
-from penstock.model.workers import JobType, Subscription, Worker
+from penstock.model.workers import JobType, Worker, WorkRequest
 from penstock.objects.s3 import S3Objects
 from penstock.scheduler.pruner import Pruner
 from penstock.store import Shard
@@ -40,7 +40,7 @@ from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.files import FileTrouble, fetch_inputs
 from penstock.worker.agent.outage import Backoff
 from penstock.worker.body import FileBody
-from penstock.worker.http import HttpReach
+from penstock.worker.http import HttpWorkerApi
 from tests.http.desk import JOIN, UNKNOWN_JOB, Client, Json, claim, job, problem, settle, submit
 from tests.s3 import AgedObjects, access, new_url
 
@@ -115,14 +115,14 @@ async def serving(app: ASGIApp) -> AsyncIterator[str]:
 class Story:
     """A server with S3 behind it, as an SDK and a worker over HTTP see it."""
 
-    def __init__(self, url: str, tapped: Tapped, reach: HttpReach, folder: Path) -> None:
+    def __init__(self, url: str, tapped: Tapped, reach: HttpWorkerApi, folder: Path) -> None:
         self.url = url
         self.tapped = tapped
         self.reach = reach
         self._folder = folder
 
     async def claim(self) -> Claim:
-        wanted = Subscription(frozenset({"other"}))
+        wanted = WorkRequest(frozenset({"other"}))
         (claimed,) = await self.reach.claim("w1", wanted, 1, timedelta(seconds=30))
         return claimed
 
@@ -146,7 +146,7 @@ class Story:
 async def telling(engine: Engine, folder: Path) -> AsyncIterator[Story]:
     tapped = Tapped(create_app(engine))
     async with serving(tapped) as url:
-        reach = HttpReach(url)
+        reach = HttpWorkerApi(url)
         try:
             await reach.join(msgspec.convert(JOIN["worker"], Worker), msgspec.convert(JOIN["types"], list[JobType]))
             yield Story(url, tapped, reach, folder)

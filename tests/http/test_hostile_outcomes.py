@@ -23,7 +23,7 @@ from penstock.objects.folder import FolderObjects
 from penstock.store import Store
 from penstock.store.sqlite import SqliteStore
 from penstock.worker.agent.agent import Agent
-from penstock.worker.http import HttpReach
+from penstock.worker.http import HttpWorkerApi
 from tests.postgres import new_store
 from tests.services.worker_case import APP, handlers_in
 
@@ -137,10 +137,10 @@ async def a_place(store_kind: str, folder: Path, *, direct: bool) -> AsyncIterat
         stack.push_async_callback(engine.close)
         watched = Watched(create_app(engine))
         url = await stack.enter_async_context(a_server(watched))
-        reach = HttpReach(url)
+        reach = HttpWorkerApi(url)
         stack.push_async_callback(reach.close)
         stack.enter_context(handlers_in(folder))
-        await stack.enter_async_context(a_worker(Agent(APP, engine.work if direct else reach, told, clock)))
+        await stack.enter_async_context(a_worker(Agent(APP, engine.worker_api if direct else reach, told, clock)))
         yield Place(await stack.enter_async_context(httpx2.AsyncClient(base_url=url)), watched)
 
 

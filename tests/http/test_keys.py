@@ -20,7 +20,7 @@ from penstock.client import AsyncClient
 from penstock.client.http import AsyncHttpTransport
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
-from penstock.engine.catalog import FRESH
+from penstock.engine.catalog import MAX_AGE
 from penstock.model.errors import InvalidSetting, Unauthorized
 from penstock.model.keys import KeyScope
 from penstock.model.lifecycle import State
@@ -139,7 +139,7 @@ async def test_another_process_refuses_a_revoked_key_once_its_reading_is_old(eng
         with showing(elsewhere, key["key"]):
             assert (await elsewhere.get("/v1/jobs")).status_code == 200
             await client.delete(f"/v1/keys/{key['id']}")
-            clock.advance(FRESH + timedelta(milliseconds=1))
+            clock.advance(MAX_AGE + timedelta(milliseconds=1))
             problem(await elsewhere.get("/v1/jobs"), 401, "unauthorized")
 
 

@@ -24,7 +24,7 @@ from penstock.model.timing import SystemClock
 from penstock.objects import ObjectStore
 from penstock.objects.folder import FolderObjects
 from penstock.objects.s3 import Access, S3Objects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from tests.http.desk import JOIN, WORKER, Client, claim, settle, submit
 from tests.http.test_schedules import create
 from tests.services.shards_case import Case
@@ -129,7 +129,7 @@ async def test_every_metric_has_a_family_and_every_family_its_own_name(client: C
 class ManyShards:
     """An API over two shards that fall ill on demand, on a clock set by hand."""
 
-    def __init__(self, case: Case, store: Orchestrator, engine: Engine, client: Client) -> None:
+    def __init__(self, case: Case, store: ShardedStore, engine: Engine, client: Client) -> None:
         self.case = case
         self.store = store
         self.engine = engine

@@ -8,7 +8,7 @@ import pytest
 from penstock.engine import Engine
 from penstock.model.timing import SystemClock
 from penstock.scheduler import Ticker
-from penstock.scheduler.http import HttpTimekeeper
+from penstock.scheduler.http import HttpSchedulerApi
 from tests.http.desk import Client, Json, claim, problem
 
 FAR = "2099-01-01T00:00:00Z"
@@ -154,7 +154,7 @@ class OverClient:
 
 async def test_a_scheduler_over_http_fires_when_the_instant_has_come(client: Client) -> None:
     await create(client, interval=1)
-    timekeeper = HttpTimekeeper(OverClient(client), "x-1")
+    timekeeper = HttpSchedulerApi(OverClient(client), "x-1")
     ticker = Ticker(timekeeper, timedelta(seconds=1), SystemClock())
     while not (ticks := (await client.get("/v1/schedules/s/ticks")).json()["ticks"]):  # noqa: ASYNC110 - its own delay
         await asyncio.sleep((await ticker.step()).total_seconds())
@@ -165,7 +165,7 @@ async def test_a_scheduler_over_http_fires_when_the_instant_has_come(client: Cli
 
 
 async def test_a_waiting_scheduler_hears_of_a_change(client: Client, engine: Engine) -> None:
-    timekeeper = HttpTimekeeper(OverClient(client), "x-1")
+    timekeeper = HttpSchedulerApi(OverClient(client), "x-1")
     seen = (await timekeeper.due(timedelta(0), 1)).seen
     waiting = asyncio.ensure_future(timekeeper.due(timedelta(0), 1, timedelta(seconds=30), seen))
     await asyncio.wait((waiting,), timeout=0.05)

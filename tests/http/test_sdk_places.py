@@ -19,7 +19,7 @@ from penstock.model.ids import JobId, ShardId, shard_of
 from penstock.model.sdk_keys import read_sdk_key
 from penstock.model.shards import ShardState
 from penstock.objects.folder import FolderObjects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from tests.services.desk import ADD, OTHER
 from tests.services.shards_case import Case, Mood
 
@@ -33,7 +33,7 @@ async def case(tmp_path: Path) -> AsyncIterator[Case]:
 
 
 @pytest.fixture
-async def store(case: Case) -> Orchestrator:
+async def store(case: Case) -> ShardedStore:
     return await case.orchestrator(range(2))
 
 
@@ -58,7 +58,7 @@ class Line(httpx2.AsyncBaseTransport):
 
 
 @pytest.fixture
-async def line(case: Case, store: Orchestrator, tmp_path: Path) -> AsyncIterator[Line]:
+async def line(case: Case, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Line]:
     objects = FolderObjects(tmp_path / "objects", case.clock)
     engine = Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
     await engine.catalog.declare([ADD, OTHER])
@@ -77,7 +77,7 @@ async def homes(client: AsyncClient, jobs: int = 60) -> Counter[int]:
     return Counter([shard_of(JobId((await client.submit("other")).id)) for _ in range(jobs)])
 
 
-async def total(store: Orchestrator) -> int:
+async def total(store: ShardedStore) -> int:
     return sum(count.jobs for count in await store.counts())
 
 
@@ -95,7 +95,7 @@ async def test_one_process_per_job_spreads_them_too(line: Line) -> None:
     assert min(found[0], found[1]) > 8
 
 
-async def test_a_new_shard_gets_its_share_though_no_keys_live_there(client: AsyncClient, store: Orchestrator) -> None:
+async def test_a_new_shard_gets_its_share_though_no_keys_live_there(client: AsyncClient, store: ShardedStore) -> None:
     await homes(client, 5)
     await store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=False)
     assert (await homes(client))[2] > 8
@@ -103,14 +103,14 @@ async def test_a_new_shard_gets_its_share_though_no_keys_live_there(client: Asyn
 
 @pytest.mark.parametrize("weight", [None, 0.0], ids=["draining", "without weight"])
 async def test_a_shard_that_takes_no_new_jobs_gets_none(
-    client: AsyncClient, store: Orchestrator, weight: float | None
+    client: AsyncClient, store: ShardedStore, weight: float | None
 ) -> None:
     await homes(client, 5)
     await store.mapmaker.change(ShardId(1), weight, ShardState.DRAINING if weight is None else None, keyed=None)
     assert set(await homes(client)) == {0}
 
 
-async def test_a_shard_that_is_down_costs_no_submit(case: Case, client: AsyncClient, store: Orchestrator) -> None:
+async def test_a_shard_that_is_down_costs_no_submit(case: Case, client: AsyncClient, store: ShardedStore) -> None:
     await homes(client, 5)
     await case.falls(store, 1)
     assert await homes(client) == {0: 60}
@@ -122,7 +122,7 @@ async def test_nor_does_one_that_nobody_knows_yet_to_be_down(case: Case, client:
     assert await homes(client) == {0: 60}
 
 
-async def test_a_batch_goes_to_one_shard_that_takes_it(case: Case, client: AsyncClient, store: Orchestrator) -> None:
+async def test_a_batch_goes_to_one_shard_that_takes_it(case: Case, client: AsyncClient, store: ShardedStore) -> None:
     await case.falls(store, 0)
     for _ in range(5):
         answers = await client.submit_many([{"type": "other"}, {"type": "other"}])
@@ -130,7 +130,7 @@ async def test_a_batch_goes_to_one_shard_that_takes_it(case: Case, client: Async
     assert (await store.counts())[0].jobs == 10
 
 
-async def test_when_an_answer_is_lost_there_is_one_job(client: AsyncClient, line: Line, store: Orchestrator) -> None:
+async def test_when_an_answer_is_lost_there_is_one_job(client: AsyncClient, line: Line, store: ShardedStore) -> None:
     for lost in (0, 1, 2):
         line.lose = lost
         await client.submit("other")
@@ -139,7 +139,7 @@ async def test_when_an_answer_is_lost_there_is_one_job(client: AsyncClient, line
 
 
 async def test_when_an_answer_is_lost_and_the_shard_drained_meanwhile_there_is_one_job(
-    client: AsyncClient, line: Line, store: Orchestrator
+    client: AsyncClient, line: Line, store: ShardedStore
 ) -> None:
     await homes(client, 1)
     for _ in range(9):
@@ -157,7 +157,7 @@ async def test_when_an_answer_is_lost_and_the_shard_drained_meanwhile_there_is_o
 
 
 async def test_when_an_answer_is_lost_and_the_shard_dies_it_is_not_submitted_elsewhere(
-    case: Case, client: AsyncClient, line: Line, store: Orchestrator
+    case: Case, client: AsyncClient, line: Line, store: ShardedStore
 ) -> None:
     await homes(client, 1)
     before = await total(store)
@@ -175,9 +175,9 @@ async def test_when_an_answer_is_lost_and_the_shard_dies_it_is_not_submitted_els
     assert await total(store) == before + 1
 
 
-async def test_a_users_own_key_stays_where_it_lives(case: Case, client: AsyncClient, store: Orchestrator) -> None:
+async def test_a_users_own_key_stays_where_it_lives(case: Case, client: AsyncClient, store: ShardedStore) -> None:
     keys = [f"order-{number}" for number in range(20)]
-    placed = {key: store.home(key) for key in keys}
+    placed = {key: store.shard_for(key) for key in keys}
     assert {key: shard_of(JobId((await client.submit("other", key=key)).id)) for key in keys} == placed
     await case.falls(store, 1)
     with pytest.raises(StoreUnavailable):

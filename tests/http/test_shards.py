@@ -16,10 +16,10 @@ from penstock.engine import Engine
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.keys import KeyScope
-from penstock.model.shards import Member, shard_map
+from penstock.model.shards import ShardMember, shard_map
 from penstock.model.timing import SystemClock
 from penstock.objects.folder import FolderObjects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.store.seam import Shard
 from penstock.store.sqlite import SqliteStore
 from tests.http.desk import JOIN, Client, problem, submit
@@ -47,8 +47,8 @@ async def sharded(tmp_path: Path, settings: Settings) -> AsyncIterator[Engine]:
             raise StoreUnavailable(f"nobody listens at {url}")
         return await SqliteStore.open(Path(url.partition("@here")[2]), shard=number, clock=clock)
 
-    members = [Member(ShardId(number), url_of(tmp_path / f"{number}.db")) for number in range(2)]
-    store = await Orchestrator.open(shard_map(members), open_shard, clock, random.Random(5))
+    members = [ShardMember(ShardId(number), url_of(tmp_path / f"{number}.db")) for number in range(2)]
+    store = await ShardedStore.open(shard_map(members), open_shard, clock, random.Random(5))
     engine = Engine(
         store, MemoryBroker(), FolderObjects(tmp_path / "objects", clock), settings, clock, random.Random(7)
     )

@@ -72,7 +72,7 @@ async def test_a_claim_cut_off_by_the_server_gives_its_jobs_back(
 ) -> None:
     item = await submit(client)
     claims_made = asyncio.Event()
-    monkeypatch.setattr(engine.work, "claim", _slow_to_return(engine.work.claim, claims_made))
+    monkeypatch.setattr(engine.worker_api, "claim", _slow_to_return(engine.worker_api.claim, claims_made))
     serving = asyncio.create_task(waiting_claim(app).run())
     await claims_made.wait()
     serving.cancel()

@@ -11,10 +11,10 @@ from penstock.model.job import Claim, Job, JobError, Lease
 from penstock.model.retry import Retry
 from penstock.model.submission import Submission
 from penstock.model.wire import Outcome, SubmitRequest
-from penstock.model.workers import JobType, Subscription, Worker
+from penstock.model.workers import JobType, Worker, WorkRequest
 from penstock.scheduler import Dispatcher, Pruner, Reaper
 
-NO_WAIT = timedelta(0)
+ZERO = timedelta(0)
 LONG = timedelta(seconds=30)
 
 ADD = JobType(
@@ -47,22 +47,22 @@ def worker(name: str = "w1", *types: str, queues: tuple[str, ...] | None = None)
 
 def dispatcher(engine: Engine) -> Dispatcher:
     """Of the only shard."""
-    (shard,) = engine.store.parts()
+    (shard,) = engine.store.shards()
     return Dispatcher(engine, shard)
 
 
 def reaper(engine: Engine) -> Reaper:
-    (shard,) = engine.store.parts()
+    (shard,) = engine.store.shards()
     return Reaper(engine, shard, patience=timedelta(0))
 
 
 def pruner(engine: Engine) -> Pruner:
-    (shard,) = engine.store.parts()
+    (shard,) = engine.store.shards()
     return Pruner(engine, shard)
 
 
 async def join(engine: Engine, name: str = "w1") -> None:
-    await engine.work.join(worker(name), [ADD, OTHER])
+    await engine.worker_api.join(worker(name), [ADD, OTHER])
 
 
 def request(type: str = "add", params: object = None, **more: object) -> SubmitRequest:
@@ -77,10 +77,8 @@ async def submit(engine: Engine, type: str = "add", params: object = None, **mor
     raise answer
 
 
-async def claim(
-    engine: Engine, name: str = "w1", *types: str, limit: int = 10, wait: timedelta = NO_WAIT
-) -> list[Claim]:
-    return await engine.work.claim(name, Subscription(frozenset(types or ("add", "other"))), limit, wait)
+async def claim(engine: Engine, name: str = "w1", *types: str, limit: int = 10, wait: timedelta = ZERO) -> list[Claim]:
+    return await engine.worker_api.claim(name, WorkRequest(frozenset(types or ("add", "other"))), limit, wait)
 
 
 async def claim_one(engine: Engine, name: str = "w1") -> Claim:

@@ -16,7 +16,7 @@ from penstock.model.job import Claim, FileLink, Lease, LogLine, Loss, ObjectLink
 from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.timing import within
 from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
-from penstock.model.workers import JobType, Subscription, Worker
+from penstock.model.workers import JobType, Worker, WorkRequest
 
 WITHIN = 15.0
 
@@ -43,7 +43,7 @@ class FakeReach:
         self.lost: set[str] = set()
         self.unsure: set[str] = set()
         self.misfits: set[str] = set()
-        self.wanted: list[Subscription] = []
+        self.wanted: list[WorkRequest] = []
         self.inputs: dict[str, bytes] = {}
         self.outputs: dict[tuple[str, int], tuple[bytes, str]] = {}
         self.workers: list[Worker] = []
@@ -53,7 +53,7 @@ class FakeReach:
         self.renewed: list[set[str]] = []
         self.mishaps: dict[str, Callable[[Sequence[Any]], None]] = {}
         self._number = 0
-        self._chance = random.Random(11)
+        self._rng = random.Random(11)
         self._news = asyncio.Event()
 
     # -- what a test does
@@ -74,7 +74,7 @@ class FakeReach:
         """A job that was `lost` so many times before."""
         self._number += 1
         claim = Claim(
-            job=new_job_id(self._number, ShardId(shard), self._chance), type=type_name, queue=type_name,
+            job=new_job_id(self._number, ShardId(shard), self._rng), type=type_name, queue=type_name,
             attempt=attempt, fence=attempt + 2 * lost, params=Raw(json.dumps(params).encode()),
             timeout_seconds=timeout, lease_seconds=self.lease,
             inputs=tuple(inputs), alone=alone, alone_in_worker=alone_in_worker,
@@ -127,7 +127,7 @@ class FakeReach:
         self._require_up()
         self.schedules = schedules
 
-    async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
+    async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
         self._require_up()
         self.limits.append(limit)
         self.wanted.append(wanted)

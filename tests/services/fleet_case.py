@@ -5,16 +5,16 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from penstock.autoscaler.fleets import Condition, Member, Order
+from penstock.autoscaler.fleets import Condition, FleetMember, LaunchSpec
 from penstock.autoscaler.loop import Autoscaler
 from penstock.engine import Engine
 from penstock.model.declarations import signature_of
 from penstock.model.errors import FleetUnavailable
 from penstock.model.job import Claim, ErrorCode, JobError, Lease
 from penstock.model.lifecycle import State
-from penstock.model.workers import JobType, Subscription, Worker, WorkerState
+from penstock.model.workers import JobType, Worker, WorkerState, WorkRequest
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import NO_WAIT, dispatcher, failure, success
+from tests.services.desk import ZERO, dispatcher, failure, success
 
 UNFIT = JobError(ErrorCode.INVALID_PARAMS, "params do not fit", retryable=False)
 TICK = timedelta(milliseconds=500)
@@ -25,7 +25,7 @@ APP = "shop:app"
 class FakeWorker:
     """One worker: joins after a while, takes jobs, takes time for each, and drains when it is asked to."""
 
-    def __init__(self, name: str, order: Order, started_at: datetime) -> None:
+    def __init__(self, name: str, order: LaunchSpec, started_at: datetime) -> None:
         self.name = name
         self.order = order
         self.started_at = started_at
@@ -36,8 +36,8 @@ class FakeWorker:
         self.asked_while_busy = False
 
     @property
-    def member(self) -> Member:
-        return Member(
+    def member(self) -> FleetMember:
+        return FleetMember(
             name=self.name, condition=self.condition, started_at=self.started_at, exit_status=self.exit_status
         )
 
@@ -75,11 +75,11 @@ class FakeFleets:
         self.misfits = b""
         self.down = False
         self.workers: dict[str, FakeWorker] = {}
-        self.orders: list[tuple[Order, int]] = []
+        self.orders: list[tuple[LaunchSpec, int]] = []
         self.stops: list[tuple[str, timedelta | None]] = []
         self.most = 0
 
-    async def start(self, order: Order, count: int) -> list[str]:
+    async def start(self, order: LaunchSpec, count: int) -> list[str]:
         self._check()
         self.orders.append((order, count))
         names = [f"{order.fleet}-{self.host}{len(self.workers) + number}" for number in range(count)]
@@ -95,7 +95,7 @@ class FakeFleets:
             worker.asked_while_busy = bool(worker.jobs)
             worker.condition = Condition.ENDING
 
-    async def members(self, fleet: str) -> list[Member]:
+    async def members(self, fleet: str) -> list[FleetMember]:
         self._check()
         found = [worker.member for worker in self.workers.values() if worker.order.fleet == fleet]
         for member in found:
@@ -147,10 +147,10 @@ class FakeFleets:
         over = [claim for claim, at in worker.jobs if now - at >= self.service]
         worker.jobs = [(claim, at) for claim, at in worker.jobs if claim not in over]
         fits = [claim for claim in over if not self.misfits or self.misfits not in bytes(claim.params)]
-        assert await engine.work.settle([success(claim) for claim in fits]) == []
-        await engine.work.settle([failure(claim, UNFIT) for claim in over if claim not in fits])
+        assert await engine.worker_api.settle([success(claim) for claim in fits]) == []
+        await engine.worker_api.settle([failure(claim, UNFIT) for claim in over if claim not in fits])
         if worker.condition is Condition.ENDING and not worker.jobs:
-            await engine.work.leave(worker.name)
+            await engine.worker_api.leave(worker.name)
             worker.end(0)
         elif worker.condition is Condition.RUNNING:
             await self._claim(worker, engine, types)
@@ -161,9 +161,9 @@ class FakeFleets:
         room = self.capacity - len(worker.jobs)
         others = frozenset(worker.order.environment.get("PENSTOCK_WORKER_EXCEPT_QUEUES", "").split())
         queues = None if worker.order.queues is None else frozenset(worker.order.queues)
-        wanted = Subscription(frozenset(one.name for one in types), queues, others)
+        wanted = WorkRequest(frozenset(one.name for one in types), queues, others)
         if room:
-            claims = await engine.work.claim(worker.name, wanted, room, NO_WAIT)
+            claims = await engine.worker_api.claim(worker.name, wanted, room, ZERO)
             worker.jobs += [(claim, self.clock.now()) for claim in claims]
 
     async def _say(self, worker: FakeWorker, engine: Engine, types: Sequence[JobType]) -> None:
@@ -171,9 +171,9 @@ class FakeFleets:
             return
         row = self._row(worker, types)
         if worker.seen_at is None:
-            await engine.work.join(row, types)
+            await engine.worker_api.join(row, types)
         else:
-            await engine.work.renew(row, [Lease(claim.job, claim.fence) for claim, _ in worker.jobs])
+            await engine.worker_api.renew(row, [Lease(claim.job, claim.fence) for claim, _ in worker.jobs])
         worker.seen_at = self.clock.now()
 
     def _row(self, worker: FakeWorker, types: Sequence[JobType]) -> Worker:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.engine import Engine, Timekeeper
+from penstock.engine import Engine, SchedulerApi
 from penstock.model.ids import JobId
 from penstock.model.job import Job
 from penstock.model.schedule import Schedule, TickRecord
@@ -39,7 +39,7 @@ def decoded(body: dict[str, object], kind: type[T]) -> T:
 class Watchman:
     """A ticker on a simulated clock: `runs` lets time pass as the ticker asks for it."""
 
-    def __init__(self, engine: Engine, clock: SimulatedClock, timekeeper: Timekeeper | None = None) -> None:
+    def __init__(self, engine: Engine, clock: SimulatedClock, timekeeper: SchedulerApi | None = None) -> None:
         self.ticker = Ticker(timekeeper or engine.ticks, SLOT, clock)
         self._engine = engine
         self._clock = clock
@@ -48,7 +48,7 @@ class Watchman:
     async def step(self) -> timedelta:
         """One step, woken as the service would be."""
         if self._engine.changes.seen != self._heard:
-            await self.ticker.hear()
+            await self.ticker.follow_changes()
             self._heard = self._engine.changes.seen
         return await self.ticker.step()
 

@@ -13,9 +13,9 @@ from typing import Any, Self, cast
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import Job, NewJob
-from penstock.model.shards import Member, shard_map
+from penstock.model.shards import ShardMember, shard_map
 from penstock.model.timing import to_millis
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.store.seam import Shard
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
@@ -101,7 +101,7 @@ class Case:
         self.opens: Counter[str] = Counter()
         self.work = Work()
         self._folder = folder
-        self._chance = random.Random(3)
+        self._rng = random.Random(3)
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -110,9 +110,9 @@ class Case:
     async def __aexit__(self, *_: object) -> None:
         await self._opened.aclose()
 
-    async def orchestrator(self, numbers: Iterable[int] = range(3), **more: Any) -> Orchestrator:
-        members = [Member(ShardId(number), f"shard {number}") for number in numbers]
-        store = await Orchestrator.open(shard_map(members), self.open_shard, self.clock, random.Random(5), **more)
+    async def orchestrator(self, numbers: Iterable[int] = range(3), **more: Any) -> ShardedStore:
+        members = [ShardMember(ShardId(number), f"shard {number}") for number in numbers]
+        store = await ShardedStore.open(shard_map(members), self.open_shard, self.clock, random.Random(5), **more)
         self._opened.push_async_callback(store.close)
         return store
 
@@ -138,32 +138,32 @@ class Case:
                 self.clock.advance(timedelta(seconds=1.3))
                 await self.work.rest()
 
-    async def falls(self, store: Orchestrator, number: int, mood: Mood = Mood.RAISES) -> None:
+    async def falls(self, store: ShardedStore, number: int, mood: Mood = Mood.RAISES) -> None:
         """Let a shard fall ill, and be noticed."""
         self.shard(number).mood = mood
-        await self.until(lambda: ShardId(number) in store.missing())
+        await self.until(lambda: ShardId(number) in store.unavailable())
 
-    async def heals(self, store: Orchestrator, number: int) -> None:
+    async def heals(self, store: ShardedStore, number: int) -> None:
         self.shard(number).mood = Mood.WELL
-        await self.until(lambda: ShardId(number) not in store.missing())
+        await self.until(lambda: ShardId(number) not in store.unavailable())
 
     def new(self, at: int, key: str | None = None) -> NewJob:
         return NewJob(id=self.new_id(at), type="mail", queue="mail", key=key)
 
     def new_id(self, at: int) -> JobId:
-        return new_job_id(to_millis(self.clock.now()), ShardId(at), self._chance)
+        return new_job_id(to_millis(self.clock.now()), ShardId(at), self._rng)
 
-    async def submit(self, store: Orchestrator, at: int) -> Job:
+    async def submit(self, store: ShardedStore, at: int) -> Job:
         (made,) = await store.submit([self.new(at)], TICKET)
         return made.job
 
 
-def key_at(store: Orchestrator, number: int) -> str:
+def key_at(store: ShardedStore, number: int) -> str:
     """A key that lives on this shard."""
-    return next(key for key in map(str, range(9999)) if store.home(key) == number)
+    return next(key for key in map(str, range(9999)) if store.shard_for(key) == number)
 
 
-async def repairs(store: Orchestrator) -> None:
+async def repairs(store: ShardedStore) -> None:
     """Let shards be told what they lack, as far as it is known now."""
     await store.notices()
     if telling := list(store.roster._repairs.values()):  # noqa: SLF001 - they go on behind every caller's back

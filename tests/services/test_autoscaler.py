@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.autoscaler.fleets import Condition, Order
+from penstock.autoscaler.fleets import Condition, LaunchSpec
 from penstock.autoscaler.role import HELD_FOR, role_of
 from penstock.broker.memory import MemoryBroker
 from penstock.config import BrokerSettings, FleetSettings, Settings
@@ -154,7 +154,7 @@ async def test_work_in_another_process_wakes_the_autoscaler(
     here, there = (
         Engine(engine.store, engine.broker, engine.objects, shared, clock, random.Random(n)) for n in range(2)
     )
-    listening = [asyncio.ensure_future(one.bells.listen()) for one in (here, there)]
+    listening = [asyncio.ensure_future(one.signals.listen()) for one in (here, there)]
     world = World(here, clock, FakeFleets(clock), [ADD, OTHER])
     (autoscaler,) = world.autoscalers
     await autoscaler.step()
@@ -169,14 +169,14 @@ async def test_work_in_another_process_wakes_the_autoscaler(
 
 
 async def test_a_busy_worker_is_never_asked_to_stop(world: World) -> None:
-    chance = random.Random(3)
+    rng = random.Random(3)
     submitted = 0
     for _ in range(120):
-        jobs = chance.choice((0, 0, 0, 1, 3, 12))
+        jobs = rng.choice((0, 0, 0, 1, 3, 12))
         submitted += jobs
         await burst(world, jobs)
-        world.fleets.service = timedelta(seconds=chance.choice((0.5, 2, 7)))
-        await world.run(chance.choice((0.5, 1, 3)))
+        world.fleets.service = timedelta(seconds=rng.choice((0.5, 2, 7)))
+        await world.run(rng.choice((0.5, 1, 3)))
     await world.run(60)
     assert await world.jobs() == {State.SUCCEEDED: submitted}
     assert len(world.fleets.stops) > 5
@@ -189,18 +189,18 @@ async def test_a_busy_worker_is_never_asked_to_stop(world: World) -> None:
 async def test_who_became_busy_since_the_look_is_spared(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.engine.fleets.scale("default", 2)
     await world.run(6)
-    shard = world.engine.store.parts()[0]
-    told = shard.holders
+    shard = world.engine.store.shards()[0]
+    told = shard.running_by_worker
 
     async def holders() -> dict[str, int]:
-        monkeypatch.setattr(shard, "holders", busy_now)
+        monkeypatch.setattr(shard, "running_by_worker", busy_now)
         return await told()
 
     async def busy_now() -> dict[str, int]:
         return {"default-0": 1}
 
     await world.engine.fleets.scale("default", 0)
-    monkeypatch.setattr(shard, "holders", holders)
+    monkeypatch.setattr(shard, "running_by_worker", holders)
     world.clock.advance(SECOND)
     await world.autoscalers[0].step()
     assert [name for name, _ in world.fleets.stops] == ["default-1"]
@@ -285,7 +285,7 @@ async def test_after_a_long_look_it_asks_whether_it_is_still_the_one(
 
     async def slow(fleet: str) -> object:
         world.clock.advance(HELD_FOR + SECOND)
-        assert await world.engine.store.lead(role_of(APP), "b", HELD_FOR) is not None
+        assert await world.engine.store.acquire_role(role_of(APP), "b", HELD_FOR) is not None
         return await members(fleet)
 
     monkeypatch.setattr(world.fleets, "members", slow)
@@ -300,7 +300,7 @@ async def test_the_role_is_kept_while_starting_workers_takes_long(
     first, second = world.autoscalers[0], world.autoscaler("b")
     start, asked, pulled = world.fleets.start, asyncio.Event(), asyncio.Event()
 
-    async def slow(order: Order, count: int) -> list[str]:
+    async def slow(order: LaunchSpec, count: int) -> list[str]:
         asked.set()
         await pulled.wait()
         return await start(order, count)
@@ -324,7 +324,7 @@ async def test_who_loses_the_role_while_it_starts_workers_starts_no_more(
     (autoscaler,) = world.autoscalers
     asked, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def slow(order: Order, count: int) -> list[str]:
+    async def slow(order: LaunchSpec, count: int) -> list[str]:
         asked.set()
         try:
             return await asyncio.Future()
@@ -336,7 +336,7 @@ async def test_who_loses_the_role_while_it_starts_workers_starts_no_more(
     step = asyncio.ensure_future(autoscaler.step())
     await asyncio.wait_for(asked.wait(), 5)
     world.clock.advance(HELD_FOR)
-    assert await world.engine.store.lead(role_of(APP), "b", HELD_FOR) is not None
+    assert await world.engine.store.acquire_role(role_of(APP), "b", HELD_FOR) is not None
     await asyncio.wait_for(step, 5)
     assert (cancelled.is_set(), autoscaler.acts) == (True, False)
 
@@ -510,7 +510,7 @@ async def test_a_shard_that_does_not_answer_is_not_taken_for_empty(
     async def silent() -> object:
         raise StoreUnavailable("shard 0 does not answer")
 
-    monkeypatch.setattr(world.engine.store.parts()[0], "counts", silent)
+    monkeypatch.setattr(world.engine.store.shards()[0], "counts", silent)
     await world.run(50)
     assert world.size() == 1
     shown = await world.engine.fleets.get("default")
@@ -525,16 +525,16 @@ async def test_work_on_a_shard_that_answers_starts_workers_though_another_does_n
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await burst(world, 3)
-    shard = world.engine.store.parts()[0]
+    shard = world.engine.store.shards()[0]
     lost = await SqliteStore.open(tmp_path / "lost.db", clock=world.clock)
     await lost.close()
-    monkeypatch.setattr(world.engine.store, "parts", lambda: (shard, lost))
+    monkeypatch.setattr(world.engine.store, "shards", lambda: (shard, lost))
     await world.autoscalers[0].step()
     assert world.size() == 1
     monkeypatch.undo()
     await world.run(8)
     world.fleets.stops.clear()
-    monkeypatch.setattr(world.engine.store, "parts", lambda: (shard, lost))
+    monkeypatch.setattr(world.engine.store, "shards", lambda: (shard, lost))
     await world.run(50)
     assert (world.size() > 0, world.fleets.stops) == (True, [])
 
@@ -545,7 +545,7 @@ async def test_without_the_store_nothing_is_done_and_nothing_is_raised(
     async def silent(*_: object) -> object:
         raise StoreUnavailable("the store does not answer")
 
-    monkeypatch.setattr(world.engine.store, "lead", silent)
+    monkeypatch.setattr(world.engine.store, "acquire_role", silent)
     assert await world.autoscalers[0].step() == SECOND
     await world.autoscalers[0].close()
 
@@ -599,15 +599,15 @@ async def test_nobody_is_ended_for_silence_while_a_shard_is_silent_too(
     world.fleets.mute = True
     await burst(world, 1)
     await world.run(5)
-    fall = world.engine.store.parts()[0].falling_due
+    fall = world.engine.store.shards()[0].due_before
 
     async def silent(*_: object) -> object:
         raise StoreUnavailable("shard 0 does not answer")
 
-    monkeypatch.setattr(world.engine.store.parts()[0], "falling_due", silent)
+    monkeypatch.setattr(world.engine.store.shards()[0], "due_before", silent)
     await world.run(130)
     assert world.fleets.stops == []
-    monkeypatch.setattr(world.engine.store.parts()[0], "falling_due", fall)
+    monkeypatch.setattr(world.engine.store.shards()[0], "due_before", fall)
     await world.run(1)
     assert [name for name, _ in world.fleets.stops] == ["default-0"]
 
@@ -615,7 +615,7 @@ async def test_nobody_is_ended_for_silence_while_a_shard_is_silent_too(
 async def test_a_worker_whose_row_is_gone_for_a_moment_is_kept(world: World) -> None:
     await world.engine.fleets.scale("default", 1)
     await world.run(150)
-    await world.engine.work.leave("default-0")
+    await world.engine.worker_api.leave("default-0")
     world.clock.advance(SECOND)
     await world.autoscalers[0].step()
     await world.run(10)
@@ -706,13 +706,13 @@ async def test_records_are_written_when_something_changed_and_else_now_and_then(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Notice] = []
-    tell = world.engine.store.tell
+    tell = world.engine.store.put_notices
 
     async def told(notices: list[Notice]) -> None:
         written.extend(one for one in notices if one.kind == "fleet_record")
         await tell(notices)
 
-    monkeypatch.setattr(world.engine.store, "tell", told)
+    monkeypatch.setattr(world.engine.store, "put_notices", told)
     await world.run(60)
     assert 5 <= len(written) <= 8
     written.clear()

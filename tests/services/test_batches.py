@@ -14,7 +14,7 @@ from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.config.settings import RetentionSettings
 from penstock.engine import Engine
-from penstock.engine.batch import BatchKey, Outcome
+from penstock.engine.batch import BatchKey, SubmitOutcome
 from penstock.model.errors import KeyConflict, NotFound, PenstockError, StoreUnavailable, UnknownType
 from penstock.model.ids import JobId, place_in_series, shard_of
 from penstock.model.job import NewJob, Retention
@@ -57,17 +57,17 @@ def jobs(count: int) -> dict[int, SubmitRequest]:
     return {index: request(params={"a": index}) for index in range(count)}
 
 
-def ids(outcomes: Mapping[int, Outcome]) -> list[JobId]:
+def ids(outcomes: Mapping[int, SubmitOutcome]) -> list[JobId]:
     return [made(outcome).id for _, outcome in sorted(outcomes.items())]
 
 
-def made(outcome: Outcome) -> Submission:
+def made(outcome: SubmitOutcome) -> Submission:
     if isinstance(outcome, PenstockError):
         raise outcome
     return outcome
 
 
-def created(outcomes: Mapping[int, Outcome]) -> list[bool]:
+def created(outcomes: Mapping[int, SubmitOutcome]) -> list[bool]:
     return [made(outcome).created for _, outcome in sorted(outcomes.items())]
 
 
@@ -94,7 +94,7 @@ async def test_the_jobs_have_consecutive_ids_where_their_key_belongs(engine: Eng
     made = ids(await engine.jobs.submit_batch(jobs(20), KEY))
     assert [place_in_series(job) for job in made] == list(range(20))
     assert made == sorted(made)
-    assert {shard_of(job) for job in made} == {engine.store.home("k")}
+    assert {shard_of(job) for job in made} == {engine.store.shard_for("k")}
     assert [(await engine.jobs.get(job)).params for job in made[:2]] == [b'{"a":0}', b'{"a":1}']
 
 
@@ -140,7 +140,7 @@ async def test_repeated_before_anything_was_written_it_is_added(
 
 async def test_jobs_that_have_ended_meanwhile_are_not_added_again(engine: Engine) -> None:
     first = await engine.jobs.submit_batch(jobs(3), KEY)
-    await engine.work.settle([success(claimed) for claimed in await claim(engine)])
+    await engine.worker_api.settle([success(claimed) for claimed in await claim(engine)])
     again = await engine.jobs.submit_batch(jobs(3), KEY)
     assert ids(first) == ids(again)
     assert {made(one).state for one in again.values()} == {"succeeded"}
@@ -148,8 +148,8 @@ async def test_jobs_that_have_ended_meanwhile_are_not_added_again(engine: Engine
 
 async def test_repeated_after_some_were_pruned_it_runs_none_of_them_again(engine: Engine) -> None:
     first = await engine.jobs.submit_batch(jobs(3), KEY)
-    await engine.work.settle([success(claimed) for claimed in await claim(engine)])
-    assert sum([(await part.prune(PRUNED_AT_ONCE, 99)).jobs for part in engine.store.parts()]) == 2
+    await engine.worker_api.settle([success(claimed) for claimed in await claim(engine)])
+    assert sum([(await part.prune(PRUNED_AT_ONCE, 99)).jobs for part in engine.store.shards()]) == 2
     settings = Settings(retention=RetentionSettings(succeeded_seconds=0))
     api = Engine(engine.store, MemoryBroker(), engine.objects, settings, engine.clock, random.Random(8))
     again = await api.jobs.submit_batch(jobs(3), KEY)

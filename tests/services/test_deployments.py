@@ -18,10 +18,10 @@ from penstock.model.lifecycle import State
 from penstock.model.schedule import Every
 from penstock.model.schedule_wire import ScheduleChange, ScheduleRequest
 from penstock.model.timing import SystemClock
-from penstock.model.workers import JobType, Subscription
+from penstock.model.workers import JobType, WorkRequest
 from penstock.objects.folder import FolderObjects
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ADD, LONG, NO_WAIT, claim, claim_one, dispatcher, failure, submit, success, worker
+from tests.services.desk import ADD, LONG, ZERO, claim, claim_one, dispatcher, failure, submit, success, worker
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import working
 
@@ -46,12 +46,12 @@ REQUIRED = add("a", "b", "c", required=("a", "c"))
 async def join(engine: Engine, name: str, declared: JobType, age: timedelta = timedelta(0)) -> None:
     signatures = {"add": signature_of(declared.params_schema)}
     one = replace(worker(name, "add"), signatures=signatures, code_age_seconds=age.total_seconds())
-    await engine.work.join(one, [declared])
+    await engine.worker_api.join(one, [declared])
 
 
 async def refuse(engine: Engine, claimed: Claim) -> list[Loss]:
     """What a worker is told that could not begin a job."""
-    return [one.loss for one in await engine.work.settle([failure(claimed, UNFIT)])]
+    return [one.loss for one in await engine.worker_api.settle([failure(claimed, UNFIT)])]
 
 
 async def later(engine: Engine, clock: SimulatedClock, span: timedelta = SECOND) -> None:
@@ -77,7 +77,7 @@ async def test_an_older_worker_gives_back_a_job_with_a_new_param_and_a_newer_one
     assert await claim(engine, "old") == []
     claimed = await claim_one(engine, "new")
     assert (claimed.type, claimed.attempt) == ("add", 1)
-    assert await engine.work.settle([success(claimed, 3)]) == []
+    assert await engine.worker_api.settle([success(claimed, 3)]) == []
     assert (await engine.jobs.get(job.id)).type == "add"
 
 
@@ -85,7 +85,7 @@ async def test_a_job_for_newer_code_waits_as_long_as_there_are_only_older_worker
     engine: Engine, clock: SimulatedClock
 ) -> None:
     await join(engine, "new", OPTIONAL)
-    await engine.work.leave("new")
+    await engine.worker_api.leave("new")
     await join(engine, "old", OLD, age=HOUR)
     job = await submit(engine, params={"a": 1, "c": 2})
     assert await refuse(engine, await claim_one(engine, "old")) == [Loss.GIVEN_BACK]
@@ -102,7 +102,7 @@ async def test_a_job_that_fits_none_of_several_versions_that_are_up_is_handed_ou
     engine: Engine, clock: SimulatedClock
 ) -> None:
     await join(engine, "new", OPTIONAL)
-    await engine.work.leave("new")
+    await engine.worker_api.leave("new")
     await join(engine, "old", OLD, age=HOUR)
     await join(engine, "older", add("a"), age=2 * HOUR)
     job = await submit(engine, params={"a": 1, "c": 2})
@@ -124,8 +124,8 @@ async def test_a_worker_that_leaves_a_type_to_others_still_takes_what_they_gave_
     (first,) = await claim(engine, "new", limit=1)
     assert await refuse(engine, first) == []
     await later(engine, clock)
-    declining = Subscription(frozenset({"other"}), only_given_back=frozenset({"add"}))
-    claims = await engine.work.claim("old", declining, 9, NO_WAIT)
+    declining = WorkRequest(frozenset({"other"}), only_given_back=frozenset({"add"}))
+    claims = await engine.worker_api.claim("old", declining, 9, ZERO)
     assert [(one.job, one.type) for one in claims] == [(first.job, "add")]
     assert first.job in {job.id for job in jobs}
 
@@ -140,7 +140,7 @@ async def test_a_newer_worker_gives_back_what_lacks_a_new_param_while_an_older_o
     assert await refuse(engine, await claim_one(engine, "new")) == []
     assert (await engine.jobs.get(job.id)).state is State.QUEUED
     await later(engine, clock)
-    assert await engine.work.settle([success(await claim_one(engine, "old"), 3)]) == []
+    assert await engine.worker_api.settle([success(await claim_one(engine, "old"), 3)]) == []
     assert (await engine.jobs.get(job.id)).state is State.SUCCEEDED
 
 
@@ -151,7 +151,7 @@ async def test_what_lacks_a_new_param_waits_for_a_day_once_no_worker_takes_it_an
     job = await submit(engine, params={"a": 1})
     clock.advance(SECOND)
     await join(engine, "new", REQUIRED)
-    await engine.work.leave("old")
+    await engine.worker_api.leave("old")
     assert await refuse(engine, await claim_one(engine, "new")) == []
     await later(engine, clock)
     assert await claim(engine, "new") == []
@@ -168,7 +168,7 @@ async def test_an_older_worker_that_starts_after_a_newer_one_fails_none_of_its_j
     """Without `worker.deployed_at` it is taken for the newer; the server has accepted the job nonetheless."""
     await join(engine, "new", OPTIONAL)
     job = await submit(engine, params={"a": 1, "c": 2})
-    await engine.work.leave("new")
+    await engine.worker_api.leave("new")
     clock.advance(SECOND)
     await join(engine, "old", OLD)
     assert await refuse(engine, await claim_one(engine, "old")) == []
@@ -257,13 +257,13 @@ RENAMED = replace(OPTIONAL, name="add_up", queue="sums-2")
 
 async def join_renamed(engine: Engine, name: str = "renamed") -> None:
     signatures = {"add_up": signature_of(RENAMED.params_schema)}
-    await engine.work.join(replace(worker(name, "add_up"), signatures=signatures), [RENAMED])
+    await engine.worker_api.join(replace(worker(name, "add_up"), signatures=signatures), [RENAMED])
 
 
 async def test_jobs_of_a_renamed_type_that_wait_under_its_old_name_are_run_by_its_new_handler(engine: Engine) -> None:
     await join(engine, "old", OLD)
     job = await submit(engine)
-    await engine.work.leave("old")
+    await engine.worker_api.leave("old")
     await join_renamed(engine)
     assert await claim(engine, "renamed", "add_up") == []
     await engine.types.alias("add", "add_up")
@@ -295,7 +295,7 @@ async def test_what_only_the_old_handler_of_a_renamed_type_takes_is_left_to_it(
 ) -> None:
     await join(engine, "old", OLD)
     job = await submit(engine, params={"a": 1})
-    await engine.work.join(
+    await engine.worker_api.join(
         replace(worker("renamed", "add_up"), signatures={"add_up": signature_of(REQUIRED.params_schema)}),
         [replace(REQUIRED, name="add_up")],
     )
@@ -327,14 +327,14 @@ async def test_schedules_of_an_older_worker_that_starts_late_replace_none_that_n
     engine: Engine, clock: SimulatedClock
 ) -> None:
     await join(engine, "new", OLD)
-    await engine.work.declare([hourly(1800, age=SECOND)])
+    await engine.worker_api.declare([hourly(1800, age=SECOND)])
     clock.advance(SECOND)
-    await engine.work.declare([hourly(3600, age=HOUR)])
+    await engine.worker_api.declare([hourly(3600, age=HOUR)])
     kept = await engine.schedules.get("hourly")
     assert (kept.when, kept.version) == (Every(timedelta(seconds=1800)), 1)
     # What an operator changes does not make the older code newer; what newer code says counts.
     await engine.schedules.update("hourly", ScheduleChange(interval=900))
-    await engine.work.declare([hourly(3600, age=HOUR)])
+    await engine.worker_api.declare([hourly(3600, age=HOUR)])
     assert (await engine.schedules.get("hourly")).when == Every(timedelta(seconds=900))
-    await engine.work.declare([hourly(1800, age=timedelta(0))])
+    await engine.worker_api.declare([hourly(1800, age=timedelta(0))])
     assert (await engine.schedules.get("hourly")).when == Every(timedelta(seconds=1800))

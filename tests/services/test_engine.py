@@ -42,7 +42,7 @@ async def test_a_job_goes_in_and_comes_out_done(engine: Engine) -> None:
     job = await submit(engine, params={"a": 2})
     claimed = await claim_one(engine)
     assert (claimed.job, claimed.attempt, claimed.fence, bytes(claimed.params)) == (job.id, 1, 1, b'{"a":2}')
-    assert await engine.work.settle([success(claimed, 3)]) == []
+    assert await engine.worker_api.settle([success(claimed, 3)]) == []
     done = await engine.jobs.get(job.id)
     assert (done.state, done.result) == (State.SUCCEEDED, b"3")
 
@@ -155,7 +155,7 @@ async def test_an_errored_attempt_is_tried_again_until_its_attempts_are_used_up(
     for attempt in (1, 2, 3):
         claimed = await claim_one(engine)
         assert claimed.attempt == attempt
-        await engine.work.settle([failure(claimed, RAISED)])
+        await engine.worker_api.settle([failure(claimed, RAISED)])
         clock.advance(timedelta(seconds=10))
         await dispatcher(engine).step()
     ended = await engine.jobs.get(job.id)
@@ -167,7 +167,7 @@ async def test_an_errored_attempt_is_tried_again_until_its_attempts_are_used_up(
 async def test_an_error_that_the_policy_forbids_is_not_tried_again(engine: Engine) -> None:
     await join(engine)
     job = await submit(engine, retry_policy={"kind": "fixed", "max_attempts": 5, "never": ["NoLuck"]})
-    await engine.work.settle([failure(await claim_one(engine), RAISED)])
+    await engine.worker_api.settle([failure(await claim_one(engine), RAISED)])
     assert (await engine.jobs.get(job.id)).state is State.FAILED
 
 
@@ -175,7 +175,7 @@ async def test_an_error_whose_base_the_policy_forbids_is_not_tried_again(engine:
     await join(engine)
     job = await submit(engine, retry_policy={"kind": "fixed", "max_attempts": 5, "never": ["app.Misfortune"]})
     told = msgspec.structs.replace(RAISED, error_bases=("app.Misfortune", "builtins.Exception"))
-    await engine.work.settle([failure(await claim_one(engine), told)])
+    await engine.worker_api.settle([failure(await claim_one(engine), told)])
     ended = await engine.jobs.get(job.id)
     assert ended.state is State.FAILED
     assert ended.error == msgspec.structs.replace(RAISED, attempt=1), "the bases are for this decision alone"
@@ -186,7 +186,7 @@ async def test_a_job_that_killed_three_processes_is_poison(engine: Engine) -> No
     job = await submit(engine, retry_policy={"kind": "fixed", "max_attempts": 9, "delay_seconds": 0})
     for _ in range(3):
         await dispatcher(engine).step()
-        await engine.work.settle([failure(await claim_one(engine), CRASHED)])
+        await engine.worker_api.settle([failure(await claim_one(engine), CRASHED)])
     ended = await engine.jobs.get(job.id)
     assert (ended.state, ended.reason, ended.attempt) == (State.FAILED, "poison", 3)
 
@@ -196,19 +196,19 @@ async def test_a_zombie_is_refused_and_its_output_unseen(engine: Engine, clock: 
     job = await submit(engine)
     zombie = await claim_one(engine)
     digest = hashlib.sha256(b"old").hexdigest()
-    link = await engine.work.write_output(lease(zombie), 0, body(b"old"), "text/plain", digest)
+    link = await engine.worker_api.write_output(lease(zombie), 0, body(b"old"), "text/plain", digest)
     clock.advance(timedelta(seconds=16))
     await reaper(engine).step()
     await dispatcher(engine).step()
     heir = await claim_one(engine, "w2")
     assert heir.fence > zombie.fence
-    (refusal,) = await engine.work.settle([success(zombie, "old", outputs=(FileLink("out", link),))])
+    (refusal,) = await engine.worker_api.settle([success(zombie, "old", outputs=(FileLink("out", link),))])
     assert refusal.loss is Loss.LOST
     with pytest.raises(NotFound):
         await engine.files.open_output(job.id, "out")
     with pytest.raises(LeaseLost):
-        await engine.work.write_output(lease(zombie), 1, body(b"x"), "text/plain", digest)
-    assert await engine.work.settle([success(heir, "new")]) == []
+        await engine.worker_api.write_output(lease(zombie), 1, body(b"x"), "text/plain", digest)
+    assert await engine.worker_api.settle([success(heir, "new")]) == []
     assert (await engine.jobs.get(job.id)).result == b'"new"'
 
 
@@ -217,9 +217,9 @@ async def test_an_output_of_another_fence_cannot_be_linked(engine: Engine) -> No
     job = await submit(engine)
     claimed = await claim_one(engine)
     digest = hashlib.sha256(b"1").hexdigest()
-    link = await engine.work.write_output(lease(claimed), 0, body(b"1"), "text/plain", digest)
+    link = await engine.worker_api.write_output(lease(claimed), 0, body(b"1"), "text/plain", digest)
     stolen = msgspec.structs.replace(link, key=output_key(job.id, claimed.fence + 1, 0))
-    await engine.work.settle([success(claimed, outputs=(FileLink("out", stolen),))])
+    await engine.worker_api.settle([success(claimed, outputs=(FileLink("out", stolen),))])
     ended = await engine.jobs.get(job.id)
     assert (ended.state, ended.reason, ended.outputs) == (State.FAILED, "invalid_output", ())
 
@@ -229,10 +229,10 @@ async def test_an_output_is_seen_once_its_settle_is_accepted(engine: Engine) -> 
     job = await submit(engine)
     claimed = await claim_one(engine)
     digest = hashlib.sha256(b"hello").hexdigest()
-    link = await engine.work.write_output(lease(claimed), 0, body(b"hel", b"lo"), "text/plain", digest)
+    link = await engine.worker_api.write_output(lease(claimed), 0, body(b"hel", b"lo"), "text/plain", digest)
     with pytest.raises(NotFound):
         await engine.files.open_output(job.id, "out.txt")
-    await engine.work.settle([success(claimed, outputs=(FileLink("out.txt", link),))])
+    await engine.worker_api.settle([success(claimed, outputs=(FileLink("out.txt", link),))])
     file, content = await engine.files.open_output(job.id, "out.txt")
     assert (file.object.size, b"".join([chunk async for chunk in content])) == (5, b"hello")
 
@@ -242,8 +242,8 @@ async def test_inputs_are_uploaded_linked_and_inherited_by_a_retry(engine: Engin
     upload = await engine.files.upload(body(b"a,b"), "text/csv")
     job = await submit(engine, inputs={"data.csv": upload.id})
     claimed = await claim_one(engine)
-    assert b"".join([chunk async for chunk in engine.work.read_input(job.id, claimed.inputs[0])]) == b"a,b"
-    await engine.work.settle([success(claimed)])
+    assert b"".join([chunk async for chunk in engine.worker_api.read_input(job.id, claimed.inputs[0])]) == b"a,b"
+    await engine.worker_api.settle([success(claimed)])
     again = await engine.jobs.retry(job.id)
     assert (again.retry_of, again.inputs[0].name) == (job.id, "data.csv")
     assert again.inputs[0].object.key != job.inputs[0].object.key
@@ -270,7 +270,7 @@ async def test_large_params_and_results_lie_in_the_object_store(engine: Engine) 
     assert job.params is None
     claimed = await claim_one(engine)
     assert msgspec.json.decode(claimed.params) == large
-    await engine.work.settle([success(claimed, "r" * 70_000)])
+    await engine.worker_api.settle([success(claimed, "r" * 70_000)])
     ended = await engine.jobs.get(job.id)
     assert ended.result is None
     item = await engine.jobs.item(ended)
@@ -287,10 +287,10 @@ async def test_an_outcome_whose_object_store_is_down_is_told_again_and_not_forgo
     claims = {one.job: one for one in await claim(engine)}
     outcomes = [success(claims[large.id], "r" * 70_000), success(claims[small.id], 1)]
     with down(tmp_path / "objects"):
-        assert [(one.job, one.loss) for one in await engine.work.settle(outcomes)] == [(large.id, Loss.UNSURE)]
+        assert [(one.job, one.loss) for one in await engine.worker_api.settle(outcomes)] == [(large.id, Loss.UNSURE)]
         assert (await engine.jobs.get(large.id)).state is State.RUNNING
         assert (await engine.jobs.get(small.id)).state is State.SUCCEEDED
-    assert await engine.work.settle(outcomes[:1]) == []
+    assert await engine.worker_api.settle(outcomes[:1]) == []
     assert (await engine.jobs.get(large.id)).state is State.SUCCEEDED
 
 
@@ -309,7 +309,7 @@ async def test_whoever_waits_is_answered_when_the_job_ends(engine: Engine) -> No
     job = await submit(engine)
     waiting = asyncio.create_task(engine.jobs.wait(job.id, LONG))
     await asyncio.sleep(0)
-    await engine.work.settle([success(await claim_one(engine), 1)])
+    await engine.worker_api.settle([success(await claim_one(engine), 1)])
     assert (await waiting).state is State.SUCCEEDED
 
 
@@ -325,9 +325,9 @@ async def test_a_running_job_is_asked_to_cancel_and_its_retry_is_not_scheduled(e
     job = await submit(engine)
     claimed = await claim_one(engine)
     assert (await engine.jobs.cancel(job.id)).state is State.RUNNING
-    (renewal,) = await engine.work.renew(worker(), [lease(claimed)])
+    (renewal,) = await engine.worker_api.renew(worker(), [lease(claimed)])
     assert renewal.cancel
-    await engine.work.settle([failure(claimed, RAISED)])
+    await engine.worker_api.settle([failure(claimed, RAISED)])
     assert (await engine.jobs.get(job.id)).state is State.CANCELLED
 
 
@@ -336,7 +336,7 @@ async def test_force_ends_a_running_job_and_fences_its_worker_off(engine: Engine
     job = await submit(engine)
     claimed = await claim_one(engine)
     assert (await engine.jobs.cancel(job.id, force=True)).state is State.CANCELLED
-    (refusal,) = await engine.work.settle([success(claimed)])
+    (refusal,) = await engine.worker_api.settle([success(claimed)])
     assert refusal.loss is Loss.LOST
 
 
@@ -354,7 +354,7 @@ async def test_a_waiting_job_says_why(engine: Engine, clock: SimulatedClock) -> 
     queued = await submit(engine)
     assert (await engine.jobs.item(later)).reason == "due later"
     engine.catalog.forget()
-    await engine.work.renew(worker(), [])
+    await engine.worker_api.renew(worker(), [])
     assert (await engine.jobs.item(queued)).reason == "waiting for a free worker"
     seen_at = clock.now()
     clock.advance(timedelta(minutes=1))
@@ -362,7 +362,7 @@ async def test_a_waiting_job_says_why(engine: Engine, clock: SimulatedClock) -> 
     clock.advance(timedelta(minutes=1))
     since = f"no worker has run this type since {seen_at:%Y-%m-%dT%H:%M:%SZ}"
     assert (await engine.jobs.item(queued)).reason == since
-    await engine.work.leave("w1")
+    await engine.worker_api.leave("w1")
     assert (await engine.jobs.item(queued)).reason == since
     await engine.types.retire("add")
     assert (await engine.jobs.item(queued)).reason == f"this type was retired at {clock.now():%Y-%m-%dT%H:%M:%SZ}"
@@ -386,7 +386,9 @@ async def test_logs_of_a_running_attempt_are_kept_and_those_of_a_lost_one_droppe
     job = await submit(engine)
     claimed = await claim_one(engine)
     line = LogLine(clock.now(), "stdout", "hello", 1)
-    await engine.work.log([LogEntry(job.id, claimed.fence, (line,)), LogEntry(job.id, claimed.fence + 1, (line,))])
+    await engine.worker_api.log(
+        [LogEntry(job.id, claimed.fence, (line,)), LogEntry(job.id, claimed.fence + 1, (line,))]
+    )
     page = await engine.jobs.log(job.id, 0, 10)
     assert [kept.text for kept in page.lines] == ["hello"]
     assert (await engine.jobs.log(job.id, page.position, 10)).lines == ()

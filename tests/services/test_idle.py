@@ -13,17 +13,17 @@ from penstock.engine import Engine
 from penstock.model.ids import ShardId
 from penstock.model.shards import ShardState
 from penstock.objects.folder import FolderObjects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.scheduler import Dispatcher, Pruner, Reaper
 from penstock.store.sqlite import SqliteStore
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 from tests.services.desk import claim, join, submit, success
 from tests.services.shards_case import Case
 
 HEARTBEATS = {"shard", "workers"}
 """Tables: the row that probes write, and what workers say of themselves."""
 
-TELLING = {"tell", "change_notices"}
+TELLING = {"put_notices", "change_notices"}
 """What locks a row, and writes that, even where it changes none."""
 
 
@@ -36,12 +36,12 @@ async def case(tmp_path: Path) -> AsyncIterator[Case]:
 
 
 @pytest.fixture
-async def store(case: Case) -> Orchestrator:
+async def store(case: Case) -> ShardedStore:
     return await case.orchestrator()
 
 
 @pytest.fixture
-async def engine(case: Case, store: Orchestrator, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(case: Case, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Engine]:
     objects = FolderObjects(tmp_path / "objects", case.clock)
     engine = Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
     await join(engine)
@@ -49,7 +49,7 @@ async def engine(case: Case, store: Orchestrator, tmp_path: Path) -> AsyncIterat
     await engine.tickets.close()
 
 
-def watch(tx: Transaction) -> None:
+def watch(tx: SqliteTransaction) -> None:
     """Note from now on in which tables this connection writes."""
     tables = [
         str(name)
@@ -73,20 +73,20 @@ async def written(store: SqliteStore) -> set[str]:
 
 
 async def test_a_healed_system_that_idles_writes_nothing_but_heartbeats(
-    case: Case, engine: Engine, store: Orchestrator
+    case: Case, engine: Engine, store: ShardedStore
 ) -> None:
     """Two processes; the shard map and a pause are changed while a shard is away, jobs come and go."""
     other = await case.orchestrator()
     await case.falls(store, 1)
-    await case.until(lambda: 1 in other.missing())
+    await case.until(lambda: 1 in other.unavailable())
     await store.mapmaker.change(ShardId(2), 2.0, ShardState.ACTIVE, keyed=None)
     await engine.queues.pause("sums", paused=True)
     await engine.queues.pause("sums", paused=False)
     await submit(engine)
-    await engine.work.settle([success(one) for one in await claim(engine)])
+    await engine.worker_api.settle([success(one) for one in await claim(engine)])
     await case.heals(store, 1)
-    await case.until(lambda: 1 not in other.missing())
-    services = [kind(engine, shard) for shard in store.parts() for kind in (Dispatcher, Reaper, Pruner)]
+    await case.until(lambda: 1 not in other.unavailable())
+    services = [kind(engine, shard) for shard in store.shards() for kind in (Dispatcher, Reaper, Pruner)]
 
     async def live(seconds: int) -> None:
         for _ in range(seconds):

@@ -9,17 +9,17 @@ import pytest
 
 from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
-from penstock.engine.lines import LOOK_EVERY, Lines
+from penstock.engine.lines import CHECK_INTERVAL, BacklogHints
 from penstock.model.errors import PenstockError, StoreUnavailable
 from penstock.model.ids import JobId, ShardId
-from penstock.model.job import Claim, Line
+from penstock.model.job import BacklogKey, Claim
 from penstock.model.lifecycle import State
 from penstock.store import Share
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import LONG, claim, join, request, submit, success
 
 HERE = ShardId(0)
-A, B = Line("a", "add"), Line("b", "add")
+A, B = BacklogKey("a", "add"), BacklogKey("b", "add")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_what_was_taken_from_a_line_is_settled_like_any_other(engine: Engi
     await join(engine)
     (first, *_) = await line(engine, 5)
     claims = await claim(engine, limit=1)
-    assert await engine.work.settle([success(claims[0], 3)]) == []
+    assert await engine.worker_api.settle([success(claims[0], 3)]) == []
     assert (await engine.jobs.get(claims[0].job)).state is State.SUCCEEDED
     assert claims[0].job == first
 
@@ -95,7 +95,7 @@ async def test_a_taker_that_goes_away_leaves_the_line_as_it_was(
 ) -> None:
     await join(engine)
     jobs = await line(engine, 5)
-    (shard,) = engine.store.parts()
+    (shard,) = engine.store.shards()
     claim_next, asked = shard.claim_next, asyncio.Event()
 
     async def told(*call: Any) -> list[Claim]:
@@ -108,7 +108,7 @@ async def test_a_taker_that_goes_away_leaves_the_line_as_it_was(
     taking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await taking
-    clock.advance(LOOK_EVERY)
+    clock.advance(CHECK_INTERVAL)
     again = await claim(engine)
     assert [(one.job, one.attempt) for one in again] == [(job, 1) for job in jobs]
 
@@ -117,7 +117,7 @@ async def test_a_line_that_cannot_be_looked_at_keeps_nobody_from_the_next_ticket
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await join(engine)
-    (shard,) = engine.store.parts()
+    (shard,) = engine.store.shards()
     asked = asyncio.Event()
 
     async def down(*call: Any) -> list[Claim]:
@@ -131,7 +131,7 @@ async def test_a_line_that_cannot_be_looked_at_keeps_nobody_from_the_next_ticket
     assert [one.job for one in await taking] == [job.id]
 
 
-def claimed(line: Line) -> Claim:
+def claimed(line: BacklogKey) -> Claim:
     return Claim(
         job=JobId("00000000-0000-7000-8000-000000000000"),
         queue=line.queue,
@@ -146,21 +146,21 @@ class TestLines:
     """When a line is worth a look."""
 
     def test_one_that_nobody_has_looked_at_is(self, clock: SimulatedClock) -> None:
-        lines = Lines(clock)
-        assert lines.worth(HERE, [A, B]) == [A, B]
+        lines = BacklogHints(clock)
+        assert lines.to_check(HERE, [A, B]) == [A, B]
 
     def test_one_that_came_to_its_end_rests(self, clock: SimulatedClock) -> None:
-        lines = Lines(clock)
-        lines.looked(HERE, [Share("a", ["add"], 2), Share("b", ["add"], 2)], [claimed(A), claimed(A), claimed(B)])
-        assert lines.worth(HERE, [A, B]) == [A]
-        clock.advance(LOOK_EVERY - timedelta(milliseconds=1))
-        assert lines.worth(HERE, [B]) == []
+        lines = BacklogHints(clock)
+        lines.record_check(HERE, [Share("a", ["add"], 2), Share("b", ["add"], 2)], [claimed(A), claimed(A), claimed(B)])
+        assert lines.to_check(HERE, [A, B]) == [A]
+        clock.advance(CHECK_INTERVAL - timedelta(milliseconds=1))
+        assert lines.to_check(HERE, [B]) == []
         clock.advance(timedelta(milliseconds=1))
-        assert lines.worth(HERE, [B]) == [B]
+        assert lines.to_check(HERE, [B]) == [B]
 
     def test_one_behind_many_tickets_is(self, clock: SimulatedClock) -> None:
-        lines = Lines(clock)
-        lines.looked(HERE, [Share("a", ["add"], 2)], [])
-        lines.busy([(HERE, A)])
-        assert lines.worth(HERE, [A]) == [A]
-        assert lines.worth(ShardId(1), [A]) == [A]
+        lines = BacklogHints(clock)
+        lines.record_check(HERE, [Share("a", ["add"], 2)], [])
+        lines.mark_full([(HERE, A)])
+        assert lines.to_check(HERE, [A]) == [A]
+        assert lines.to_check(ShardId(1), [A]) == [A]

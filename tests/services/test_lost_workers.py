@@ -15,7 +15,7 @@ from penstock.engine.queues import LOST_LISTED
 from penstock.model.job import Job
 from penstock.model.workers import EVER, JobType, Seen, Worker, WorkerState
 from penstock.objects.folder import FolderObjects
-from penstock.scheduler.pruner import BREATH
+from penstock.scheduler.pruner import BATCH_PAUSE
 from penstock.scheduler.worker_pruner import FORGOTTEN_AT_ONCE
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
@@ -55,12 +55,12 @@ async def engine(
 async def lose(engine: Engine, clock: SimulatedClock, count: int) -> datetime:
     """Workers that had many types and were never heard from again; when they were."""
     row = worker("dead", "add", *(one.name for one in TYPES))
-    await engine.work.join(row, [ADD, *TYPES])
+    await engine.worker_api.join(row, [ADD, *TYPES])
     clock.advance(5 * MINUTE)
     for number in range(count):
-        await engine.store.see(replace(row, id=f"dead-{number:04}"))
+        await engine.store.put_worker(replace(row, id=f"dead-{number:04}"))
     seen_at = clock.now()
-    await engine.store.forget("dead")
+    await engine.store.delete_worker("dead")
     return seen_at
 
 
@@ -75,10 +75,10 @@ async def test_submit_claim_join_queues_and_metrics_read_no_worker_that_was_lost
     await lose(engine, clock, DEAD)
     clock.advance(6 * MINUTE)
     store.rows = 0
-    await engine.work.join(worker("alive", "add"), [ADD])
+    await engine.worker_api.join(worker("alive", "add"), [ADD])
     job = await submit(engine)
     assert (await claim_one(engine, "alive")).job == job.id
-    await engine.work.renew(worker("alive", "add"), [])
+    await engine.worker_api.renew(worker("alive", "add"), [])
     await engine.queues.list()
     await engine.queues.workers()
     await engine.fleets.list()
@@ -93,9 +93,9 @@ async def test_of_the_workers_that_were_lost_long_ago_the_last_ones_are_listed(
 ) -> None:
     await lose(engine, clock, DEAD)
     clock.advance(MINUTE)
-    await engine.store.see(worker("later"))
+    await engine.store.put_worker(worker("later"))
     clock.advance(6 * MINUTE)
-    await engine.store.see(worker("alive"))
+    await engine.store.put_worker(worker("alive"))
     listed = await engine.queues.list_workers()
     assert len(listed) == LOST_LISTED + 1
     states = {one.id: one.state for one in listed}
@@ -105,7 +105,7 @@ async def test_of_the_workers_that_were_lost_long_ago_the_last_ones_are_listed(
 async def test_a_worker_that_was_lost_is_forgotten_after_a_day(engine: Engine, clock: SimulatedClock) -> None:
     await lose(engine, clock, 2)
     clock.advance(DAY)
-    await engine.store.see(worker("alive"))
+    await engine.store.put_worker(worker("alive"))
     pruning = pruner(engine)
     await pruning.step()
     assert len(await engine.store.workers()) == 3
@@ -118,9 +118,9 @@ async def test_many_lost_workers_are_forgotten_a_few_at_a_time(engine: Engine, c
     await lose(engine, clock, FORGOTTEN_AT_ONCE + 1)
     clock.advance(DAY + MINUTE)
     pruning = pruner(engine)
-    assert await pruning.step() == BREATH
+    assert await pruning.step() == BATCH_PAUSE
     assert len(await engine.store.workers()) == 1
-    assert await pruning.step() > BREATH
+    assert await pruning.step() > BATCH_PAUSE
     assert await engine.store.workers() == []
 
 
@@ -154,7 +154,7 @@ async def test_a_type_that_another_worker_has_is_not_said_to_be_without_one(
 ) -> None:
     await lose(engine, clock, 3)
     clock.advance(2 * DAY)
-    await engine.store.see(worker("alive", "t7"))
+    await engine.store.put_worker(worker("alive", "t7"))
     told = {one.about: one for one in await engine.store.notices()}
     await pruner(engine).step()
     changed = {one.name for one in await engine.store.notices() if told[one.about] != one}

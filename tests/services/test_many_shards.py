@@ -15,12 +15,12 @@ from penstock.engine import Engine
 from penstock.engine.files import job_prefix
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, shard_of
-from penstock.model.job import Claim, JobFilter, Line, LogLine, Loss
+from penstock.model.job import BacklogKey, Claim, JobFilter, LogLine, Loss
 from penstock.model.lifecycle import State
 from penstock.model.submission import Inserted, Submission
 from penstock.model.wire import LogEntry
 from penstock.objects.folder import FolderObjects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.scheduler import Pruner
 from tests.services.desk import body, claim, join, lease, request, success, worker
 from tests.services.shards_case import Case, Mood, key_at
@@ -36,12 +36,12 @@ async def case(tmp_path: Path) -> AsyncIterator[Case]:
 
 
 @pytest.fixture
-async def store(case: Case) -> Orchestrator:
+async def store(case: Case) -> ShardedStore:
     return await case.orchestrator()
 
 
 @pytest.fixture
-async def engine(case: Case, store: Orchestrator, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(case: Case, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Engine]:
     objects = FolderObjects(tmp_path / "objects", case.clock)
     engine = Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
     await join(engine)
@@ -49,7 +49,7 @@ async def engine(case: Case, store: Orchestrator, tmp_path: Path) -> AsyncIterat
     await engine.tickets.close()
 
 
-async def submit_at(engine: Engine, store: Orchestrator, *shards: int) -> list[JobId]:
+async def submit_at(engine: Engine, store: ShardedStore, *shards: int) -> list[JobId]:
     """One job on each of the shards, by keys that live there."""
     asked = [request(idempotency_key=key_at(store, number)) for number in shards]
     return [one.job.id for one in await engine.jobs.submit(asked) if isinstance(one, Submission)]
@@ -60,7 +60,7 @@ async def claimed_by_shard(engine: Engine) -> dict[int, Claim]:
 
 
 async def test_a_batch_is_answered_job_by_job_when_one_shard_is_away(
-    case: Case, engine: Engine, store: Orchestrator
+    case: Case, engine: Engine, store: ShardedStore
 ) -> None:
     await case.falls(store, 1)
     answers = await engine.jobs.submit([request(idempotency_key=key_at(store, number)) for number in (0, 1, 2)])
@@ -69,7 +69,7 @@ async def test_a_batch_is_answered_job_by_job_when_one_shard_is_away(
 
 
 async def test_jobs_without_a_key_are_spread_and_avoid_the_shard_that_is_away(
-    case: Case, engine: Engine, store: Orchestrator
+    case: Case, engine: Engine, store: ShardedStore
 ) -> None:
     spread = await engine.jobs.submit([request() for _ in range(60)])
     assert {shard_of(one.job.id) for one in spread if isinstance(one, Submission)} == {0, 1, 2}
@@ -80,16 +80,16 @@ async def test_jobs_without_a_key_are_spread_and_avoid_the_shard_that_is_away(
 
 @ILL
 async def test_tickets_of_a_shard_that_is_ill_are_claimed_once_it_is_well(
-    case: Case, engine: Engine, store: Orchestrator, mood: Mood
+    case: Case, engine: Engine, store: ShardedStore, mood: Mood
 ) -> None:
     await submit_at(engine, store, 0, 1, 2)
     case.shard(1).mood = mood
     claiming = asyncio.ensure_future(claimed_by_shard(engine))
     await case.until(claiming.done)
     assert set(claiming.result()) == {0, 2}
-    await case.until(lambda: 1 in store.missing())
+    await case.until(lambda: 1 in store.unavailable())
     await case.heals(store, 1)
-    held: dict[Line, int] = {}
+    held: dict[BacklogKey, int] = {}
 
     async def posted_again() -> None:
         while not held:
@@ -103,30 +103,30 @@ async def test_tickets_of_a_shard_that_is_ill_are_claimed_once_it_is_well(
 
 @ILL
 async def test_a_shard_that_is_ill_leaves_only_its_own_outcomes_unsure(
-    case: Case, engine: Engine, store: Orchestrator, mood: Mood
+    case: Case, engine: Engine, store: ShardedStore, mood: Mood
 ) -> None:
     jobs = await submit_at(engine, store, 0, 1, 2)
     claims = await claimed_by_shard(engine)
     case.shard(1).mood = mood
-    settling = asyncio.ensure_future(engine.work.settle([success(one) for one in claims.values()]))
+    settling = asyncio.ensure_future(engine.worker_api.settle([success(one) for one in claims.values()]))
     await case.until(settling.done)
     assert [(one.job, one.loss) for one in settling.result()] == [(jobs[1], Loss.UNSURE)]
-    await case.until(lambda: 1 in store.missing())
+    await case.until(lambda: 1 in store.unavailable())
     await case.heals(store, 1)
-    assert await engine.work.settle([success(claims[1])]) == []
+    assert await engine.worker_api.settle([success(claims[1])]) == []
     assert [(await engine.jobs.get(job)).state for job in jobs] == [State.SUCCEEDED] * 3
 
 
 @ILL
 async def test_a_shard_that_is_ill_leaves_only_its_own_log_lines_unsure(
-    case: Case, engine: Engine, store: Orchestrator, mood: Mood
+    case: Case, engine: Engine, store: ShardedStore, mood: Mood
 ) -> None:
     jobs = await submit_at(engine, store, 0, 1, 2)
     claims = (await claimed_by_shard(engine)).values()
     case.shard(1).mood = mood
     lines = (LogLine(case.clock.now(), "stdout", "hello"),)
     entries = [LogEntry(one.job, one.fence, lines) for one in claims]
-    logging = asyncio.ensure_future(engine.work.log(entries))
+    logging = asyncio.ensure_future(engine.worker_api.log(entries))
     await case.until(logging.done)
     assert [(one.job, one.loss) for one in logging.result()] == [(jobs[1], Loss.UNSURE)]
     assert [len((await engine.jobs.log(jobs[number], 0, 9)).lines) for number in (0, 2)] == [1, 1]
@@ -134,27 +134,27 @@ async def test_a_shard_that_is_ill_leaves_only_its_own_log_lines_unsure(
 
 @ILL
 async def test_a_shard_that_is_ill_leaves_only_its_own_leases_unsure(
-    case: Case, engine: Engine, store: Orchestrator, mood: Mood
+    case: Case, engine: Engine, store: ShardedStore, mood: Mood
 ) -> None:
     await submit_at(engine, store, 0, 1, 2)
     claims = await claimed_by_shard(engine)
     case.shard(1).mood = mood
     leases = [lease(claims[number]) for number in (1, 2, 0)]
-    renewing = asyncio.ensure_future(engine.work.renew(worker(), leases))
+    renewing = asyncio.ensure_future(engine.worker_api.renew(worker(), leases))
     await case.until(renewing.done)
     assert [one.loss for one in renewing.result()] == [Loss.UNSURE, None, None]
 
 
-async def test_when_no_shard_answers_nothing_may_be_assumed(case: Case, engine: Engine, store: Orchestrator) -> None:
+async def test_when_no_shard_answers_nothing_may_be_assumed(case: Case, engine: Engine, store: ShardedStore) -> None:
     await submit_at(engine, store, 1)
     claims = await claimed_by_shard(engine)
     await case.falls(store, 1)
     with pytest.raises(StoreUnavailable):
-        await engine.work.settle([success(claims[1])])
+        await engine.worker_api.settle([success(claims[1])])
 
 
 async def test_what_is_declared_and_paused_stays_known_while_every_shard_is_away(
-    case: Case, engine: Engine, store: Orchestrator
+    case: Case, engine: Engine, store: ShardedStore
 ) -> None:
     await engine.queues.pause("sums", paused=True)
     before = await engine.catalog.read()
@@ -165,7 +165,7 @@ async def test_what_is_declared_and_paused_stays_known_while_every_shard_is_away
     assert reading.at != before.at
 
 
-async def test_a_list_names_the_shards_that_are_not_in_it(case: Case, engine: Engine, store: Orchestrator) -> None:
+async def test_a_list_names_the_shards_that_are_not_in_it(case: Case, engine: Engine, store: ShardedStore) -> None:
     jobs = await submit_at(engine, store, 0, 1, 2)
     await case.falls(store, 1)
     page = await engine.jobs.list(JobFilter(), None, 10)
@@ -174,7 +174,7 @@ async def test_a_list_names_the_shards_that_are_not_in_it(case: Case, engine: En
 
 
 async def test_what_a_slow_shard_gives_too_late_is_given_back_to_it(
-    case: Case, engine: Engine, store: Orchestrator, monkeypatch: pytest.MonkeyPatch
+    case: Case, engine: Engine, store: ShardedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker has its answer by then, so nobody would ever run those jobs under these leases."""
     _, slow = await submit_at(engine, store, 0, 1)
@@ -198,13 +198,13 @@ async def test_what_a_slow_shard_gives_too_late_is_given_back_to_it(
 
 
 async def test_the_pruner_of_one_shard_leaves_the_objects_of_others_alone(
-    case: Case, engine: Engine, store: Orchestrator
+    case: Case, engine: Engine, store: ShardedStore
 ) -> None:
     upload = await engine.files.upload(body(b"1"), "text/plain")
     (made,) = await engine.jobs.submit([request(inputs={"in": upload.id}, idempotency_key=key_at(store, 1))])
     assert isinstance(made, Submission)
     case.clock.advance(timedelta(days=9))
-    here, there, _ = store.parts()
+    here, there, _ = store.shards()
     assert (here.shard, there.shard) == (0, 1)
     for shard in (here, there):
         await Pruner(engine, shard).sweep()

@@ -16,11 +16,11 @@ from penstock.engine.batch import BatchKey
 from penstock.model.errors import Conflict, PenstockError, StoreUnavailable
 from penstock.model.ids import JobId, ShardId, shard_of
 from penstock.model.job import Retention
-from penstock.model.ring import home_of
+from penstock.model.ring import shard_for_key
 from penstock.model.schedule import Every, Schedule
 from penstock.model.shards import ShardState
 from penstock.objects.folder import FolderObjects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.store.seam import schedule_key
 from tests.services.desk import ADD, OTHER, request, submit
 from tests.services.shards_case import Case, MoodyShard, key_at
@@ -40,7 +40,7 @@ async def case(tmp_path: Path) -> AsyncIterator[Case]:
 class Api:
     """A process: an engine over an orchestrator of its own. Its map is read when it must, or when a test says so."""
 
-    def __init__(self, store: Orchestrator, engine: Engine) -> None:
+    def __init__(self, store: ShardedStore, engine: Engine) -> None:
         self.store = store
         self.engine = engine
 
@@ -99,7 +99,7 @@ class TestRemoving:
         here, stale = await open_api(3), await open_api(3)
         await drain(here, TWO)
         await here.store.mapmaker.remove(TWO, force=False)
-        assert {stale.store.home() for _ in range(99)} == {0, 1, 2}, "it still goes by the old map"
+        assert {stale.store.shard_for() for _ in range(99)} == {0, 1, 2}, "it still goes by the old map"
         jobs = [await stale.submit() for _ in range(30)]
         assert {shard_of(job) for job in jobs} == {0, 1}
         assert None not in await here.store.get(jobs)
@@ -147,7 +147,7 @@ class TestGrowing:
         here, other = await open_api(2), await open_api(2)
         before = {key: await here.submit(key) for key in KEYS}
         await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
-        assert {here.store.home(key) for key in KEYS} == {0, 1, 2}
+        assert {here.store.shard_for(key) for key in KEYS} == {0, 1, 2}
         assert {key: await here.submit(key) for key in KEYS} == before
         assert {key: await other.submit(key) for key in KEYS} == before
         assert await here.jobs() == len(KEYS)
@@ -174,7 +174,7 @@ class TestGrowing:
     async def test_a_process_with_the_old_map_makes_no_second_job(self, open_api: OpenApi) -> None:
         here, stale = await open_api(2), await open_api(2)
         await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
-        moved = [key for key in KEYS if here.store.home(key) != stale.store.home(key)]
+        moved = [key for key in KEYS if here.store.shard_for(key) != stale.store.shard_for(key)]
         assert moved, "some keys live elsewhere now"
         first = [await here.submit(key) for key in moved[::2]] + [await stale.submit(key) for key in moved[1::2]]
         again = [await stale.submit(key) for key in moved[::2]] + [await here.submit(key) for key in moved[1::2]]
@@ -191,11 +191,11 @@ class TestGrowing:
             """Shard 0 knows the new ring, shard 1 does not: one process has read it, another has not."""
             await fresh.store.refresh()
             for key in KEYS:
-                if (stale.store.home(key), fresh.store.home(key)) == (1, 2):
+                if (stale.store.shard_for(key), fresh.store.shard_for(key)) == (1, 2):
                     made[key] = {await fresh.submit(key), await stale.submit(key)}
 
         await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=False)
-        before_it_does(case.shard(1), "tell", meanwhile)
+        before_it_does(case.shard(1), "put_notices", meanwhile)
         await here.store.mapmaker.change(TWO, None, None, keyed=True)
         assert made
         assert {key: {await here.submit(key)} for key in made} == made
@@ -216,12 +216,12 @@ class TestGrowing:
         self, case: Case, open_api: OpenApi
     ) -> None:
         here = await open_api(2)
-        former = {key: here.store.home(key) for key in KEYS}
+        former = {key: here.store.shard_for(key) for key in KEYS}
         await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         await case.falls(here.store, 1)
         answers = await here.engine.jobs.submit([request(idempotency_key=key) for key in KEYS])
         refused = {key for key, one in zip(KEYS, answers, strict=True) if isinstance(one, StoreUnavailable)}
-        assert refused == {key for key in KEYS if 1 in (former[key], here.store.home(key))}
+        assert refused == {key for key in KEYS if 1 in (former[key], here.store.shard_for(key))}
 
     async def test_of_two_who_change_the_ring_at_once_one_is_refused(self, case: Case, open_api: OpenApi) -> None:
         here, other = await open_api(3), await open_api(3)
@@ -237,7 +237,7 @@ class TestGrowing:
     async def test_a_schedule_that_is_made_meanwhile_keeps_the_ring(self, case: Case, open_api: OpenApi) -> None:
         here = await open_api(2)
         moving = schedule(case, next(name for name in KEYS if _moves(here.store, name)))
-        home = here.store.home(schedule_key(moving.name))
+        home = here.store.shard_for(schedule_key(moving.name))
         before_it_does(case.shard(0), "change_notices", lambda: case.shard(home).inside.put_schedule(moving, None))
         with pytest.raises(Conflict, match="1 schedules would change their place"):
             await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
@@ -255,10 +255,10 @@ class TestGrowing:
 
     async def test_a_role_has_one_holder_though_its_home_moves(self, open_api: OpenApi) -> None:
         here, stale = await open_api(2), await open_api(2)
-        assert await stale.store.lead("autoscaler", "stale", HOUR) == 1
+        assert await stale.store.acquire_role("autoscaler", "stale", HOUR) == 1
         for number in range(2, 9):
             await here.store.mapmaker.add(f"shard {number}", None, 1.0, ShardState.ACTIVE, keyed=True)
-            assert await here.store.lead("autoscaler", "here", HOUR) is None
+            assert await here.store.acquire_role("autoscaler", "here", HOUR) is None
 
 
 class TestForgetting:
@@ -290,6 +290,6 @@ class TestForgetting:
         assert await here.jobs() == len(KEYS)
 
 
-def _moves(store: Orchestrator, name: str) -> bool:
+def _moves(store: ShardedStore, name: str) -> bool:
     """Whether a third shard would take this schedule."""
-    return home_of(schedule_key(name), (*store.roster.map.ring.shards, TWO)) == TWO
+    return shard_for_key(schedule_key(name), (*store.roster.map.ring.shards, TWO)) == TWO

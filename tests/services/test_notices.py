@@ -9,7 +9,7 @@ import pytest
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.engine.catalog import FRESH
+from penstock.engine.catalog import MAX_AGE
 from penstock.model.errors import NotFound
 from penstock.model.fleet_wire import FleetChange
 from penstock.model.key_wire import KeyRequest, RotateRequest
@@ -34,7 +34,7 @@ async def test_a_queue_that_was_just_paused_elsewhere_is_resumed(
     await engine.catalog.read()
     assert (await other.queues.pause("sums", paused=True)).paused
     assert not (await engine.queues.pause("sums", paused=False)).paused
-    clock.advance(FRESH * 2)
+    clock.advance(MAX_AGE * 2)
     assert not (await other.queues.get("sums")).paused
 
 
@@ -46,7 +46,7 @@ async def test_a_queue_that_was_just_resumed_elsewhere_is_paused(
     await engine.catalog.read()
     assert not (await other.queues.pause("sums", paused=False)).paused
     assert (await engine.queues.pause("sums", paused=True)).paused
-    clock.advance(FRESH * 2)
+    clock.advance(MAX_AGE * 2)
     assert (await other.queues.get("sums")).paused
 
 
@@ -55,10 +55,10 @@ async def test_a_type_that_was_just_withdrawn_elsewhere_is_declared(
 ) -> None:
     await join(engine)
     await engine.catalog.read()
-    await other.catalog.tell(NoticeKind.TYPE, {"add": None})
-    clock.advance(FRESH / 2)
+    await other.catalog.put_notices(NoticeKind.TYPE, {"add": None})
+    clock.advance(MAX_AGE / 2)
     await join(engine)
-    clock.advance(FRESH * 2)
+    clock.advance(MAX_AGE * 2)
     assert (await submit(other)).type == "add"
 
 
@@ -68,7 +68,7 @@ async def test_orders_of_two_operators_at_once_are_both_kept(
     await asyncio.gather(
         engine.fleets.pause("default", paused=True), other.fleets.change("default", FleetChange(max=3))
     )
-    clock.advance(FRESH * 2)
+    clock.advance(MAX_AGE * 2)
     item = await engine.fleets.get("default")
     assert (item.paused, item.fleet.max) == (True, 3)
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.model.errors import Conflict, NotFound, StoreUnavailable
 from penstock.model.ids import ShardId, shard_of
-from penstock.model.job import JobFilter, Lease, Line, Loss, Settlement, Ticket
+from penstock.model.job import BacklogKey, JobFilter, Lease, Loss, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.schedule import Every, Schedule
@@ -38,16 +38,16 @@ class TestIll:
     @ILL
     async def test_new_jobs_without_a_key_go_elsewhere(self, case: Case, mood: Mood) -> None:
         store = await case.orchestrator()
-        assert {store.home() for _ in range(99)} == {0, 1, 2}
+        assert {store.shard_for() for _ in range(99)} == {0, 1, 2}
         await case.falls(store, 2, mood)
-        assert {store.home() for _ in range(99)} == {0, 1}
+        assert {store.shard_for() for _ in range(99)} == {0, 1}
 
     async def test_the_place_of_a_key_stays_and_its_submit_names_the_shard(self, case: Case) -> None:
         store = await case.orchestrator()
         keys = [str(number) for number in range(99)]
-        homes = [store.home(key) for key in keys]
+        homes = [store.shard_for(key) for key in keys]
         await case.falls(store, 2)
-        assert [store.home(key) for key in keys] == homes
+        assert [store.shard_for(key) for key in keys] == homes
         with pytest.raises(StoreUnavailable, match="shard 2 does not answer since 2030") as raised:
             await store.submit([case.new(2, key_at(store, 2))], TICKET)
         assert (raised.value.details["shard"], raised.value.details["retry_after"]) == (2, 1)
@@ -81,10 +81,10 @@ class TestIll:
         await case.falls(store, 1)
         page = await store.page(JobFilter(), None, 9)
         assert {job.id for job in page.jobs} == {jobs[0].id, jobs[2].id}
-        assert (page.missing, store.missing(), page.cursor) == ((1,), (1,), None)
+        assert (page.missing, store.unavailable(), page.cursor) == ((1,), (1,), None)
         assert sum(count.jobs for count in await store.counts()) == 2
-        assert (await store.outlook()).backlog == {Line("mail", "mail")}
-        assert len(await store.dispatch({Line("mail", "mail"): 9}, TICKET)) == 2
+        assert (await store.due_summary()).backlog == {BacklogKey("mail", "mail")}
+        assert len(await store.dispatch({BacklogKey("mail", "mail"): 9}, TICKET)) == 2
 
     async def test_a_shard_that_fails_within_a_list_is_named_too(self, case: Case) -> None:
         store = await case.orchestrator()
@@ -105,7 +105,7 @@ class TestIll:
             await store.counts()
             await store.promote(9)
             await store.notices()
-            await store.tell([Notice("type", "mail", b"1", case.clock.now())])
+            await store.put_notices([Notice("type", "mail", b"1", case.clock.now())])
         assert case.shard(2).asked == []
 
     async def test_whoever_waits_for_a_shard_when_it_falls_is_let_go(self, case: Case) -> None:
@@ -124,17 +124,17 @@ class TestIll:
         case.shard(2).mood = Mood.HANGS
         with pytest.raises(StoreUnavailable, match=r"shard 2 did not answer within 1 s"):
             await store.get([job])
-        assert store.missing() == ()
+        assert store.unavailable() == ()
         with pytest.raises(StoreUnavailable):
             await store.get([job])
-        assert store.missing() == (2,)
+        assert store.unavailable() == (2,)
 
     async def test_all_down_is_unavailable(self, case: Case) -> None:
         store = await case.orchestrator(range(2))
         for number in range(2):
             await case.falls(store, number)
         with pytest.raises(StoreUnavailable, match="no shard takes new jobs now"):
-            store.home()
+            store.shard_for()
         for call in (store.probe(), store.counts(), store.page(JobFilter(), None, 9), store.now(), store.promote(9)):
             with pytest.raises(StoreUnavailable):
                 await call
@@ -145,14 +145,14 @@ class TestIll:
         await case.falls(store, 2)
         await case.heals(store, 2)
         assert await store.get([job.id]) == [job]
-        assert {store.home() for _ in range(99)} == {0, 1, 2}
+        assert {store.shard_for() for _ in range(99)} == {0, 1, 2}
         assert [one.id for one in (await store.page(JobFilter(), None, 9)).jobs] == [job.id]
 
     async def test_what_was_told_meanwhile_is_told_to_the_healed_one(self, case: Case) -> None:
         store = await case.orchestrator()
         await case.falls(store, 2)
         told = Notice("pause", "mail", b"true", case.clock.now())
-        await store.tell([told])
+        await store.put_notices([told])
         assert told not in await case.shard(2).inside.notices()
         await case.heals(store, 2)
         assert told in await store.notices()
@@ -163,9 +163,9 @@ class TestIll:
     async def test_workers_are_known_by_whoever_saw_them_last(self, case: Case) -> None:
         store = await case.orchestrator(range(2))
         worker = Worker(id="w", host="h", pid=1, version="1", types=(), capacity=1, started_at=case.clock.now())
-        await store.see(worker)
+        await store.put_worker(worker)
         await case.falls(store, 1)
-        await store.see(worker)
+        await store.put_worker(worker)
         seen_at = case.clock.now()
         await case.heals(store, 1)
         (found,) = await store.workers()
@@ -190,11 +190,11 @@ class TestOpening:
     async def test_a_shard_that_cannot_be_opened_is_tried_again_while_the_others_work(self, case: Case) -> None:
         case.closed = {"shard 1"}
         store = await case.orchestrator()
-        assert (store.missing(), {store.home() for _ in range(99)}) == ((1,), {0, 2})
+        assert (store.unavailable(), {store.shard_for() for _ in range(99)}) == ((1,), {0, 2})
         with pytest.raises(StoreUnavailable, match="shard 1 does not answer"):
             await store.get([case.new_id(1)])
         case.closed.clear()
-        await case.until(lambda: not store.missing())
+        await case.until(lambda: not store.unavailable())
         assert (await case.submit(store, 1)).state is State.QUEUED
 
     async def test_without_any_shard_there_is_no_start(self, case: Case) -> None:
@@ -204,18 +204,18 @@ class TestOpening:
 
     async def test_a_ring_once_written_down_is_not_changed_by_settings(self, case: Case) -> None:
         before = await case.orchestrator(range(2))
-        homes = [before.home(str(number)) for number in range(99)]
+        homes = [before.shard_for(str(number)) for number in range(99)]
         after = await case.orchestrator(range(3))
-        assert [after.home(str(number)) for number in range(99)] == homes
-        assert 2 in {after.home() for _ in range(99)}
+        assert [after.shard_for(str(number)) for number in range(99)] == homes
+        assert 2 in {after.shard_for() for _ in range(99)}
 
     async def test_a_ring_is_not_written_down_before_all_shards_are_there(self, case: Case) -> None:
         case.closed = {"shard 1"}
         first = await case.orchestrator(range(2))
-        assert {first.home(str(number)) for number in range(99)} == {0, 1}
+        assert {first.shard_for(str(number)) for number in range(99)} == {0, 1}
         assert await case.shard(0).inside.notices() == []
         case.closed.clear()
-        await case.until(lambda: not first.missing())
+        await case.until(lambda: not first.unavailable())
         await first.refresh()
         assert [one.name for one in await case.shard(1).inside.notices()] == ["ring"]
 
@@ -224,21 +224,21 @@ class TestOpening:
         await store.close()
         await store.close()
         with pytest.raises(StoreUnavailable, match="closed"):
-            store.home()
-        assert (store.parts(), store.missing()) == ([], ())
+            store.shard_for()
+        assert (store.shards(), store.unavailable()) == ([], ())
 
 
 class TestChangingTheMap:
     async def test_an_added_shard_is_used_here_at_once_and_elsewhere_soon(self, case: Case) -> None:
         here, elsewhere = await case.orchestrator(range(2)), await case.orchestrator(range(2))
         keys = [str(number) for number in range(99)]
-        homes = [here.home(key) for key in keys]
+        homes = [here.shard_for(key) for key in keys]
         added = await here.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
-        assert (added.number, 7 in {here.home() for _ in range(99)}) == (7, True)
+        assert (added.number, 7 in {here.shard_for() for _ in range(99)}) == (7, True)
         job = await case.submit(here, 7)
-        await case.until(lambda: 7 in {part.shard for part in elsewhere.parts()} and 7 not in elsewhere.missing())
+        await case.until(lambda: 7 in {part.shard for part in elsewhere.shards()} and 7 not in elsewhere.unavailable())
         assert await elsewhere.get([job.id]) == [job]
-        assert [here.home(key) for key in keys] == [elsewhere.home(key) for key in keys] == homes
+        assert [here.shard_for(key) for key in keys] == [elsewhere.shard_for(key) for key in keys] == homes
 
     async def test_a_job_of_a_shard_that_was_just_added_elsewhere_is_found(self, case: Case) -> None:
         here, elsewhere = await case.orchestrator(range(2)), await case.orchestrator(range(2))
@@ -262,7 +262,7 @@ class TestChangingTheMap:
         with pytest.raises(Conflict):
             await store.mapmaker.add(url, number, 1.0, ShardState.ACTIVE, keyed=False)
         await store.refresh()
-        assert [part.shard for part in store.parts()] == [0, 1]
+        assert [part.shard for part in store.shards()] == [0, 1]
 
     async def test_a_shard_drains_and_leaves(self, case: Case) -> None:
         store = await case.orchestrator()
@@ -274,7 +274,7 @@ class TestChangingTheMap:
         with pytest.raises(Conflict, match="penstock shards drain 2"):
             await store.mapmaker.remove(number, force=True)
         await store.mapmaker.change(number, None, ShardState.DRAINING, keyed=None)
-        assert {store.home() for _ in range(99)} | {store.home(str(key)) for key in range(99)} == {0, 1}
+        assert {store.shard_for() for _ in range(99)} | {store.shard_for(str(key)) for key in range(99)} == {0, 1}
         with pytest.raises(Conflict, match="1 jobs that have not ended"):
             await store.mapmaker.remove(number, force=True)
         (claim,) = await store.claim([Ticket(number, job.id, "mail", "mail")], "w1", LEASE)
@@ -282,27 +282,27 @@ class TestChangingTheMap:
         with pytest.raises(Conflict, match="1 ended jobs"):
             await store.mapmaker.remove(number, force=False)
         await store.mapmaker.remove(number, force=True)
-        assert ([part.shard for part in store.parts()], store.missing()) == ([0, 1], ())
+        assert ([part.shard for part in store.shards()], store.unavailable()) == ([0, 1], ())
         assert await store.get([job.id]) == [None]
         restarted = await case.orchestrator()
-        assert [part.shard for part in restarted.parts()] == [0, 1]
+        assert [part.shard for part in restarted.shards()] == [0, 1]
 
     async def test_a_shard_that_was_set_down_is_not_asked_until_it_is_active_again(self, case: Case) -> None:
         store = await case.orchestrator()
         job = await case.submit(store, 2)
         await store.mapmaker.change(ShardId(2), None, ShardState.DOWN, keyed=None)
-        assert (store.missing(), [part.shard for part in store.parts()]) == ((2,), [0, 1])
+        assert (store.unavailable(), [part.shard for part in store.shards()]) == ((2,), [0, 1])
         with pytest.raises(StoreUnavailable, match="shard 2 is out of use"):
             await store.get([job.id])
-        assert store.home(key_at(store, 2)) == 2
+        assert store.shard_for(key_at(store, 2)) == 2
         await store.mapmaker.change(ShardId(2), None, ShardState.ACTIVE, keyed=None)
-        await case.until(lambda: not store.missing())
+        await case.until(lambda: not store.unavailable())
         assert await store.get([job.id]) == [job]
 
     async def test_a_shard_that_is_lost_for_good_can_be_given_up(self, case: Case) -> None:
         store = await case.orchestrator()
         await case.submit(store, 2)
-        homes = {key: store.home(key) for key in map(str, range(99)) if store.home(key) != 2}
+        homes = {key: store.shard_for(key) for key in map(str, range(99)) if store.shard_for(key) != 2}
         await case.falls(store, 2)
         await store.mapmaker.change(ShardId(2), None, ShardState.DRAINING, keyed=None)
         with pytest.raises(Conflict, match="keyed"):
@@ -311,8 +311,8 @@ class TestChangingTheMap:
         with pytest.raises(Conflict, match="force"):
             await store.mapmaker.remove(ShardId(2), force=False)
         await store.mapmaker.remove(ShardId(2), force=True)
-        assert [part.shard for part in store.parts()] == [0, 1]
-        assert {key: store.home(key) for key in homes} == homes
+        assert [part.shard for part in store.shards()] == [0, 1]
+        assert {key: store.shard_for(key) for key in homes} == homes
 
     async def test_a_drained_shard_that_does_not_answer_is_not_removed(self, case: Case) -> None:
         store = await case.orchestrator()
@@ -335,7 +335,7 @@ class TestChangingTheMap:
             await store.mapmaker.change(ShardId(1), None, None, keyed=False)
         await case.heals(store, 1)
         for name in names:
-            if store.home(schedule_key(name)) == 1:
+            if store.shard_for(schedule_key(name)) == 1:
                 await store.drop_schedule(name)
         await store.mapmaker.change(ShardId(1), None, None, keyed=False)
         left = [one.name for one in await store.schedules(None, 99)]
@@ -352,15 +352,15 @@ class TestChangingTheMap:
     async def test_a_weight_of_zero_takes_no_new_jobs_but_those_with_a_key(self, case: Case) -> None:
         store = await case.orchestrator(range(2))
         await store.mapmaker.change(ShardId(1), 0.0, None, keyed=None)
-        assert {store.home() for _ in range(99)} == {0}
-        assert {store.home(str(number)) for number in range(99)} == {0, 1}
+        assert {store.shard_for() for _ in range(99)} == {0}
+        assert {store.shard_for(str(number)) for number in range(99)} == {0, 1}
 
     async def test_a_shard_is_opened_once_though_the_map_is_read_while_it_is_added(self, case: Case) -> None:
         store = await case.orchestrator(range(2))
         adding = store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         await asyncio.gather(adding, *(store.refresh() for _ in range(5)))
         await store.refresh()
-        assert (case.opens["shard 7"], [part.shard for part in store.parts()]) == (1, [0, 1, 7])
+        assert (case.opens["shard 7"], [part.shard for part in store.shards()]) == (1, [0, 1, 7])
 
     async def test_an_added_shard_knows_the_whole_map_at_once(self, case: Case) -> None:
         store = await case.orchestrator(range(2))
@@ -376,14 +376,14 @@ class TestChangingTheMap:
         shelf = case.shard(7).inside
         await shelf.writer.run(lambda tx: tx.connection.execute("DELETE FROM notices").get)
         await store.refresh()
-        assert [part.shard for part in store.parts()] == [0, 1, 7]
+        assert [part.shard for part in store.shards()] == [0, 1, 7]
 
     async def test_without_reading_the_last_known_map_holds(self, case: Case) -> None:
         store = await case.orchestrator(range(2))
         await store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         for number in (0, 1, 7):
             await case.falls(store, number)
-        await case.until(lambda: len(store.missing()) == 3)
-        assert [part.shard for part in store.parts()] == [0, 1, 7]
+        await case.until(lambda: len(store.unavailable()) == 3)
+        assert [part.shard for part in store.shards()] == [0, 1, 7]
         await case.heals(store, 7)
         assert shard_of((await case.submit(store, 7)).id) == 7

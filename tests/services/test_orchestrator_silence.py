@@ -12,9 +12,9 @@ from penstock.model.ids import JobId, ShardId, new_job_id, shard_of
 from penstock.model.job import JobFilter, NewJob, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
-from penstock.model.shards import Member, shard_map
+from penstock.model.shards import ShardMember, shard_map
 from penstock.model.timing import SystemClock, to_millis
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.store.postgres import PostgresStore
 from penstock.store.seam import Shard
 from servers import FaultProxy, Postgres
@@ -41,7 +41,7 @@ def proxy(postgres: Postgres) -> Iterator[FaultProxy]:
 
 
 @pytest.fixture
-async def store(postgres: Postgres, proxy: FaultProxy) -> AsyncIterator[Orchestrator]:
+async def store(postgres: Postgres, proxy: FaultProxy) -> AsyncIterator[ShardedStore]:
     """Three databases, the last of them behind the proxy."""
     urls = [postgres.database(f"silence{number}") for number in range(3)]
     urls[SILENT] = urlsplit(urls[SILENT])._replace(netloc=f"penstock@127.0.0.1:{proxy.port}").geturl()
@@ -49,8 +49,8 @@ async def store(postgres: Postgres, proxy: FaultProxy) -> AsyncIterator[Orchestr
     async def open_shard(number: ShardId, url: str) -> Shard:
         return await PostgresStore.open(url, shard=number, connections=4)
 
-    members = shard_map(Member(ShardId(number), url) for number, url in enumerate(urls))
-    store = await Orchestrator.open(members, open_shard, CLOCK, random.Random(5))
+    members = shard_map(ShardMember(ShardId(number), url) for number, url in enumerate(urls))
+    store = await ShardedStore.open(members, open_shard, CLOCK, random.Random(5))
     yield store
     proxy.fault = Fault.NONE
     await store.close()
@@ -61,7 +61,7 @@ def new(at: ShardId, key: str | None = None) -> NewJob:
     return NewJob(id=id, type="mail", queue="mail", key=key)
 
 
-async def test_one_silent_shard_is_its_own_trouble_and_comes_back_whole(store: Orchestrator, proxy: FaultProxy) -> None:
+async def test_one_silent_shard_is_its_own_trouble_and_comes_back_whole(store: ShardedStore, proxy: FaultProxy) -> None:
     before = [new(ShardId(number)) for number in range(3)]
     await store.submit(before, TICKET)
     mine, theirs = before[SILENT].id, before[0].id
@@ -71,7 +71,7 @@ async def test_one_silent_shard_is_its_own_trouble_and_comes_back_whole(store: O
         waiting = asyncio.ensure_future(store.get([mine]))
         async with asyncio.timeout(PATIENCE):
             await fallen.wait()
-    assert store.missing() == (SILENT,)
+    assert store.unavailable() == (SILENT,)
     with pytest.raises(StoreUnavailable, match="shard 2"):
         await waiting
     await as_if_it_were_not_there(store, mine, theirs)
@@ -80,7 +80,7 @@ async def test_one_silent_shard_is_its_own_trouble_and_comes_back_whole(store: O
         proxy.fault = Fault.NONE
         async with asyncio.timeout(PATIENCE):
             await well.wait()
-    assert store.missing() == ()
+    assert store.unavailable() == ()
     (found,) = await store.get([mine])
     assert found is not None
     (claim,) = await store.claim([Ticket(SILENT, mine, "mail", "mail")], "w1", LEASE)
@@ -91,8 +91,8 @@ async def test_one_silent_shard_is_its_own_trouble_and_comes_back_whole(store: O
     await told_what_it_missed(store)
 
 
-async def as_if_it_were_not_there(store: Orchestrator, mine: JobId, theirs: JobId) -> None:
-    assert {store.home() for _ in range(99)} == {0, 1}
+async def as_if_it_were_not_there(store: ShardedStore, mine: JobId, theirs: JobId) -> None:
+    assert {store.shard_for() for _ in range(99)} == {0, 1}
     with pytest.raises(StoreUnavailable, match="shard 2 does not answer"):
         await store.submit([new(SILENT, key_at(store, SILENT))], TICKET)
     with pytest.raises(StoreUnavailable, match="shard 2 does not answer"):
@@ -100,11 +100,11 @@ async def as_if_it_were_not_there(store: Orchestrator, mine: JobId, theirs: JobI
     page = await store.page(JobFilter(), None, 9)
     assert ({shard_of(job.id) for job in page.jobs}, page.missing) == ({0, 1}, (SILENT,))
     assert len(await store.claim([Ticket(ShardId(0), theirs, "mail", "mail")], "w1", LEASE)) == 1
-    await store.tell([Notice("pause", "mail", b"true", CLOCK.now())])
+    await store.put_notices([Notice("pause", "mail", b"true", CLOCK.now())])
 
 
-async def told_what_it_missed(store: Orchestrator) -> None:
-    (shard,) = [part for part in store.parts() if part.shard == SILENT]
+async def told_what_it_missed(store: ShardedStore) -> None:
+    (shard,) = [part for part in store.shards() if part.shard == SILENT]
     async with asyncio.timeout(PATIENCE):
         while not any(one.kind == "pause" for one in await shard.notices()):
             await repairs(store)

@@ -14,7 +14,7 @@ from penstock.model.key_wire import KeyRequest, MadeKey, RotateRequest
 from penstock.model.keys import KeyId, KeyScope
 from penstock.model.notices import NoticeKind
 from penstock.objects.folder import FolderObjects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from tests.services.shards_case import Case
 
 BOTH = range(2)
@@ -27,16 +27,16 @@ async def case(tmp_path: Path) -> AsyncIterator[Case]:
 
 
 @pytest.fixture
-async def store(case: Case) -> Orchestrator:
+async def store(case: Case) -> ShardedStore:
     return await case.orchestrator(BOTH)
 
 
 @pytest.fixture
-def engine(case: Case, store: Orchestrator, tmp_path: Path) -> Engine:
+def engine(case: Case, store: ShardedStore, tmp_path: Path) -> Engine:
     return process(case, store, tmp_path)
 
 
-def process(case: Case, store: Orchestrator, folder: Path) -> Engine:
+def process(case: Case, store: ShardedStore, folder: Path) -> Engine:
     objects = FolderObjects(folder / "objects", case.clock)
     return Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
 
@@ -68,7 +68,7 @@ async def test_a_revocation_that_reaches_every_shard_names_none(case: Case, engi
 
 
 async def test_a_revocation_names_the_shards_that_it_did_not_reach_until_they_are_told(
-    case: Case, store: Orchestrator, engine: Engine
+    case: Case, store: ShardedStore, engine: Engine
 ) -> None:
     key = await make(engine)
     await case.falls(store, 1)
@@ -82,7 +82,7 @@ async def test_a_revocation_names_the_shards_that_it_did_not_reach_until_they_ar
 
 
 async def test_a_key_stays_revoked_when_only_the_shard_is_up_that_missed_it(
-    case: Case, store: Orchestrator, engine: Engine
+    case: Case, store: ShardedStore, engine: Engine
 ) -> None:
     key = await make(engine)
     await case.falls(store, 1)
@@ -96,7 +96,7 @@ async def test_a_key_stays_revoked_when_only_the_shard_is_up_that_missed_it(
 
 
 async def test_an_old_key_expires_after_its_grace_when_only_the_shard_is_up_that_missed_its_rotation(
-    case: Case, store: Orchestrator, engine: Engine
+    case: Case, store: ShardedStore, engine: Engine
 ) -> None:
     key = await make(engine)
     await case.falls(store, 1)
@@ -108,7 +108,7 @@ async def test_an_old_key_expires_after_its_grace_when_only_the_shard_is_up_that
 
 
 async def test_a_revocation_counts_before_whatever_a_shard_that_missed_it_was_told_later(
-    case: Case, store: Orchestrator, engine: Engine, tmp_path: Path
+    case: Case, store: ShardedStore, engine: Engine, tmp_path: Path
 ) -> None:
     key = await make(engine)
     await case.falls(store, 1)

@@ -13,15 +13,15 @@ from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
 from penstock.engine.files import job_prefix
 from penstock.model.errors import Unavailable
-from penstock.model.job import FileLink, Line
+from penstock.model.job import BacklogKey, FileLink
 from penstock.model.lifecycle import State
-from penstock.model.workers import Subscription
+from penstock.model.workers import WorkRequest
 from penstock.scheduler import Reaper, run_service
 from penstock.store import Shard
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import (
-    NO_WAIT,
+    ZERO,
     body,
     claim,
     claim_one,
@@ -69,7 +69,7 @@ async def test_workers_can_be_heard_before_their_leases_are_taken_after_an_outag
     await join(engine)
     await submit(engine)
     held = await claim_one(engine)
-    (shard,) = engine.store.parts()
+    (shard,) = engine.store.shards()
     moody = MoodyShard(cast("SqliteStore", shard), Work())
     reaping = Reaper(engine, cast("Shard", moody), patience=timedelta(seconds=9))
     for mood in (Mood.WELL, Mood.RAISES, Mood.WELL):
@@ -78,7 +78,7 @@ async def test_workers_can_be_heard_before_their_leases_are_taken_after_an_outag
             await reaping.step()
         assert (await engine.jobs.get(held.job)).state is State.RUNNING
         clock.advance(timedelta(seconds=8))
-    await engine.work.renew(worker("w1"), [lease(held)])
+    await engine.worker_api.renew(worker("w1"), [lease(held)])
     clock.advance(timedelta(seconds=14))
     await reaping.step()
     assert (await engine.jobs.get(held.job)).state is State.RUNNING
@@ -92,7 +92,7 @@ async def test_a_lost_ticket_is_posted_again_after_its_deadline(engine: Engine, 
     await submit(engine)
     posting = dispatcher(engine)
     await posting.step()
-    await engine.broker.take(Subscription(frozenset({"add"})), 10, NO_WAIT)
+    await engine.broker.take(WorkRequest(frozenset({"add"})), 10, ZERO)
     await posting.step()
     assert await claim(engine) == []
     clock.advance(timedelta(seconds=31))
@@ -110,7 +110,7 @@ async def test_tickets_in_the_hands_of_a_lost_process_are_posted_again_within_se
     job = await submit(engine, delay_seconds=1)
     clock.advance(timedelta(seconds=1))
     await posting.step()
-    assert len(await engine.broker.take(Subscription(frozenset({"add"})), 10, NO_WAIT)) == 1
+    assert len(await engine.broker.take(WorkRequest(frozenset({"add"})), 10, ZERO)) == 1
     clock.advance(timedelta(seconds=5))
     await reaper(engine).step()
     await posting.step()
@@ -121,12 +121,12 @@ async def test_a_ticket_that_waits_in_the_broker_does_not_lapse(engine: Engine, 
     await join(engine)
     await submit(engine)
     await submit(engine)
-    await engine.broker.take(Subscription(frozenset({"add"})), 1, NO_WAIT)
+    await engine.broker.take(WorkRequest(frozenset({"add"})), 1, ZERO)
     clock.advance(timedelta(minutes=5))
     await reaper(engine).step()
-    (shard,) = engine.store.parts()
+    (shard,) = engine.store.shards()
     assert len(await shard.overdue_tickets(None, 9)) == 1
-    assert (await shard.outlook()).backlog == {Line("sums", "add")}
+    assert (await shard.due_summary()).backlog == {BacklogKey("sums", "add")}
 
 
 async def test_overdue_tickets_are_looked_at_in_turn(
@@ -137,7 +137,7 @@ async def test_overdue_tickets_are_looked_at_in_turn(
     for _ in range(4):
         await submit(engine)
     last = await submit(engine, "other", {})
-    await engine.broker.take(Subscription(frozenset({"other"})), 1, NO_WAIT)
+    await engine.broker.take(WorkRequest(frozenset({"other"})), 1, ZERO)
     clock.advance(timedelta(minutes=5))
     reaping = reaper(engine)
     for _ in range(3):
@@ -154,7 +154,7 @@ async def test_a_first_ticket_that_was_never_posted_is_posted_within_seconds(
     posting = dispatcher(engine)
     await posting.step()
     job = await submit(engine)
-    await engine.broker.take(Subscription(frozenset({"add"})), 10, NO_WAIT)
+    await engine.broker.take(WorkRequest(frozenset({"add"})), 10, ZERO)
     clock.advance(timedelta(seconds=5))
     await reaper(engine).step()
     await posting.step()
@@ -187,7 +187,7 @@ class TestWindow:
         posting = dispatcher(engine)
         await posting.step()
         await posting.step()
-        assert await engine.broker.depths() == {Line("sums", "add"): 3}
+        assert await engine.broker.depths() == {BacklogKey("sums", "add"): 3}
 
     async def test_jobs_submitted_one_by_one_keep_to_the_window_too(self, engine: Engine) -> None:
         await join(engine)
@@ -238,7 +238,7 @@ async def test_ended_jobs_leave_after_their_retention_with_what_they_own(engine:
     gone = await submit(engine, inputs={"in": upload.id})
     for claimed in await claim(engine):
         if claimed.job == gone.id:
-            await engine.work.settle([success(claimed)])
+            await engine.worker_api.settle([success(claimed)])
     await engine.jobs.cancel(kept.id, force=True)
     clock.advance(timedelta(days=8))
     await pruner(engine).step()
@@ -255,13 +255,13 @@ async def test_objects_of_lost_attempts_are_swept_and_linked_ones_kept(engine: E
     await submit(engine)
     zombie = await claim_one(engine)
     digest = hashlib.sha256(b"x").hexdigest()
-    orphan = await engine.work.write_output(lease(zombie), 0, body(b"x"), "text/plain", digest)
+    orphan = await engine.worker_api.write_output(lease(zombie), 0, body(b"x"), "text/plain", digest)
     clock.advance(timedelta(seconds=16))
     await reaper(engine).step()
     await dispatcher(engine).step()
     heir = await claim_one(engine)
-    linked = await engine.work.write_output(lease(heir), 0, body(b"x"), "text/plain", digest)
-    await engine.work.settle([success(heir, outputs=(FileLink("out", linked),))])
+    linked = await engine.worker_api.write_output(lease(heir), 0, body(b"x"), "text/plain", digest)
+    await engine.worker_api.settle([success(heir, outputs=(FileLink("out", linked),))])
     clock.advance(timedelta(days=2))
     assert await pruner(engine).sweep() == 1
     assert await engine.objects.stat(orphan.key) is None

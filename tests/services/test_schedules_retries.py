@@ -26,10 +26,10 @@ def test_retries_of_one_queue_are_spread_and_others_are_not_held_up() -> None:
 
 @pytest.mark.parametrize("rate", [0.5, 3.0, 100.0])
 def test_no_span_of_time_gets_more_than_its_share_and_one_burst(rate: float) -> None:
-    budget, chance = RetryBudget(rate, random.Random(1)), random.Random(2026)
+    budget, rng = RetryBudget(rate, random.Random(1)), random.Random(2026)
     now, due = 0.0, list[float]()
     for _ in range(500):
-        now += chance.choice((0.0, 0.0, 0.0, 1 / rate, 4 / rate))
+        now += rng.choice((0.0, 0.0, 0.0, 1 / rate, 4 / rate))
         due.append(now + budget.slot("a", now).total_seconds())
     due.sort()
     for first in range(0, len(due), 7):
@@ -65,7 +65,7 @@ class TestWithAnEngine:
         await engine.jobs.submit([request("other", {}, retry_policy=policy) for _ in range(6)])
         error = JobError(ErrorCode.RAISED, "down")
         claims = await claim(engine)
-        await engine.work.settle([failure(claimed, error) for claimed in claims])
+        await engine.worker_api.settle([failure(claimed, error) for claimed in claims])
         jobs = [await engine.jobs.get(claimed.job) for claimed in claims]
         waits = [(job.due_at - clock.now()).total_seconds() for job in jobs]
         assert waits == pytest.approx([1.0, 1.0, 1.0, 1.0, 1.5, 2.0])

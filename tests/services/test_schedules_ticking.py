@@ -41,7 +41,7 @@ def watchman(engine: Engine, clock: SimulatedClock) -> Watchman:
 
 
 async def settle(engine: Engine, claimed: Claim) -> None:
-    assert await engine.work.settle([success(claimed)]) == []
+    assert await engine.worker_api.settle([success(claimed)]) == []
 
 
 class TestMisfire:
@@ -198,7 +198,7 @@ async def test_a_change_that_sets_the_course_back_doubles_nothing(
     await watchman.runs(11 * SECOND)
     (job,) = await jobs_of(engine)
     assert await engine.store.put_schedule(replace(before, priority=9), before.version) is not None
-    engine.changes.note()
+    engine.changes.publish()
     await watchman.settles()
     assert [record.job for record in await history(engine)] == [job.id]
     assert (await engine.jobs.get(job.id)).state is State.QUEUED
@@ -292,9 +292,9 @@ async def test_a_tick_whose_write_failed_is_tried_again_at_once(engine: Engine, 
 class Flaky:
     """A timekeeper whose answers get lost now and then, after it has done what it was asked, or before."""
 
-    def __init__(self, engine: Engine, chance: random.Random) -> None:
+    def __init__(self, engine: Engine, rng: random.Random) -> None:
         self._ticks = engine.ticks
-        self._chance = chance
+        self._rng = rng
 
     async def due(self, slot: timedelta, limit: int, wait: timedelta = timedelta(0), seen: str | None = None) -> Agenda:
         self._fail()
@@ -309,7 +309,7 @@ class Flaky:
     async def close(self) -> None: ...
 
     def _fail(self) -> None:
-        if self._chance.random() < 0.3:
+        if self._rng.random() < 0.3:
             raise StoreUnavailable("lost")
 
 

@@ -6,7 +6,7 @@ from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
 from penstock.model.errors import PenstockError
 from penstock.model.ids import JobId
-from penstock.model.job import Line
+from penstock.model.job import BacklogKey
 from penstock.model.workers import JobType
 from tests.services.desk import claim, dispatcher, request, worker
 
@@ -21,7 +21,7 @@ def settings() -> Settings:
 
 @pytest.fixture(autouse=True)
 async def declared(engine: Engine) -> None:
-    await engine.work.join(worker(), [ADD, OTHER])
+    await engine.worker_api.join(worker(), [ADD, OTHER])
 
 
 async def submit_many(engine: Engine, type_name: str, jobs: int, **more: object) -> list[JobId]:
@@ -84,4 +84,4 @@ async def test_a_ticket_goes_out_beside_the_line_of_another_type(engine: Engine)
     await submit_many(engine, "other", 10)
     await dispatcher(engine).step()
     await submit_many(engine, "add", 1)
-    assert await engine.broker.depths() == {Line("shared", "other"): 3, Line("shared", "add"): 1}
+    assert await engine.broker.depths() == {BacklogKey("shared", "other"): 3, BacklogKey("shared", "add"): 1}

@@ -11,7 +11,7 @@ from penstock.broker.memory import MemoryBroker
 from penstock.engine import Engine
 from penstock.model.errors import BrokerUnavailable
 from penstock.model.ids import JobId
-from penstock.model.job import Line, Ticket
+from penstock.model.job import BacklogKey, Ticket
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import LONG, claim, claim_one, dispatcher, join, submit, success
@@ -36,13 +36,13 @@ class OutOfReach(MemoryBroker):
         self._reach()
         return await super().take(*wanted)
 
-    async def depths(self) -> dict[Line, int]:
+    async def depths(self) -> dict[BacklogKey, int]:
         self._reach()
         return await super().depths()
 
     async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
         self._reach()
-        return await super().held(jobs)
+        return await super().find_held(jobs)
 
     async def epoch(self) -> str:
         self._reach()
@@ -61,7 +61,7 @@ async def test_jobs_are_accepted_and_run_without_a_broker(engine: Engine, broker
     job = await submit(engine)
     claimed = await claim_one(engine)
     assert claimed.job == job.id
-    assert await engine.work.settle([success(claimed)]) == []
+    assert await engine.worker_api.settle([success(claimed)]) == []
     assert (await engine.jobs.get(job.id)).state is State.SUCCEEDED
 
 
@@ -114,7 +114,7 @@ async def test_due_jobs_are_queued_and_posted_once_the_broker_is_back(
     assert (await engine.jobs.get(job.id)).state is State.QUEUED
     broker.back = True
     await posting.step()
-    assert await broker.depths() == {Line("sums", "add"): 1}
+    assert await broker.depths() == {BacklogKey("sums", "add"): 1}
     assert (await claim_one(engine)).job == job.id
 
 

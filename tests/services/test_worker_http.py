@@ -13,12 +13,12 @@ from penstock.model.errors import CorruptObject, LeaseLost, ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, ObjectLink
 from penstock.model.wire import ClaimResponse
-from penstock.model.workers import Subscription
-from penstock.worker.http import HttpReach
+from penstock.model.workers import WorkRequest
+from penstock.worker.http import HttpWorkerApi
 from tests.services.desk import worker
 from tests.services.mouth import Mouth, answering
 
-WANTED = Subscription(frozenset({"add"}))
+WANTED = WorkRequest(frozenset({"add"}))
 WAIT = timedelta(seconds=1)
 CLAIMED = msgspec.json.encode(
     ClaimResponse((Claim(job=JobId("j"), fence=3, type="add", queue="add", attempt=1, lease_seconds=15.0),))
@@ -50,11 +50,11 @@ async def body_of(*chunks: bytes) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def read_whole(reach: HttpReach) -> object:
+async def read_whole(reach: HttpWorkerApi) -> object:
     return [chunk async for chunk in reach.read_input(JobId("j"), FILE)]
 
 
-CALLS: dict[str, Callable[[HttpReach], Awaitable[object]]] = {
+CALLS: dict[str, Callable[[HttpWorkerApi], Awaitable[object]]] = {
     "join": lambda reach: reach.join(WORKER, []),
     "claim": lambda reach: reach.claim("w", WANTED, 1, WAIT),
     "renew": lambda reach: reach.renew(WORKER, []),
@@ -68,9 +68,9 @@ CALLS: dict[str, Callable[[HttpReach], Awaitable[object]]] = {
 
 
 @asynccontextmanager
-async def reaching(mouth: Mouth) -> AsyncIterator[HttpReach]:
+async def reaching(mouth: Mouth) -> AsyncIterator[HttpWorkerApi]:
     server = await asyncio.start_server(mouth.serve, "127.0.0.1", 0)
-    reach = HttpReach(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/base")
+    reach = HttpWorkerApi(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/base")
     try:
         yield reach
     finally:
@@ -100,7 +100,7 @@ async def test_answers_are_read_however_they_are_framed_on_one_connection(answer
 
 async def test_a_claim_names_the_queues_to_serve_and_those_to_leave() -> None:
     mouth = Mouth(NOTHING)
-    wanted = Subscription(frozenset({"add"}), frozenset({"b", "a"}), frozenset({"d", "c"}))
+    wanted = WorkRequest(frozenset({"add"}), frozenset({"b", "a"}), frozenset({"d", "c"}))
     async with reaching(mouth) as reach:
         await reach.claim("w", wanted, 3, WAIT)
     assert mouth.requests[0].endswith(b'"queues":["a","b"],"except_queues":["c","d"]}')
@@ -137,7 +137,7 @@ async def test_what_the_server_itself_refuses_is_refused_in_every_call(call: str
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
-    reach = HttpReach("http://127.0.0.1:1")
+    reach = HttpWorkerApi("http://127.0.0.1:1")
     with pytest.raises(ServerUnavailable, match="no answer from http://127"):
         await reach.claim("w", WANTED, 1, WAIT)
 

@@ -24,7 +24,7 @@ async def main(url: str, folder: str, fleet: str) -> None:
     async with AsyncClient(url) as client:
         yard = Folder(client, url, Path(folder))
         names = await fleets.start(yard.order(fleet), 1)
-        await yard.all_joined(names)
+        await yard.wait_for_joined(names)
     sys.stdout.write(json.dumps(names) + "\n")
     sys.stdout.flush()
     await asyncio.Event().wait()

@@ -14,7 +14,7 @@ from cluster.caller import Answer, Caller
 from cluster.cluster import Size, running
 from cluster.recovery import shard_of
 from penstock.model.ids import ShardId
-from penstock.model.ring import home_of
+from penstock.model.ring import shard_for_key
 from servers import FaultProxy
 from servers.proxy import Fault
 from tests.servers_fixtures import real_servers
@@ -95,7 +95,7 @@ def tell(desk: Desk, proxy: FaultProxy) -> None:
 
 def jobs_of_the_dark_shard(desk: Desk) -> dict[str, str]:
     """Some jobs that live there, by key."""
-    keys = [key for key in (f"key-{n}" for n in range(60)) if home_of(key, RING) == DARK]
+    keys = [key for key in (f"key-{n}" for n in range(60)) if shard_for_key(key, RING) == DARK]
     jobs = {key: desk.submit(key).body["id"] for key in keys}
     assert {shard_of(job) for job in jobs.values()} == {DARK}
     return jobs
@@ -117,7 +117,7 @@ def until_noticed(desk: Desk, key: str) -> Counter[int]:
 
 def check_the_others_go_on(desk: Desk, told: Counter[int]) -> None:
     assert set(told) == {201}, told
-    other = next(key for key in map("other-{}".format, itertools.count()) if home_of(key, RING) != DARK)
+    other = next(key for key in map("other-{}".format, itertools.count()) if shard_for_key(key, RING) != DARK)
     job = desk.submit(other)
     assert job.status == 201
     assert desk.read(job.body["id"], wait=30).body["state"] == "succeeded"
@@ -127,7 +127,7 @@ def check_the_others_go_on(desk: Desk, told: Counter[int]) -> None:
 
 
 def check_its_own_are_refused(desk: Desk, key: str, known: str) -> None:
-    fresh = next(key for key in map("fresh-{}".format, itertools.count()) if home_of(key, RING) == DARK)
+    fresh = next(key for key in map("fresh-{}".format, itertools.count()) if shard_for_key(key, RING) == DARK)
     for refused in (desk.submit(key), desk.submit(fresh), desk.read(known)):
         assert refused.status == 503
         assert refused.retry_after is not None

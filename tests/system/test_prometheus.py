@@ -13,7 +13,7 @@ import pytest
 from cluster.caller import Caller
 from cluster.roles import Api, Role
 from penstock.model.ids import ShardId
-from penstock.model.ring import home_of
+from penstock.model.ring import shard_for_key
 from penstock.store import schedule_key
 from servers import Postgres, Prometheus, Valkey, promtool
 from servers.launch import free_port
@@ -199,7 +199,7 @@ def check_sums(site: Site) -> None:
 def put_schedule(site: Site) -> str:
     """A schedule of the shard that stays, far from its next tick."""
     names = map("hourly-{}".format, count())
-    name = next(name for name in names if home_of(schedule_key(name), RING) == RING[0])
+    name = next(name for name in names if shard_for_key(schedule_key(name), RING) == RING[0])
     site.call("/v1/schedules", {"name": name, "type": "good", "interval": 3600})
     return name
 

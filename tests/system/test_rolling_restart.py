@@ -11,7 +11,7 @@ import pytest
 from cluster.caller import Broken, Caller
 from cluster.cluster import Cluster, Size, running
 from cluster.collecting import collected, ended_within
-from penstock.runtime.leaving import turn_away
+from penstock.runtime.leaving import refuse_new_connections
 from tests.servers_fixtures import real_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -26,7 +26,7 @@ BETWEEN = 50
 def test_a_leaving_server_accepts_what_was_begun_and_begins_no_more() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as begun:
         begun.sendall(b"asked before it was accepted")
-        turn_away(listener)
+        refuse_new_connections(listener)
         with socket.socket() as late:
             late.settimeout(0.3)
             with pytest.raises(TimeoutError):

@@ -103,7 +103,7 @@ def start_delays(jobs: list[Json], moment: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_each_tick_once_while_schedulers_are_killed(tmp_path: Path) -> None:
-    server, chance = Server(tmp_path / "data", environ=ALONE), random.Random(2026)
+    server, rng = Server(tmp_path / "data", environ=ALONE), random.Random(2026)
     started: list[Process] = [server]
     names = [f"s{number}" for number in range(SCHEDULES)]
     try:
@@ -114,7 +114,7 @@ def test_each_tick_once_while_schedulers_are_killed(tmp_path: Path) -> None:
                 at.create(name, misfire="run_all")
             for ticks in range(KILL_EVERY, SECONDS + 1, KILL_EVERY):
                 eventually(f"{ticks} ticks", lambda ticks=ticks: len(at.ticks(names[0])) >= ticks)  # type: ignore[misc]
-                victim = chance.randrange(SCHEDULERS)
+                victim = rng.randrange(SCHEDULERS)
                 schedulers[victim].kill()
                 schedulers[victim] = Scheduler(server.url, tmp_path)
                 started.append(schedulers[victim])

@@ -46,14 +46,14 @@ def submit_share(url: str, numbers: range, acknowledged: Acknowledged) -> None:
 def test_ten_thousand_keyed_submits_survive_kill_9_of_the_server(tmp_path: Path) -> None:
     servers = [Server(tmp_path / "data", environ=SHORT_LEASE)]
     url, port = servers[0].url, servers[0].port
-    acknowledged, chance = Acknowledged(), random.Random(2026)
+    acknowledged, rng = Acknowledged(), random.Random(2026)
     with ThreadPoolExecutor(CLIENTS) as clients:
         shares = [
             clients.submit(submit_share, url, range(start, JOBS, CLIENTS), acknowledged) for start in range(CLIENTS)
         ]
         try:
             for kill in range(KILLS):
-                acknowledged.reach(JOBS * (kill + 1) // (KILLS + 1) + chance.randrange(500))
+                acknowledged.reach(JOBS * (kill + 1) // (KILLS + 1) + rng.randrange(500))
                 servers[-1].kill()
                 servers.append(Server(tmp_path / "data", port=port, environ=SHORT_LEASE))
             for share in shares:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from penstock.autoscaler.fleets import Member, Order
+from penstock.autoscaler.fleets import FleetMember, LaunchSpec
 from penstock.autoscaler.fleets.processes import ProcessFleets
 from penstock.client import AsyncClient
 from penstock.model.errors import InvalidSetting
@@ -42,15 +42,15 @@ class Fleet:
     async def start(self, count: int = 1, **environment: str) -> list[psutil.Process]:
         """So many more workers, joined."""
         order = self.yard.order(self.yard.fleet)
-        wanted = Order(
+        wanted = LaunchSpec(
             fleet=order.fleet, app=APP, queues=order.queues, environment={**order.environment, **environment}
         )
         names = await self.fleets.start(wanted, count)
-        await self.yard.all_joined(names)
+        await self.yard.wait_for_joined(names)
         members = {one.name: one for one in await self.members()}
         return [psutil.Process(int(members[name].detail.removeprefix("pid "))) for name in names]
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[FleetMember]:
         return await self.fleets.members(self.yard.fleet)
 
     async def run(self, type: str) -> Any:
@@ -189,7 +189,7 @@ async def test_a_worker_without_its_own_template_starts_executors_itself(fleet: 
 
 async def test_a_template_that_is_killed_takes_no_worker_along_and_is_replaced(fleet: Fleet) -> None:
     [worker] = await fleet.start()
-    job = await fleet.yard.holding()
+    job = await fleet.yard.submit_running()
     lost = fleet.template()
     lost.kill()
     await gone(lost)
@@ -198,7 +198,7 @@ async def test_a_template_that_is_killed_takes_no_worker_along_and_is_replaced(f
     assert other.ppid() == os.getpid()
     assert fleet.template().pid != lost.pid
     fleet.yard.let_go(job)
-    await fleet.yard.reaches(job, State.SUCCEEDED)
+    await fleet.yard.wait_for_state(job, State.SUCCEEDED)
 
 
 async def test_an_app_that_starts_threads_at_import_is_not_forked(
@@ -246,7 +246,7 @@ def owner_of(yard: Folder, folder: Path, url: str) -> tuple["subprocess.Popen[by
 
 async def test_nothing_outlives_the_owner_and_running_jobs_are_finished(yard: Folder, folder: Path, url: str) -> None:
     owner, name = owner_of(yard, folder, url)
-    job = await yard.holding()
+    job = await yard.submit_running()
     below = psutil.Process(owner.pid).children(recursive=True)
     [template] = [one for one in psutil.Process(owner.pid).children() if is_template(one)]
     owner.send_signal(signal.SIGKILL)

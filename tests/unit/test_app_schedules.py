@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock import Penstock, Retry, State
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.errors import Invalid, InvalidParams, InvalidSetting, NotFound, ServerUnavailable, TooLarge
 from penstock.model.schedule import Misfire, Overlap
 from penstock.model.schedule_wire import OnConflict, ScheduleRequest
@@ -141,7 +141,7 @@ def loaded(app: Penstock) -> Loaded:
 async def test_a_worker_brings_what_is_declared_and_leaves_pausing_to_operators(app: Penstock) -> None:
     app.schedule("nightly", app.handlers["report"], params={"rows": 7}, cron="@daily")
     reach = Kept()
-    await declare(loaded(app), cast(Reach, reach), 60.0)
+    await declare(loaded(app), cast(WorkerApi, reach), 60.0)
     (brought,) = reach.declared
     assert (brought.name, brought.cron, brought.on_conflict) == ("nightly", "@daily", OnConflict.REPLACE)
     assert (brought.paused, brought.code_age_seconds) == (msgspec.UNSET, 60.0)
@@ -150,13 +150,13 @@ async def test_a_worker_brings_what_is_declared_and_leaves_pausing_to_operators(
 async def test_a_schedule_that_the_server_refuses_stops_the_worker_with_its_name(app: Penstock) -> None:
     app.schedule("nightly", app.handlers["report"], cron="@daily")
     with pytest.raises(InvalidSetting, match="refused: params"):
-        await declare(loaded(app), cast(Reach, Kept(TooLarge("params: too long"))), 60.0)
+        await declare(loaded(app), cast(WorkerApi, Kept(TooLarge("params: too long"))), 60.0)
     with pytest.raises(ServerUnavailable):
-        await declare(loaded(app), cast(Reach, Kept(ServerUnavailable("away"))), 60.0)
+        await declare(loaded(app), cast(WorkerApi, Kept(ServerUnavailable("away"))), 60.0)
 
 
 async def test_an_app_without_schedules_declares_nothing(app: Penstock) -> None:
-    await declare(loaded(app), cast(Reach, Kept(AssertionError("asked"))), 60.0)
+    await declare(loaded(app), cast(WorkerApi, Kept(AssertionError("asked"))), 60.0)
 
 
 def test_a_tick_runs_inline_as_the_schedule_says(app: Penstock) -> None:

@@ -8,8 +8,8 @@ from penstock.broker.redis.wire import depths, tickets
 from penstock.model.ids import ShardId, new_job_id, to_packed
 from penstock.model.job import Ticket
 
-CHANCE = random.Random(7)
-ONE, OTHER = (Ticket(ShardId(0), new_job_id(1, ShardId(0), CHANCE), "post", "mail", 5) for _ in range(2))
+RNG = random.Random(7)
+ONE, OTHER = (Ticket(ShardId(0), new_job_id(1, ShardId(0), RNG), "post", "mail", 5) for _ in range(2))
 
 
 def lane(*some: Ticket, queue: bytes = b"post", head: bytes | None = None) -> bytes:

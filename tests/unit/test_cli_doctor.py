@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.doctor import fleets, folder, server
-from penstock.cli.doctor.finding import Finding, Status
+from penstock.cli.doctor.finding import Finding, FindingStatus
 from penstock.cli.doctor.machine import examine as examine_machine
 from penstock.cli.fetch import fetch
 from penstock.config import FleetSettings, ServerSettings, Settings, WorkerSettings
@@ -44,20 +44,20 @@ def found(findings: list[Finding], name: str) -> Finding:
 
 def test_a_folder_that_is_not_there_yet_is_fine(tmp_path: Path) -> None:
     findings = list(folder.examine(tmp_path / "a" / "b"))
-    assert {finding.status for finding in findings} == {Status.OK}
+    assert {finding.status for finding in findings} == {FindingStatus.OK}
     assert "made at the first start" in found(findings, "data folder").found
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_the_folders_place_fails(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
-    (finding,) = [finding for finding in folder.examine(tmp_path / "data") if finding.status is Status.FAIL]
+    (finding,) = [finding for finding in folder.examine(tmp_path / "data") if finding.status is FindingStatus.FAIL]
     assert finding.remedy == "choose another with --data"
 
 
 def test_a_folder_open_to_others_is_warned_about(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    assert found(list(folder.examine(tmp_path)), "data folder").status is Status.WARN
+    assert found(list(folder.examine(tmp_path)), "data folder").status is FindingStatus.WARN
 
 
 def test_the_owner_of_a_locked_folder_is_named(tmp_path: Path) -> None:
@@ -71,18 +71,18 @@ def test_the_owner_of_a_locked_folder_is_named(tmp_path: Path) -> None:
 
 def test_a_clock_from_before_this_version_is_warned_about() -> None:
     findings = list(examine_machine(ClockSetTo(datetime(1970, 1, 2, tzinfo=UTC))))
-    assert found(findings, "clock").status is Status.WARN
+    assert found(findings, "clock").status is FindingStatus.WARN
 
 
 def test_a_port_that_is_taken_fails() -> None:
     with listening() as port:
-        assert server.port(ServerSettings(port=port)).status is Status.FAIL
+        assert server.port(ServerSettings(port=port)).status is FindingStatus.FAIL
 
 
 def test_a_port_that_is_free_is_fine() -> None:
     with listening() as port:
         pass
-    assert server.port(ServerSettings(port=port)).status is Status.OK
+    assert server.port(ServerSettings(port=port)).status is FindingStatus.OK
 
 
 async def test_an_absent_server_is_a_warning_with_how_to_start_one() -> None:
@@ -90,7 +90,7 @@ async def test_an_absent_server_is_a_warning_with_how_to_start_one() -> None:
         pass
     settings = Settings(server=ServerSettings(port=port), worker=WorkerSettings(url=f"http://127.0.0.1:{port}"))
     absent, free = await server.examine(settings)
-    assert (absent.status, free.status) == (Status.WARN, Status.OK)
+    assert (absent.status, free.status) == (FindingStatus.WARN, FindingStatus.OK)
     assert "penstock up" in absent.remedy
 
 
@@ -101,7 +101,7 @@ async def examined(**fleet: str) -> Finding:
 
 async def test_a_container_engine_that_is_not_there_fails_and_names_where_it_was_looked_for(tmp_path: Path) -> None:
     finding = await examined(backend="containers", engine=f"unix://{tmp_path}/docker.sock")
-    assert (finding.name, finding.status) == ("fleets", Status.FAIL)
+    assert (finding.name, finding.status) == ("fleets", FindingStatus.FAIL)
     assert f"no container engine answers at unix://{tmp_path}/docker.sock" in finding.found
     assert "fleet.engine" in finding.remedy
 
@@ -109,14 +109,14 @@ async def test_a_container_engine_that_is_not_there_fails_and_names_where_it_was
 async def test_a_client_library_that_is_not_installed_fails_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "LIBRARIES", {**extras.LIBRARIES, "containers": "no_such_library"})
     finding = await examined(backend="containers")
-    assert (finding.status, finding.found) == (Status.FAIL, "no_such_library is not installed")
+    assert (finding.status, finding.found) == (FindingStatus.FAIL, "no_such_library is not installed")
     assert "[containers]" in finding.remedy
 
 
 async def test_a_cluster_without_credentials_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     finding = await examined(backend="kubernetes")
-    assert (finding.name, finding.status) == ("fleets", Status.FAIL)
+    assert (finding.name, finding.status) == ("fleets", FindingStatus.FAIL)
 
 
 async def test_fleets_of_processes_need_nothing_more() -> None:

@@ -10,20 +10,20 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import ROOT
-from penstock.cli.commands import Command, Commands
+from penstock.cli.commands import CliCommand, CommandGroup
 
 HEAVY = ("apsw", "asyncio", "httpx2", "msgspec", "starlette", "uvicorn", "penstock.engine", "penstock.runtime")
 
 
 def every_command(
-    group: Commands = ROOT, path: tuple[str, ...] = ()
+    group: CommandGroup = ROOT, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     context = click.Context(group)
     for name in group.list_commands(context):
         found = group.get_command(context, name)
         assert found is not None
         yield (*path, name), found
-        if isinstance(found, Commands):
+        if isinstance(found, CommandGroup):
             yield from every_command(found, (*path, name))
 
 
@@ -41,7 +41,7 @@ def test_every_command_has_a_help_with_an_example_of_itself(path: tuple[str, ...
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_option_of_every_example_exists(path: tuple[str, ...]) -> None:
     command = COMMANDS[path]
-    assert isinstance(command, Command | Commands)
+    assert isinstance(command, CliCommand | CommandGroup)
     known = {flag for other in COMMANDS.values() for option in other.params for flag in option.opts}
     for example in command.examples:
         assert {word for word in example.split() if word.startswith("--")} <= known
@@ -50,7 +50,7 @@ def test_every_option_of_every_example_exists(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_a_commands_line_in_the_list_begins_like_its_own_help(path: tuple[str, ...]) -> None:
     group = COMMANDS[path[:-1]] if path[1:] else ROOT
-    assert isinstance(group, Commands)
+    assert isinstance(group, CommandGroup)
     line, told = group.lazy[path[-1]][1], COMMANDS[path].help or ""
     assert line.split()[0].strip(":;") == told.split()[0].strip(":;")
 

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.cli.bench.command import shown
 from penstock.cli.bench.figure import Amounts, Figure
-from penstock.cli.bench.startlog import Start, lateness_ms, rate
+from penstock.cli.bench.startlog import JobStart, lateness_ms, rate
 from penstock.cli.jobs.face import size
 from penstock.cli.jobs.params import read_params
 from penstock.cli.log import JsonFormatter, ReadableFormatter, short_ids
@@ -200,12 +200,12 @@ def test_a_request_id_that_is_not_sane_is_replaced(sent: bytes) -> None:
 
 
 def test_a_rate_counts_the_gaps_between_starts() -> None:
-    assert rate([Start(10.0, 0), Start(10.5, 0), Start(11.0, 0)]) == 2
-    assert rate([Start(10.0, 0)]) == 0
+    assert rate([JobStart(10.0, 0), JobStart(10.5, 0), JobStart(11.0, 0)]) == 2
+    assert rate([JobStart(10.0, 0)]) == 0
 
 
 def test_lateness_is_counted_from_the_expected_start() -> None:
-    starts = [Start(1.0 + late / 1000, 1.0) for late in range(1, 101)]
+    starts = [JobStart(1.0 + late / 1000, 1.0) for late in range(1, 101)]
     assert lateness_ms(starts, 0.5) == pytest.approx(51)
     assert lateness_ms(starts, 0.99) == pytest.approx(100)
 

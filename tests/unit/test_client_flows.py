@@ -99,11 +99,11 @@ class Server:
 
     def client(self, **options: Any) -> Client:
         transport = HttpTransport(URL, httpx2.MockTransport(self))
-        return Client(transport=transport, clock=self.time, chance=random.Random(7), sleep=self.time.pause, **options)
+        return Client(transport=transport, clock=self.time, rng=random.Random(7), sleep=self.time.pause, **options)
 
     def async_client(self, **options: Any) -> AsyncClient:
         transport = AsyncHttpTransport(URL, httpx2.MockTransport(self.answer))
-        return AsyncClient(transport=transport, clock=self.time, chance=random.Random(7), **options)
+        return AsyncClient(transport=transport, clock=self.time, rng=random.Random(7), **options)
 
 
 def item(**changes: Any) -> JobItem:

@@ -4,49 +4,49 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.autoscaler.fleets import Condition, Order
-from penstock.autoscaler.fleets.containers.engine import Ending, Seen
+from penstock.autoscaler.fleets import Condition, LaunchSpec
+from penstock.autoscaler.fleets.containers.engine import ContainerExit, ContainerRow
 from penstock.autoscaler.fleets.containers.parting import (
-    Parting,
-    Stage,
+    StopPlan,
+    StopStage,
     container_name,
     hurried,
-    parting_of,
+    stop_plan_of,
 )
-from penstock.autoscaler.fleets.containers.recipe import Surroundings, default_command, environment, recipe
+from penstock.autoscaler.fleets.containers.recipe import ContainerDefaults, default_command, environment, recipe
 from penstock.autoscaler.fleets.containers.telling import WORKER, condition, ended
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
-DRAINING = Parting(Stage.DRAINING)
+DRAINING = StopPlan(StopStage.DRAINING)
 
 
-def seen(state: str, name: str = "mail-1", created_at: datetime = NOW) -> Seen:
-    return Seen("0123456789abcdef", name, "shop:3", state, {WORKER: "mail-1"}, created_at)
+def seen(state: str, name: str = "mail-1", created_at: datetime = NOW) -> ContainerRow:
+    return ContainerRow("0123456789abcdef", name, "shop:3", state, {WORKER: "mail-1"}, created_at)
 
 
-def ending(status: int, *, out_of_memory: bool = False, memory_mib: int = 0, said: str = "") -> Ending:
-    return Ending(status, out_of_memory, memory_mib * 1024 * 1024, "", said)
+def ending(status: int, *, out_of_memory: bool = False, memory_mib: int = 0, said: str = "") -> ContainerExit:
+    return ContainerExit(status, out_of_memory, memory_mib * 1024 * 1024, "", said)
 
 
 # -- the recipe
 
 
 def test_a_worker_is_started_for_the_app_the_queues_and_the_capacity_of_its_fleet():
-    order = Order(fleet="mail", app="shop.jobs:app", queues=("mail", "bulk"), capacity=4)
+    order = LaunchSpec(fleet="mail", app="shop.jobs:app", queues=("mail", "bulk"), capacity=4)
     command = ("penstock", "worker", "shop.jobs:app", "--queue", "mail", "--queue", "bulk", "--capacity", "4")
     assert default_command(order) == command
 
 
 def test_the_command_does_not_depend_on_the_entrypoint_of_the_image():
-    body = recipe(Order(fleet="mail", app="a:b"), "mail-1", "shop:3", {}, Surroundings())
+    body = recipe(LaunchSpec(fleet="mail", app="a:b"), "mail-1", "shop:3", {}, ContainerDefaults())
     assert (body["Entrypoint"], body["Cmd"]) == (["penstock"], ["worker", "a:b"])
 
 
 def test_a_command_of_the_users_own_learns_the_same_from_its_environment():
-    order = Order(fleet="mail", app="a:b", queues=("mail", "bulk"), capacity=4, command=("run-it",))
-    body = recipe(order, "mail-1", "shop:3", {}, Surroundings())
+    order = LaunchSpec(fleet="mail", app="a:b", queues=("mail", "bulk"), capacity=4, command=("run-it",))
+    body = recipe(order, "mail-1", "shop:3", {}, ContainerDefaults())
     assert (body["Entrypoint"], body["Cmd"]) == (["run-it"], [])
     given = environment(order, "mail-1")
     assert given["PENSTOCK_WORKER_QUEUES"].split() == ["mail", "bulk"]
@@ -54,7 +54,7 @@ def test_a_command_of_the_users_own_learns_the_same_from_its_environment():
 
 
 def test_a_worker_has_its_name_and_all_the_time_it_needs_whatever_the_order_says():
-    order = Order(fleet="mail", app="a:b", environment={"PENSTOCK_WORKER_DRAIN_SECONDS": "30.0", "TZ": "UTC"})
+    order = LaunchSpec(fleet="mail", app="a:b", environment={"PENSTOCK_WORKER_DRAIN_SECONDS": "30.0", "TZ": "UTC"})
     given = environment(order, "mail-1")
     assert given["PENSTOCK_MEMBER"] == "mail-1"
     assert float(given["PENSTOCK_WORKER_DRAIN_SECONDS"]) > 1_000_000
@@ -63,30 +63,30 @@ def test_a_worker_has_its_name_and_all_the_time_it_needs_whatever_the_order_says
 
 @pytest.mark.parametrize(("given", "executors"), [({}, "2"), ({"PENSTOCK_WORKER_EXECUTORS": "0"}, "2")])
 def test_a_worker_with_a_limit_of_cpus_starts_no_executor_for_every_core_of_the_machine(given, executors):
-    order = Order(fleet="mail", app="a:b", cpus=1.5, environment=given)
+    order = LaunchSpec(fleet="mail", app="a:b", cpus=1.5, environment=given)
     assert environment(order, "mail-1")["PENSTOCK_WORKER_EXECUTORS"] == executors
 
 
 def test_executors_that_the_user_has_chosen_stay():
-    order = Order(fleet="mail", app="a:b", cpus=1.5, environment={"PENSTOCK_WORKER_EXECUTORS": "7"})
+    order = LaunchSpec(fleet="mail", app="a:b", cpus=1.5, environment={"PENSTOCK_WORKER_EXECUTORS": "7"})
     assert environment(order, "mail-1")["PENSTOCK_WORKER_EXECUTORS"] == "7"
 
 
 def test_limits_are_given_in_the_units_of_the_engine_and_leave_no_room_for_swap():
-    host = recipe(Order(fleet="mail", app="a:b", cpus=0.5, memory_mib=64), "mail-1", "shop:3", {}, Surroundings())[
-        "HostConfig"
-    ]
+    host = recipe(
+        LaunchSpec(fleet="mail", app="a:b", cpus=0.5, memory_mib=64), "mail-1", "shop:3", {}, ContainerDefaults()
+    )["HostConfig"]
     assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (500_000_000, 64 << 20, 64 << 20)
 
 
 def test_what_is_not_asked_for_is_left_to_the_engine():
-    host = recipe(Order(fleet="mail", app="a:b"), "mail-1", "shop:3", {}, Surroundings())["HostConfig"]
+    host = recipe(LaunchSpec(fleet="mail", app="a:b"), "mail-1", "shop:3", {}, ContainerDefaults())["HostConfig"]
     assert not {"NanoCpus", "Memory", "MemorySwap", "NetworkMode"} & host.keys()
 
 
 def test_labels_of_the_user_never_hide_those_by_which_containers_are_found():
-    around = Surroundings(labels={"team": "post", "penstock.fleet": "theirs"}, network="host", binds=("/a:/a:ro",))
-    body = recipe(Order(fleet="mail", app="a:b"), "mail-1", "shop:3", {"penstock.fleet": "mail"}, around)
+    around = ContainerDefaults(labels={"team": "post", "penstock.fleet": "theirs"}, network="host", binds=("/a:/a:ro",))
+    body = recipe(LaunchSpec(fleet="mail", app="a:b"), "mail-1", "shop:3", {"penstock.fleet": "mail"}, around)
     assert body["Labels"] == {"team": "post", "penstock.fleet": "mail"}
     assert (body["HostConfig"]["NetworkMode"], body["HostConfig"]["Binds"]) == ("host", ["/a:/a:ro"])
 
@@ -95,31 +95,31 @@ def test_labels_of_the_user_never_hide_those_by_which_containers_are_found():
 
 
 @pytest.mark.parametrize(
-    "parting", [Parting(), Parting(Stage.LEAVING), DRAINING, Parting(Stage.DRAINING, NOW), hurried(NOW)]
+    "parting", [StopPlan(), StopPlan(StopStage.LEAVING), DRAINING, StopPlan(StopStage.DRAINING, NOW), hurried(NOW)]
 )
 def test_the_name_of_a_container_tells_how_far_it_is_on_its_way_out(parting):
-    assert parting_of(container_name("mail-00ff", parting)) == parting
+    assert stop_plan_of(container_name("mail-00ff", parting)) == parting
 
 
 def test_names_have_only_letters_that_engines_allow():
-    assert container_name("shop:mail-00ff", Parting()) == "shop-mail-00ff"
+    assert container_name("shop:mail-00ff", StopPlan()) == "shop-mail-00ff"
 
 
-@pytest.mark.parametrize("stage", [Stage.LEAVING, Stage.DRAINING])
+@pytest.mark.parametrize("stage", [StopStage.LEAVING, StopStage.DRAINING])
 def test_a_drain_can_be_made_shorter_and_never_longer(stage):
-    short, long = Parting(stage, NOW + SECOND), Parting(stage, NOW + HOUR)
+    short, long = StopPlan(stage, NOW + SECOND), StopPlan(stage, NOW + HOUR)
     assert long.sooner(NOW + SECOND) == short
-    assert Parting(stage).sooner(NOW + HOUR) == long
+    assert StopPlan(stage).sooner(NOW + HOUR) == long
     assert short.sooner(NOW + HOUR) == short
     assert long.sooner(None) == long
     assert hurried(NOW).sooner(NOW) == hurried(NOW)
 
 
 def test_only_an_end_that_was_set_can_pass():
-    assert Parting(Stage.DRAINING, NOW).overdue(NOW)
-    assert not Parting(Stage.DRAINING, NOW + SECOND).overdue(NOW)
+    assert StopPlan(StopStage.DRAINING, NOW).overdue(NOW)
+    assert not StopPlan(StopStage.DRAINING, NOW + SECOND).overdue(NOW)
     assert not DRAINING.overdue(NOW + HOUR)
-    assert not Parting().overdue(NOW + HOUR)
+    assert not StopPlan().overdue(NOW + HOUR)
 
 
 # -- the condition
@@ -143,9 +143,9 @@ def test_the_states_of_an_engine_are_conditions_of_a_member(state, expected):
 
 
 @pytest.mark.parametrize("state", ["created", "running"])
-@pytest.mark.parametrize("stage", [Stage.LEAVING, Stage.DRAINING, Stage.HURRIED])
+@pytest.mark.parametrize("stage", [StopStage.LEAVING, StopStage.DRAINING, StopStage.HURRIED])
 def test_a_container_that_was_asked_to_stop_is_ending(state, stage):
-    assert condition(seen(state, container_name("mail-1", Parting(stage))), NOW) is Condition.ENDING
+    assert condition(seen(state, container_name("mail-1", StopPlan(stage))), NOW) is Condition.ENDING
 
 
 def test_a_container_that_nobody_started_for_long_has_ended():

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.autoscaler.backoff import LONGEST, Backoff, failed_starts
-from penstock.autoscaler.crew import Crew, Knowledge, Post, crew_of, longest_idle
-from penstock.autoscaler.fleets import Condition, Member
-from penstock.autoscaler.flow import Depths, Flow, watched
-from penstock.autoscaler.sight import ShardSight, Sight, reading_of
-from penstock.engine.catalog import Reading as Registry
+from penstock.autoscaler.backoff import LONGEST, StartBackoff, failed_starts
+from penstock.autoscaler.crew import FleetWorkers, Knowledge, WorkerStatus, fleet_workers_of, longest_idle
+from penstock.autoscaler.fleets import Condition, FleetMember
+from penstock.autoscaler.flow import JobCounts, Throughput, update
+from penstock.autoscaler.sight import ShardSnapshot, Snapshot, reading_of
+from penstock.engine.catalog import CatalogReading as Registry
 from penstock.model.errors import Invalid
-from penstock.model.fleet_plan import DEFAULT, Orders, Source, Standing, changed, plan
-from penstock.model.fleet_readings import Due, FleetReading, Unknown
+from penstock.model.fleet_plan import DEFAULT, EffectiveFleet, Overrides, Source, changed, plan
+from penstock.model.fleet_readings import DueCount, FleetReading, Unknown
 from penstock.model.fleets import Depth, Fleet, KeepWarm
 from penstock.model.job import Count
 from penstock.model.lifecycle import State
@@ -25,8 +25,8 @@ SECOND = timedelta(seconds=1)
 PATIENCE = timedelta(seconds=60)
 
 
-def member(name: str = "w", condition: Condition = Condition.RUNNING, age: float = 1, **more: Any) -> Member:
-    return Member(name=name, condition=condition, started_at=NOW - SECOND * age, **more)
+def member(name: str = "w", condition: Condition = Condition.RUNNING, age: float = 1, **more: Any) -> FleetMember:
+    return FleetMember(name=name, condition=condition, started_at=NOW - SECOND * age, **more)
 
 
 def row(name: str = "w", state: WorkerState = WorkerState.READY, silent: float = 0) -> Worker:
@@ -43,53 +43,56 @@ def row(name: str = "w", state: WorkerState = WorkerState.READY, silent: float =
     )
 
 
-def crew(*members: Member, rows: tuple[Worker, ...] = (), **known: Any) -> Crew:
-    return crew_of(members, Knowledge(rows={one.id: one for one in rows}, **known), NOW, PATIENCE)
+def crew(*members: FleetMember, rows: tuple[Worker, ...] = (), **known: Any) -> FleetWorkers:
+    return fleet_workers_of(members, Knowledge(rows={one.id: one for one in rows}, **known), NOW, PATIENCE)
 
 
-def post(*args: Any, **known: Any) -> Post:
+def post(*args: Any, **known: Any) -> WorkerStatus:
     (hand,) = crew(*args, **known).hands
     return hand.post
 
 
 @pytest.mark.parametrize("condition", [Condition.STARTING, Condition.RUNNING])
 def test_who_has_not_joined_is_starting(condition: Condition) -> None:
-    assert post(member(condition=condition)) is Post.STARTING
+    assert post(member(condition=condition)) is WorkerStatus.STARTING
 
 
 def test_who_has_joined_is_idle_or_busy_by_the_jobs_it_holds() -> None:
-    assert post(member(), rows=(row(),)) is Post.IDLE
-    assert post(member(), rows=(row(),), held={"w": 1}) is Post.BUSY
-    assert post(member(condition=Condition.STARTING), rows=(row(),)) is Post.IDLE
+    assert post(member(), rows=(row(),)) is WorkerStatus.IDLE
+    assert post(member(), rows=(row(),), held={"w": 1}) is WorkerStatus.BUSY
+    assert post(member(condition=Condition.STARTING), rows=(row(),)) is WorkerStatus.IDLE
 
 
 def test_who_drains_says_so_itself_or_was_asked_to_or_is_ending() -> None:
-    assert post(member(), rows=(row(state=WorkerState.DRAINING),)) is Post.DRAINING
-    assert post(member(condition=Condition.ENDING), rows=(row(),), held={"w": 1}) is Post.DRAINING
-    assert post(member(), rows=(row(),), asked={"w"}) is Post.DRAINING
+    assert post(member(), rows=(row(state=WorkerState.DRAINING),)) is WorkerStatus.DRAINING
+    assert post(member(condition=Condition.ENDING), rows=(row(),), held={"w": 1}) is WorkerStatus.DRAINING
+    assert post(member(), rows=(row(),), asked={"w"}) is WorkerStatus.DRAINING
 
 
 def test_who_is_silent_is_lost() -> None:
-    assert post(member(), rows=(row(state=WorkerState.LOST),), held={"w": 1}) is Post.LOST
+    assert post(member(), rows=(row(state=WorkerState.LOST),), held={"w": 1}) is WorkerStatus.LOST
 
 
 def test_who_holds_jobs_without_being_registered_is_busy() -> None:
     found = crew(member(age=999), held={"w": 1})
-    assert (found.hands[0].post, found.late) == (Post.BUSY, ())
+    assert (found.hands[0].post, found.late) == (WorkerStatus.BUSY, ())
 
 
 def test_who_was_started_but_is_not_listed_yet_is_starting() -> None:
     found = crew(member("a"), ordered={"a": NOW, "b": NOW})
-    assert [(hand.name, hand.post) for hand in found.hands] == [("a", Post.STARTING), ("b", Post.STARTING)]
+    assert [(hand.name, hand.post) for hand in found.hands] == [
+        ("a", WorkerStatus.STARTING),
+        ("b", WorkerStatus.STARTING),
+    ]
 
 
 def test_who_has_ended_is_nobody_any_more() -> None:
     ended = member(condition=Condition.ENDED, exit_status=1)
-    assert crew(ended, rows=(row(),)) == Crew(ended=(ended,))
+    assert crew(ended, rows=(row(),)) == FleetWorkers(ended=(ended,))
 
 
 def test_who_registered_without_being_a_member_is_somebody_elses() -> None:
-    assert crew(rows=(row("stranger"),)) == Crew()
+    assert crew(rows=(row("stranger"),)) == FleetWorkers()
 
 
 def test_who_does_not_join_in_time_or_is_silent_for_too_long_is_late() -> None:
@@ -115,16 +118,16 @@ def test_those_idle_for_longest_are_named_first_and_the_busy_never() -> None:
 # -- what is seen
 
 
-def sight(missing: str = "", *jobs: Count, **more: Any) -> Sight:
-    seen = ShardSight(jobs, {}, {}, more.pop("falling", ()))
+def sight(missing: str = "", *jobs: Count, **more: Any) -> Snapshot:
+    seen = ShardSnapshot(jobs, {}, {}, more.pop("falling", ()))
     registry = Registry({}, {}, {}, more.pop("paused", frozenset()), (), 0.0, NOW)
     known: dict[str, Any] = {"ticks": [], "registry": registry, "rows": {}}
-    return Sight(at=NOW, shards=[seen], missing=missing, **known | more)
+    return Snapshot(at=NOW, shards=[seen], missing=missing, **known | more)
 
 
-def reading(seen: Sight, **fields: Any) -> FleetReading:
-    standing = Standing(name=DEFAULT, fleet=Fleet(), queues=None, source=Source.DEFAULT, **fields)
-    return reading_of(standing, seen, Crew(), Flow(), Unknown(), Unknown())
+def reading(seen: Snapshot, **fields: Any) -> FleetReading:
+    standing = EffectiveFleet(name=DEFAULT, fleet=Fleet(), queues=None, source=Source.DEFAULT, **fields)
+    return reading_of(standing, seen, FleetWorkers(), Throughput(), Unknown(), Unknown())
 
 
 QUEUED = Count("q", "t", State.QUEUED, 3)
@@ -143,7 +146,7 @@ def test_only_jobs_of_its_own_queues_count_and_none_of_paused_ones() -> None:
     later = ("later", NOW + SECOND * 9)
     assert reading(sight("", QUEUED), except_queues=("q",)).backlog == 0
     assert reading(sight("", QUEUED, paused=frozenset({"q"}))).backlog == 0
-    assert reading(sight(falling=(later,))).due_soon == (Due(9.0, 1),)
+    assert reading(sight(falling=(later,))).due_soon == (DueCount(9.0, 1),)
     assert reading(sight(falling=(later,)), except_queues=("later",)).due_soon == ()
     assert reading(sight(ticks=[later], paused=frozenset({"later"}))).due_soon == ()
 
@@ -157,15 +160,15 @@ def test_workers_count_as_busy_by_their_own_word_where_the_store_cannot_be_seen_
 # -- flow
 
 
-def depths(at: float, queued: int = 0, running: int = 0, ended: int = 0, cancelled: int = 0) -> Depths:
+def depths(at: float, queued: int = 0, running: int = 0, ended: int = 0, cancelled: int = 0) -> JobCounts:
     counts = {("q", "t", State.SUCCEEDED): ended, ("q", "t", State.CANCELLED): cancelled}
-    return Depths(NOW + SECOND * at, queued, running, counts)
+    return JobCounts(NOW + SECOND * at, queued, running, counts)
 
 
-def flow(*looks: Depths | Unknown) -> Flow:
-    found = Flow()
+def flow(*looks: JobCounts | Unknown) -> Throughput:
+    found = Throughput()
     for one in looks:
-        found = watched(found, one)
+        found = update(found, one)
     return found
 
 
@@ -183,16 +186,16 @@ def test_rates_are_differences_between_looks() -> None:
 
 def test_counts_that_went_down_say_nothing_and_leave_what_was_known() -> None:
     before = flow(depths(0, running=1), depths(1, running=1, ended=4))
-    found = watched(before, depths(2, running=1, ended=1))
+    found = update(before, depths(2, running=1, ended=1))
     assert isinstance(found.arrival_rate, Unknown)
     assert found.service_seconds == before.service_seconds == 0.25
-    assert watched(found, depths(3, queued=2, running=1, ended=1)).arrival_rate == 2.0
+    assert update(found, depths(3, queued=2, running=1, ended=1)).arrival_rate == 2.0
 
 
 def test_a_look_that_was_not_whole_is_no_difference() -> None:
     found = flow(depths(0), Unknown("shard 1 is away"), depths(2, queued=50))
     assert isinstance(found.arrival_rate, Unknown)
-    assert watched(found, depths(3, queued=51)).arrival_rate == 1.0
+    assert update(found, depths(3, queued=51)).arrival_rate == 1.0
 
 
 def test_what_never_ran_says_nothing_about_how_long_jobs_take() -> None:
@@ -202,7 +205,7 @@ def test_what_never_ran_says_nothing_about_how_long_jobs_take() -> None:
 
 def test_a_rest_does_not_change_how_long_jobs_took() -> None:
     worked = flow(depths(0, running=1), depths(1, running=1, ended=2))
-    rested = watched(watched(worked, depths(2, running=0, ended=2)), depths(9000, ended=2))
+    rested = update(update(worked, depths(2, running=0, ended=2)), depths(9000, ended=2))
     assert isinstance(rested.service_seconds, float)
     assert rested.service_seconds == pytest.approx(1.5 / 2, rel=0.05)
 
@@ -211,7 +214,7 @@ def test_a_rest_does_not_change_how_long_jobs_took() -> None:
 
 
 def test_starts_that_keep_failing_are_tried_ever_more_slowly() -> None:
-    found, waits = Backoff(), []
+    found, waits = StartBackoff(), []
     for _ in range(9):
         found = found.failed(NOW, "exit 1")
         assert found.until is not None
@@ -221,7 +224,7 @@ def test_starts_that_keep_failing_are_tried_ever_more_slowly() -> None:
     assert found.allows(5, NOW + LONGEST, anybody_well=False) == 1
     assert found.allows(5, NOW + LONGEST, anybody_well=True) == 5
     assert found.rested(NOW + LONGEST) is found
-    assert found.rested(NOW + LONGEST * 3) == Backoff()
+    assert found.rested(NOW + LONGEST * 3) == StartBackoff()
     assert found.told(NOW) == "starting failed 9 times in a row (exit 1); next try in 60 s"
 
 
@@ -248,7 +251,7 @@ def test_a_start_failed_when_the_worker_ended_unasked_before_it_was_well(
 # -- which fleet
 
 
-def planned(*types: JobType, tables: Any = None, **orders: Orders) -> dict[str, Standing]:
+def planned(*types: JobType, tables: Any = None, **orders: Overrides) -> dict[str, EffectiveFleet]:
     return plan(Fleet(max=3), tables or {}, types, orders)
 
 
@@ -277,7 +280,7 @@ def test_a_fleet_may_serve_several_queues() -> None:
 def test_settings_are_laid_over_what_is_declared_and_orders_over_both() -> None:
     mail = of("mail", fleet=Fleet(max=9, min=1, target_wait="9s"))
     tables = {"mail": {"max": 7, "target_wait_seconds": "2s"}, "scan": {"queues": ["a", "b"]}, DEFAULT: {"min": 2}}
-    found = planned(mail, tables=tables, mail=Orders(changes={"max": 5}, count=4), scan=Orders(paused=True))
+    found = planned(mail, tables=tables, mail=Overrides(changes={"max": 5}, count=4), scan=Overrides(paused=True))
     fleet = found["mail"].fleet
     assert (fleet.min, fleet.max, fleet.target_wait, found["mail"].count) == (1, 5, 2.0, 4)
     assert (found["scan"].queues, found["scan"].paused) == (("a", "b"), True)
@@ -303,13 +306,13 @@ def test_a_type_whose_queue_is_called_default_can_have_no_fleet_of_its_own() -> 
 
 
 def test_orders_that_do_not_fit_any_more_are_passed_over_and_told() -> None:
-    found = planned(of("mail", fleet=Fleet(max=2)), mail=Orders(changes={"min": 3}))
+    found = planned(of("mail", fleet=Fleet(max=2)), mail=Overrides(changes={"min": 3}))
     assert found["mail"].fleet == Fleet(max=2)
     assert "min (3) is above max (2)" in found["mail"].faults[0]
 
 
 def test_orders_about_a_fleet_that_is_no_more_are_nothing() -> None:
-    assert set(planned(gone=Orders(count=3))) == {DEFAULT}
+    assert set(planned(gone=Overrides(count=3))) == {DEFAULT}
 
 
 def test_a_policy_ends_a_target_and_the_other_way_round() -> None:
@@ -334,5 +337,5 @@ def test_what_a_job_type_declares_is_bounded_by_the_operator_and_says_so_but_not
     assert bounds == (100, 100, 100, 100)
     assert found.faults == ("up to 9000 workers are declared; fleet.declared_max allows 100",)
     raised = plan(Fleet(max=3), {"mail": {"max": 2000}}, [mail], {}, 100)["mail"]
-    ordered = plan(Fleet(max=3), {}, [mail], {"mail": Orders(changes={"max": 300})}, 100)["mail"]
+    ordered = plan(Fleet(max=3), {}, [mail], {"mail": Overrides(changes={"max": 300})}, 100)["mail"]
     assert (raised.fleet.max, ordered.fleet.max) == (2000, 300)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autoscaler.fleets import Order
+from penstock.autoscaler.fleets import LaunchSpec
 from penstock.config import Settings, load
 from penstock.model.errors import FleetUnavailable
 from penstock.model.timing import SystemClock
@@ -67,5 +67,5 @@ async def test_a_fleet_without_an_image_of_its_own_has_that_of_the_settings(
     given = {"PENSTOCK_FLEET_BACKEND": "containers", "PENSTOCK_FLEET_ENGINE": engine, "PENSTOCK_FLEET_IMAGE": image}
     fleets = remote_fleets(settings(**given), SystemClock())
     with pytest.raises(FleetUnavailable, match=told):
-        await fleets.start(Order(fleet="thumbnail", app="shop.jobs:app"), 1)
+        await fleets.start(LaunchSpec(fleet="thumbnail", app="shop.jobs:app"), 1)
     await fleets.close()

@@ -38,45 +38,45 @@ seeds = st.integers(0, 2**32).map(random.Random)
 @given(millis, shards, seeds)
 @example(0, ShardId(0), random.Random(0))
 @example(YEAR_2200, ShardId(SHARDS_MAX - 1), random.Random(0))
-def test_an_id_is_an_ordinary_uuid_of_version_7(now: int, shard: ShardId, chance: random.Random) -> None:
-    job = new_job_id(now, shard, chance)
+def test_an_id_is_an_ordinary_uuid_of_version_7(now: int, shard: ShardId, rng: random.Random) -> None:
+    job = new_job_id(now, shard, rng)
     value = uuid.UUID(job)
     assert (value.version, value.variant) == (7, uuid.RFC_4122)
     assert str(value) == job
 
 
 @given(millis, shards, seeds)
-def test_an_id_tells_its_shard_and_its_time(now: int, shard: ShardId, chance: random.Random) -> None:
-    job = new_job_id(now, shard, chance)
+def test_an_id_tells_its_shard_and_its_time(now: int, shard: ShardId, rng: random.Random) -> None:
+    job = new_job_id(now, shard, rng)
     assert shard_of(job) == shard
     assert created_at(job) == from_millis(now)
 
 
 @given(millis, millis, shards, shards, seeds)
-def test_ids_sort_by_time(one: int, two: int, here: ShardId, there: ShardId, chance: random.Random) -> None:
-    first, second = new_job_id(one, here, chance), new_job_id(two, there, chance)
+def test_ids_sort_by_time(one: int, two: int, here: ShardId, there: ShardId, rng: random.Random) -> None:
+    first, second = new_job_id(one, here, rng), new_job_id(two, there, rng)
     if one != two:
         assert (first < second) == (one < two)
         assert (to_bytes(first) < to_bytes(second)) == (one < two)
 
 
 def test_ids_of_one_millisecond_and_shard_differ() -> None:
-    chance = random.Random(1)
-    made = {new_job_id(1_800_000_000_000, ShardId(3), chance) for _ in range(10_000)}
+    rng = random.Random(1)
+    made = {new_job_id(1_800_000_000_000, ShardId(3), rng) for _ in range(10_000)}
     assert len(made) == 10_000
 
 
 @given(millis, shards, seeds)
-def test_bytes_and_text_are_the_same_id(now: int, shard: ShardId, chance: random.Random) -> None:
-    job = new_job_id(now, shard, chance)
+def test_bytes_and_text_are_the_same_id(now: int, shard: ShardId, rng: random.Random) -> None:
+    job = new_job_id(now, shard, rng)
     assert len(to_bytes(job)) == 16
     assert to_bytes(job) == uuid.UUID(job).bytes
     assert from_bytes(to_bytes(job)) == job
 
 
 @given(millis, shards, seeds)
-def test_an_id_is_read_however_it_is_written(now: int, shard: ShardId, chance: random.Random) -> None:
-    job = new_job_id(now, shard, chance)
+def test_an_id_is_read_however_it_is_written(now: int, shard: ShardId, rng: random.Random) -> None:
+    job = new_job_id(now, shard, rng)
     for written in (job, job.upper(), job.replace("-", ""), f"{{{job}}}", f"urn:uuid:{job}"):
         assert parse_job_id(written) == job
 
@@ -118,10 +118,8 @@ places = st.lists(st.integers(0, SERIES_MAX - 1), min_size=2, max_size=20, uniqu
 
 @given(millis, shards, seeds, places)
 @example(YEAR_2200, ShardId(SHARDS_MAX - 1), random.Random(0), [0, SERIES_MAX - 1])
-def test_a_series_is_told_from_any_of_its_ids(
-    now: int, shard: ShardId, chance: random.Random, chosen: list[int]
-) -> None:
-    jobs = Series.new(now, shard, chance).ids(chosen)
+def test_a_series_is_told_from_any_of_its_ids(now: int, shard: ShardId, rng: random.Random, chosen: list[int]) -> None:
+    jobs = Series.new(now, shard, rng).ids(chosen)
     assert [parse_job_id(job) for job in jobs] == jobs == sorted(jobs)
     assert [place_in_series(job) for job in jobs] == chosen
     assert {shard_of(job) for job in jobs} == {shard}

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.autoscaler import Memory, decide
 from penstock.model.errors import Invalid
-from penstock.model.fleet_readings import Decision, Due, FleetReading, Unknown
+from penstock.model.fleet_readings import DueCount, FleetReading, ScalingDecision, Unknown
 from penstock.model.fleets import Depth, Fleet, KeepWarm, Step, Wait
 
 MONDAY = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -23,7 +23,7 @@ def reading(after: float = 0.0, **seen: object) -> FleetReading:
     return msgspec.convert(told, FleetReading, from_attributes=True)
 
 
-def decided(fleet: Fleet, *looks: FleetReading) -> Decision:
+def decided(fleet: Fleet, *looks: FleetReading) -> ScalingDecision:
     """The last of several decisions in a row."""
     memory = Memory()
     decision = None
@@ -94,7 +94,7 @@ def test_a_load_that_lasts_counts_beside_the_backlog() -> None:
 # In
 
 
-def idle_for(fleet: Fleet, seconds: float, **seen: object) -> Decision:
+def idle_for(fleet: Fleet, seconds: float, **seen: object) -> ScalingDecision:
     busy = reading(0, busy=5, running=5)
     return decided(fleet, busy, *(reading(1 + second, **{"idle": 5, **seen}) for second in range(int(seconds))))
 
@@ -153,15 +153,15 @@ def test_out_after_waits_until_the_need_has_lasted() -> None:
 
 
 def test_jobs_due_soon_have_a_worker_up_when_they_are_due() -> None:
-    assert decided(FLEET, reading(due_soon=(Due(2.5, 1),))).start == 1
+    assert decided(FLEET, reading(due_soon=(DueCount(2.5, 1),))).start == 1
 
 
 def test_jobs_due_later_have_no_worker_yet() -> None:
-    assert decided(FLEET, reading(due_soon=(Due(60.0, 100),))).start == 0
+    assert decided(FLEET, reading(due_soon=(DueCount(60.0, 100),))).start == 0
 
 
 def test_an_idle_worker_stays_for_a_job_that_will_be_due_before_another_were_up() -> None:
-    assert decided(FLEET, reading(busy=1, running=1), reading(60, idle=1, due_soon=(Due(2.0, 1),))).stop == 0
+    assert decided(FLEET, reading(busy=1, running=1), reading(60, idle=1, due_soon=(DueCount(2.0, 1),))).stop == 0
 
 
 # Warm
@@ -197,7 +197,7 @@ def test_depth_goes_out_by_the_highest_step_it_is_above(backlog: int, start: int
 
 def test_depth_below_every_step_still_gets_its_first_worker() -> None:
     assert decided(DEPTH, reading(backlog=1)).start == 1
-    assert decided(DEPTH, reading(due_soon=(Due(1.0, 1),))).start == 1
+    assert decided(DEPTH, reading(due_soon=(DueCount(1.0, 1),))).start == 1
 
 
 def test_depth_cools_down_between_steps() -> None:

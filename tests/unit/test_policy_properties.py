@@ -10,8 +10,8 @@ from penstock.autoscaler import Memory, decide
 from penstock.autoscaler.policy_view import ASSUMED_STARTUP_SECONDS, LEAST_START_COST_SECONDS
 from penstock.autoscaler.simulation.scalers import Ours
 from penstock.autoscaler.simulation.trace import TracedJob, trace_of
-from penstock.autoscaler.simulation.world import Machines, Order, Sight, World
-from penstock.model.fleet_readings import Decision, Due, FleetReading, Unknown, known
+from penstock.autoscaler.simulation.world import Machines, ScalerOrder, SimulatedSnapshot, World
+from penstock.model.fleet_readings import DueCount, FleetReading, ScalingDecision, Unknown, known
 from penstock.model.fleets import Depth, Fleet, KeepWarm, Step, Wait
 
 NOON = datetime(2030, 1, 7, 12, tzinfo=UTC)
@@ -57,7 +57,7 @@ def readings(draw: st.DrawFn, *, blind: bool = True) -> FleetReading:
     unknown = st.just(Unknown())
     must = counts | unknown if blind else counts
     amount = st.floats(0, 600, allow_nan=False) | unknown
-    dues = st.lists(st.builds(Due, st.floats(0, 120), st.integers(1, 40)), max_size=3).map(tuple)
+    dues = st.lists(st.builds(DueCount, st.floats(0, 120), st.integers(1, 40)), max_size=3).map(tuple)
     return FleetReading(
         at=NOON,
         backlog=draw(must),
@@ -165,7 +165,7 @@ def test_jobs_due_soon_start_a_worker_before_they_are_due(
 ) -> None:
     fleet, memory = past
     nobody = {"backlog": 0, "running": 0, "starting": 0, "idle": 0, "busy": 0, "startup_seconds": startup}
-    look = replace(look, **nobody, due_soon=(Due(startup * part, jobs),))
+    look = replace(look, **nobody, due_soon=(DueCount(startup * part, jobs),))
     decision, _ = decide(replace(fleet, out_after=0.0), look, memory)
     assert decision.start >= 1
 
@@ -191,7 +191,7 @@ def test_a_constant_load_does_not_make_the_fleet_flap(
     assert len([at for at in watched.flaps if at > trace.ends / 2]) <= MOST_FLAPS
 
 
-def _blind_for(fleet: Fleet, look: FleetReading, memory: Memory, span: object) -> Decision:
+def _blind_for(fleet: Fleet, look: FleetReading, memory: Memory, span: object) -> ScalingDecision:
     assert isinstance(span, float)
     _, memory = decide(fleet, look, memory)
     decision, _ = decide(fleet, replace(look, at=look.at + timedelta(seconds=span)), memory)
@@ -211,7 +211,7 @@ class _Watched(Ours):
         self.stopped_at = float("-inf")
         self.flaps: list[float] = []
 
-    def look(self, sight: Sight) -> Order:
+    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
         order = super().look(sight)
         if order.start and sight.at - self.stopped_at <= self.start_cost:
             self.flaps.append(sight.at)

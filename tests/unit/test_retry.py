@@ -57,20 +57,20 @@ def test_without_retries_there_is_no_wait() -> None:
 
 
 @given(policies, attempts, seeds)
-def test_a_wait_is_never_negative_nor_above_the_cap(policy: Retry, attempt: int, chance: random.Random) -> None:
-    wait = policy.wait_after(attempt, chance)
+def test_a_wait_is_never_negative_nor_above_the_cap(policy: Retry, attempt: int, rng: random.Random) -> None:
+    wait = policy.wait_after(attempt, rng)
     assert timedelta(0) <= wait <= timedelta(seconds=policy.cap_seconds)
 
 
 @given(policies, attempts, seeds)
-def test_jitter_only_shortens(policy: Retry, attempt: int, chance: random.Random) -> None:
-    assert policy.wait_after(attempt, chance) <= steady(policy).wait_after(attempt, chance)
+def test_jitter_only_shortens(policy: Retry, attempt: int, rng: random.Random) -> None:
+    assert policy.wait_after(attempt, rng) <= steady(policy).wait_after(attempt, rng)
 
 
 @given(policies, attempts, seeds)
-def test_without_jitter_waits_never_shrink(policy: Retry, attempt: int, chance: random.Random) -> None:
+def test_without_jitter_waits_never_shrink(policy: Retry, attempt: int, rng: random.Random) -> None:
     policy = steady(policy)
-    assert policy.wait_after(attempt, chance) <= policy.wait_after(attempt + 1, chance)
+    assert policy.wait_after(attempt, rng) <= policy.wait_after(attempt + 1, rng)
 
 
 @given(policies, attempts, st.integers(0, 2**32))
@@ -79,8 +79,8 @@ def test_the_same_chance_gives_the_same_wait(policy: Retry, attempt: int, seed: 
 
 
 def test_jitter_spreads_a_crowd_over_the_whole_wait() -> None:
-    chance = random.Random(5)
-    crowd = [Retry.fixed(100).wait_after(1, chance).total_seconds() for _ in range(1000)]
+    rng = random.Random(5)
+    crowd = [Retry.fixed(100).wait_after(1, rng).total_seconds() for _ in range(1000)]
     tenths = {int(wait // 10) for wait in crowd}
     assert tenths == set(range(10))
 

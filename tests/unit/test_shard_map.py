@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from penstock.model.ids import ShardId
 from penstock.model.notices import Notice, NoticeKind
-from penstock.model.ring import FormerRing, Ring, home_of
+from penstock.model.ring import FormerRing, Ring, shard_for_key
 from penstock.model.shards import (
     RING,
-    Member,
+    ShardMember,
+    ShardNotice,
     ShardState,
-    Told,
     choose,
     merged,
     numbers_used,
@@ -32,7 +32,7 @@ rings = st.lists(numbers, min_size=1, max_size=9, unique=True)
 WRITTEN_DOWN = [1, 3, 1, 2, 4]
 
 members = st.builds(
-    Member,
+    ShardMember,
     number=numbers,
     url=st.just("u"),
     weight=st.sampled_from([0.0, 0.5, 1.0, 9.0]),
@@ -41,7 +41,7 @@ members = st.builds(
 )
 
 
-def told(number: int, said: Told | None) -> Notice:
+def told(number: int, said: ShardNotice | None) -> Notice:
     value = None if said is None else msgspec.json.encode(said)
     return Notice(NoticeKind.SHARD, str(number), value, NOW)
 
@@ -56,25 +56,25 @@ class TestKeys:
     def test_a_ring_that_grows_moves_keys_to_the_new_shard_only(
         self, key: str, ring: list[ShardId], new: ShardId
     ) -> None:
-        before, after = home_of(key, ring), home_of(key, [*ring, new])
+        before, after = shard_for_key(key, ring), shard_for_key(key, [*ring, new])
         assert after in (before, new)
 
-    @given(key=st.text(), ring=rings, chance=st.randoms())
-    def test_the_order_of_the_ring_does_not_matter(self, key: str, ring: list[ShardId], chance: random.Random) -> None:
-        assert home_of(key, ring) == home_of(key, chance.sample(ring, len(ring)))
+    @given(key=st.text(), ring=rings, rng=st.randoms())
+    def test_the_order_of_the_ring_does_not_matter(self, key: str, ring: list[ShardId], rng: random.Random) -> None:
+        assert shard_for_key(key, ring) == shard_for_key(key, rng.sample(ring, len(ring)))
 
     def test_keys_are_spread_evenly(self) -> None:
-        homes = [home_of(f"key {number}", [ShardId(0), ShardId(1), ShardId(2)]) for number in range(3000)]
+        homes = [shard_for_key(f"key {number}", [ShardId(0), ShardId(1), ShardId(2)]) for number in range(3000)]
         assert all(900 < homes.count(ShardId(number)) < 1100 for number in range(3))
 
     def test_the_place_of_a_key_is_the_same_in_every_release(self) -> None:
         """Written down: another hash would give every key a second place."""
         ring = [ShardId(number) for number in range(5)]
-        assert [home_of(key, ring) for key in ("a", "b", "c", "schedule/nightly", "")] == WRITTEN_DOWN
+        assert [shard_for_key(key, ring) for key in ("a", "b", "c", "schedule/nightly", "")] == WRITTEN_DOWN
 
-    @given(shards=st.lists(members, min_size=1, max_size=6, unique_by=lambda one: one.number), chance=st.randoms())
-    def test_the_ring_depends_on_nothing_but_who_is_keyed(self, shards: list[Member], chance: random.Random) -> None:
-        other = [one.changed(chance.choice([0.0, 2.0]), chance.choice(list(ShardState))) for one in shards]
+    @given(shards=st.lists(members, min_size=1, max_size=6, unique_by=lambda one: one.number), rng=st.randoms())
+    def test_the_ring_depends_on_nothing_but_who_is_keyed(self, shards: list[ShardMember], rng: random.Random) -> None:
+        other = [one.changed(rng.choice([0.0, 2.0]), rng.choice(list(ShardState))) for one in shards]
         ring = Ring(tuple(sorted(one.number for one in shards if one.keyed)))
         assert shard_map(shards).ring == shard_map(other).ring == ring
 
@@ -83,9 +83,9 @@ class TestKeys:
         ring = Ring(tuple(steps[0]))
         for shards in steps[1:]:
             ring = ring.changed(shards, NOW)
-        lived = {home_of(key, shards) for shards in steps}
-        assert {ring.home(key), *ring.former_homes(key)} == lived
-        assert ring.home(key) not in ring.former_homes(key)
+        lived = {shard_for_key(key, shards) for shards in steps}
+        assert {ring.shard_for(key), *ring.former_shards(key)} == lived
+        assert ring.shard_for(key) not in ring.former_shards(key)
 
     def test_a_former_ring_is_remembered_once_and_can_be_forgotten(self) -> None:
         one, two = (ShardId(1),), (ShardId(1), ShardId(2))
@@ -95,36 +95,36 @@ class TestKeys:
 
 
 class TestNewJobs:
-    @given(shards=st.lists(members, max_size=6, unique_by=lambda one: one.number), chance=st.randoms())
-    def test_only_active_shards_with_a_weight_are_chosen(self, shards: list[Member], chance: random.Random) -> None:
+    @given(shards=st.lists(members, max_size=6, unique_by=lambda one: one.number), rng=st.randoms())
+    def test_only_active_shards_with_a_weight_are_chosen(self, shards: list[ShardMember], rng: random.Random) -> None:
         open_ones = {one.number for one in shards if one.state is ShardState.ACTIVE and one.weight > 0}
-        chosen = choose(shards, chance)
+        chosen = choose(shards, rng)
         assert (chosen is None) == (not open_ones)
         assert chosen is None or chosen in open_ones
 
     def test_the_weight_is_the_share(self) -> None:
-        shards = [Member(ShardId(0), "a", 1.0), Member(ShardId(1), "b", 3.0)]
-        chance = random.Random(1)
-        chosen = [choose(shards, chance) for _ in range(4000)]
+        shards = [ShardMember(ShardId(0), "a", 1.0), ShardMember(ShardId(1), "b", 3.0)]
+        rng = random.Random(1)
+        chosen = [choose(shards, rng) for _ in range(4000)]
         assert 2850 < chosen.count(ShardId(1)) < 3150
 
 
 class TestNotices:
-    settled = shard_map([Member(ShardId(0), "zero"), Member(ShardId(1), "one", 2.0)])
+    settled = shard_map([ShardMember(ShardId(0), "zero"), ShardMember(ShardId(1), "one", 2.0)])
 
     def test_without_notices_the_settings_are_the_map(self) -> None:
         assert merged(self.settled, []) == self.settled
 
     def test_what_was_said_counts_before_the_settings_and_the_rest_stays(self) -> None:
-        found = merged(self.settled, [told(1, Told(state=ShardState.DRAINING))])
+        found = merged(self.settled, [told(1, ShardNotice(state=ShardState.DRAINING))])
         assert found.members == {
-            0: Member(ShardId(0), "zero"),
-            1: Member(ShardId(1), "one", 2.0, ShardState.DRAINING),
+            0: ShardMember(ShardId(0), "zero"),
+            1: ShardMember(ShardId(1), "one", 2.0, ShardState.DRAINING),
         }
 
     def test_a_shard_added_at_run_time_is_in_the_map(self) -> None:
-        found = merged(self.settled, [told(7, Told("seven", 0.5))])
-        assert found.members[ShardId(7)] == Member(ShardId(7), "seven", 0.5, keyed=False)
+        found = merged(self.settled, [told(7, ShardNotice("seven", 0.5))])
+        assert found.members[ShardId(7)] == ShardMember(ShardId(7), "seven", 0.5, keyed=False)
 
     def test_a_removed_shard_is_gone_though_the_settings_name_it(self) -> None:
         assert set(merged(self.settled, [told(1, None)]).members) == {0}
@@ -137,7 +137,7 @@ class TestNotices:
         assert (merged(self.settled, []).epoch, merged(self.settled, [ring_told(0)]).epoch) == (0, to_millis(NOW))
 
     def test_a_notice_about_a_shard_that_is_nowhere_is_passed_over(self) -> None:
-        found = merged(self.settled, [told(9, Told(weight=2.0))])
+        found = merged(self.settled, [told(9, ShardNotice(weight=2.0))])
         assert found == self.settled
 
     def test_notices_that_are_not_about_a_number_are_passed_over(self) -> None:
@@ -152,7 +152,7 @@ class TestNotices:
         assert numbers_used(self.settled, [told(5, None)]) == {0, 1, 5}
 
     def test_what_is_said_later_adds_to_what_was_said(self) -> None:
-        assert Told("seven", 0.5).then(None, ShardState.DOWN) == Told("seven", 0.5, ShardState.DOWN)
+        assert ShardNotice("seven", 0.5).then(None, ShardState.DOWN) == ShardNotice("seven", 0.5, ShardState.DOWN)
 
 
 class TestSecrets:

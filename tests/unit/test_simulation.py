@@ -13,7 +13,7 @@ from penstock.autoscaler.simulation.patterns import PATTERNS, made
 from penstock.autoscaler.simulation.plot import svg
 from penstock.autoscaler.simulation.scalers import FixedSize, Keda, Ours, StepAlarms
 from penstock.autoscaler.simulation.trace import Trace, TracedJob, read_trace, trace_of
-from penstock.autoscaler.simulation.world import Machines, Order, Run, Scaler, Sight, World
+from penstock.autoscaler.simulation.world import Machines, Scaler, ScalerOrder, SimulatedRun, SimulatedSnapshot, World
 from penstock.cli import ROOT
 from penstock.model.errors import Invalid
 from penstock.model.fleets import Fleet
@@ -27,63 +27,70 @@ class Told:
     name = "told"
     lets_go = True
 
-    def __init__(self, orders: dict[float, Order]) -> None:
+    def __init__(self, orders: dict[float, ScalerOrder]) -> None:
         self.orders = orders
-        self.sights: list[Sight] = []
+        self.sights: list[SimulatedSnapshot] = []
 
-    def look(self, sight: Sight) -> Order:
+    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
         self.sights.append(sight)
-        return self.orders.get(sight.at, Order())
+        return self.orders.get(sight.at, ScalerOrder())
 
 
 def trace(*jobs: tuple[float, float]) -> Trace:
     return trace_of("given", [TracedJob(at, seconds) for at, seconds in jobs])
 
 
-def played(scaler: Scaler, work: Trace, machines: Machines = MACHINES) -> Run:
+def played(scaler: Scaler, work: Trace, machines: Machines = MACHINES) -> SimulatedRun:
     return World(work, machines, scaler).play()
 
 
-def sight(at: float = 0.0, **seen: int) -> Sight:
+def sight(at: float = 0.0, **seen: int) -> SimulatedSnapshot:
     quiet = {"backlog": 0, "running": 0, "starting": 0, "idle": 0, "busy": 0}
-    return Sight(at=at, **{**quiet, **seen}, oldest_wait=0.0, arrived=0, due_soon=[], service=None)
+    return SimulatedSnapshot(at=at, **{**quiet, **seen}, oldest_wait=0.0, arrived=0, due_soon=[], service=None)
 
 
 # The world
 
 
 def test_a_worker_is_paid_from_the_asking_to_the_letting_go() -> None:
-    run = played(Told({0.0: Order(start=1), 9.0: Order(stop=1)}), trace((0.0, 2.0)))
+    run = played(Told({0.0: ScalerOrder(start=1), 9.0: ScalerOrder(stop=1)}), trace((0.0, 2.0)))
     assert run.waits == [5.0]
     assert run.worker_seconds == 9.0
 
 
 def test_a_job_begins_at_once_where_a_slot_is_free() -> None:
-    scaler = Told({0.0: Order(start=1), 30.0: Order(stop=1)})
+    scaler = Told({0.0: ScalerOrder(start=1), 30.0: ScalerOrder(stop=1)})
     assert played(scaler, trace((10.0, 2.0), (11.0, 2.0), (20.0, 1.0))).waits == [0.0, 1.0, 0.0]
 
 
 def test_capacity_lets_a_worker_run_several_at_once() -> None:
-    scaler = Told({0.0: Order(start=1), 30.0: Order(stop=1)})
+    scaler = Told({0.0: ScalerOrder(start=1), 30.0: ScalerOrder(stop=1)})
     run = played(scaler, trace((6.0, 4.0), (6.0, 4.0), (6.0, 4.0)), Machines(5.0, 2, 50))
     assert run.waits == [0.0, 0.0, 4.0]
 
 
 def test_a_busy_worker_that_is_let_go_finishes_its_job_and_takes_no_other() -> None:
-    scaler = Told({0.0: Order(start=1), 7.0: Order(stop=1, start=0), 8.0: Order(start=1), 30.0: Order(stop=1)})
+    scaler = Told(
+        {
+            0.0: ScalerOrder(start=1),
+            7.0: ScalerOrder(stop=1, start=0),
+            8.0: ScalerOrder(start=1),
+            30.0: ScalerOrder(stop=1),
+        }
+    )
     run = played(scaler, trace((6.0, 6.0), (6.5, 1.0)))
     assert run.waits == [0.0, 6.5]
     assert run.worker_seconds == 12.0 + 22.0
 
 
 def test_idle_workers_go_first() -> None:
-    scaler = Told({0.0: Order(start=2), 7.0: Order(stop=1), 20.0: Order(stop=1)})
+    scaler = Told({0.0: ScalerOrder(start=2), 7.0: ScalerOrder(stop=1), 20.0: ScalerOrder(stop=1)})
     run = played(scaler, trace((6.0, 6.0), (6.5, 1.0), (8.0, 1.0)))
     assert run.waits == [0.0, 0.0, 4.0]
 
 
 def test_no_more_workers_than_there_may_be() -> None:
-    run = played(Told({0.0: Order(start=99), 20.0: Order(stop=99)}), trace((0.0, 1.0)))
+    run = played(Told({0.0: ScalerOrder(start=99), 20.0: ScalerOrder(stop=99)}), trace((0.0, 1.0)))
     assert run.peak == MACHINES.max
 
 
@@ -146,21 +153,21 @@ def test_the_fixed_size_is_the_smallest_that_waits_no_longer() -> None:
 
 
 def test_the_clairvoyant_is_up_just_in_time_and_gone_at_once() -> None:
-    run = clairvoyant(trace((100.0, 3.0)), MACHINES, Run(hindsight_seconds=99.0), 0.0, 0.0)
+    run = clairvoyant(trace((100.0, 3.0)), MACHINES, SimulatedRun(hindsight_seconds=99.0), 0.0, 0.0)
     assert (run.waits, run.worker_seconds, run.starts) == ([0.0], 8.0, 1)
 
 
 def test_the_clairvoyant_waits_out_a_gap_only_when_a_start_costs_more() -> None:
-    near = clairvoyant(trace((0.0, 1.0), (4.0, 1.0)), MACHINES, Run(hindsight_seconds=99.0), 0.0, 0.0)
-    far = clairvoyant(trace((0.0, 1.0), (40.0, 1.0)), MACHINES, Run(hindsight_seconds=99.0), 0.0, 0.0)
+    near = clairvoyant(trace((0.0, 1.0), (4.0, 1.0)), MACHINES, SimulatedRun(hindsight_seconds=99.0), 0.0, 0.0)
+    far = clairvoyant(trace((0.0, 1.0), (40.0, 1.0)), MACHINES, SimulatedRun(hindsight_seconds=99.0), 0.0, 0.0)
     assert (near.worker_seconds, near.starts) == (5.0 + 2.0 + 3.0, 1)
     assert (far.worker_seconds, far.starts) == (10.0 + 2.0, 2)
 
 
 def test_the_clairvoyant_lets_jobs_wait_as_long_as_it_may() -> None:
     work = trace((0.0, 2.0), (0.0, 2.0), (0.0, 2.0))
-    assert clairvoyant(work, MACHINES, Run(hindsight_seconds=99.0), 4.0, 4.0).starts == 1
-    assert clairvoyant(work, MACHINES, Run(hindsight_seconds=99.0), 1.0, 1.0).starts == 3
+    assert clairvoyant(work, MACHINES, SimulatedRun(hindsight_seconds=99.0), 4.0, 4.0).starts == 1
+    assert clairvoyant(work, MACHINES, SimulatedRun(hindsight_seconds=99.0), 1.0, 1.0).starts == 3
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -78,24 +78,24 @@ def changes(zone: ZoneInfo) -> Iterator[datetime]:
             yield next(one for one in minutes if wall_of(one, zone) - wall_of(one - MINUTE, zone) != MINUTE)
 
 
-def windows(zone: ZoneInfo, chance: random.Random) -> list[tuple[datetime, datetime]]:
+def windows(zone: ZoneInfo, rng: random.Random) -> list[tuple[datetime, datetime]]:
     around = [(at - 5 * HOUR, at + 7 * HOUR) for at in changes(zone)]
-    days = [FIRST + DAY * chance.randrange(3652) for _ in range(5)]
+    days = [FIRST + DAY * rng.randrange(3652) for _ in range(5)]
     return around + [(day, day + DAY) for day in days]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ZONES)
 def test_ten_years_of_a_zone_tick_as_the_oracle_says(name: str) -> None:
-    chance, zone = random.Random(name), ZoneInfo(name)
-    for start, end in windows(zone, chance):
+    rng, zone = random.Random(name), ZoneInfo(name)
+    for start, end in windows(zone, rng):
         utc = [start + MINUTE * ahead for ahead in range((end - start) // MINUTE)]
         walls = [wall_of(instant, zone) for instant in utc]
         for expression in FIXED | RECURRING:
             expected = oracle(expression, utc, walls)
             when = Cron(expression, name)
             assert ticks_between(when, start - MINUTE, utc[-1], 10_000) == expected, (expression, start)
-            for after in chance.sample(utc, 4):
+            for after in rng.sample(utc, 4):
                 tick = next((one for one in expected if one > after), None)
                 found = next_tick(when, after)
                 assert found == tick or (tick is None and found is not None and found >= end), (expression, after)

@@ -34,11 +34,11 @@ from penstock.worker.agent.ending import (
 from penstock.worker.agent.identity import new_worker_id
 from penstock.worker.agent.memory import machine_bytes
 from penstock.worker.agent.outage import Backoff
-from penstock.worker.agent.terms import Terms
+from penstock.worker.agent.terms import LeaseTerms
 from penstock.worker.channel import HEADER, Splitter
-from penstock.worker.executor.lines import Lines
+from penstock.worker.executor.lines import LineSplitter
 from penstock.worker.frames import Finished, Start, ToAgent, ToExecutor
-from penstock.worker.marks import Marks, shared_file
+from penstock.worker.marks import StartFlags, shared_file
 from penstock.worker.mortality import describe
 
 JOB = JobId("0190a6e2-0000-7000-8000-000000000000")
@@ -96,13 +96,13 @@ def test_what_is_told_follows_from_the_end_and_why_it_was_stopped(
 def test_an_unrenewed_job_is_stopped_after_a_heartbeat_was_missed_and_before_its_lease_ends(
     lease: float, heartbeat: float, grace: float
 ) -> None:
-    terms = Terms.of(lease, heartbeat, grace)
+    terms = LeaseTerms.of(lease, heartbeat, grace)
     assert terms.heartbeat < terms.stop_at(lease) <= terms.gone(lease) < lease
     assert terms.claim_wait < terms.stop_at(lease)
 
 
 def test_a_lease_is_late_or_gone_from_the_same_moment_on_either_way_of_asking() -> None:
-    terms = Terms.of(16.0, 4.0, 2.0)
+    terms = LeaseTerms.of(16.0, 4.0, 2.0)
     for now in (0.0, 12.0, 13.0, 14.0, 15.0, 16.0):
         assert (terms.late_by(now) >= 16.0) == (now >= terms.stop_at(16.0))
         assert (terms.gone_by(now) >= 16.0) == (now >= terms.gone(16.0))
@@ -128,7 +128,7 @@ def test_jobs_are_dealt_as_if_each_went_to_whoever_had_the_fewest(count: int, he
 
 @given(pieces=st.lists(st.text(alphabet="ab\n", max_size=12)))
 def test_lines_come_out_as_they_were_written(pieces: list[str]) -> None:
-    lines = Lines(1, 1_000_000)
+    lines = LineSplitter(1, 1_000_000)
     taken = []
     for piece in pieces:
         lines.write(AT, "stdout", piece)
@@ -139,14 +139,14 @@ def test_lines_come_out_as_they_were_written(pieces: list[str]) -> None:
 
 
 def test_a_log_is_cut_once() -> None:
-    lines = Lines(1, 10)
+    lines = LineSplitter(1, 10)
     for _ in range(5):
         lines.write(AT, "stdout", "12345\n")
     assert [line.text for line in lines.finish(AT)] == ["12345", "… log cut at 10 bytes"]
 
 
 def test_a_line_without_an_end_is_seen_before_it_ends() -> None:
-    lines = Lines(1, 1_000_000)
+    lines = LineSplitter(1, 1_000_000)
     assert lines.write(AT, "stdout", "x" * 20_000)
 
 
@@ -167,7 +167,7 @@ def test_frames_come_back_as_what_they_were() -> None:
 
 def test_a_job_taken_back_does_not_begin_and_one_that_began_is_seen() -> None:
     file = shared_file(4)
-    agent, executor = Marks(file, 4), Marks(file, 4)
+    agent, executor = StartFlags(file, 4), StartFlags(file, 4)
     agent.take_back(1)
     assert not executor.begin(1)
     assert executor.begin(2)

@@ -26,7 +26,7 @@ from penstock.api import (
     types,
     workers,
 )
-from penstock.api.exchange import AnswerBroken, Call, ClientGone, Reply
+from penstock.api.exchange import AnswerBroken, ApiReply, ApiRequest, ClientGone
 from penstock.api.openapi import describing
 from penstock.api.operation import Operation
 from penstock.api.origins import OriginCheck
@@ -72,7 +72,7 @@ def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS) -> 
     return Api(_places(operations, engine, traffic), engine.clock, traffic, origins)
 
 
-class Place:
+class RoutePlace:
     """One path and the operations on it, by method; HEAD is served where GET is."""
 
     def __init__(self, path: str, operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> None:
@@ -83,12 +83,12 @@ class Place:
         if "GET" in self._by_method:
             self._by_method["HEAD"] = self._by_method["GET"]
 
-    async def reply(self, scope: Scope, receive: Receive) -> Reply:
+    async def reply(self, scope: Scope, receive: Receive) -> ApiReply:
         """Judge the key, then run the operation that the method names."""
         operation = self._by_method.get(scope["method"])
         if operation is None:
             raise MethodNotAllowed(scope["method"], self.path, self._by_method)
-        call = Call(self._engine, self._traffic, scope, receive)
+        call = ApiRequest(self._engine, self._traffic, scope, receive)
         if operation.scopes:
             await call.admit(operation.scopes, always=operation.needs_key)
         if operation.query is None and scope["query_string"]:
@@ -96,18 +96,20 @@ class Place:
         return await operation.run(call)
 
 
-def _places(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Sequence[Place]:
+def _places(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Sequence[RoutePlace]:
     """One place per path."""
     by_path: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in operations:
         by_path[operation.path].append(operation)
-    return [Place(path, found, engine, traffic) for path, found in by_path.items()]
+    return [RoutePlace(path, found, engine, traffic) for path, found in by_path.items()]
 
 
 class Api:
     """Every request comes in here. What goes wrong inside leaves as a problem; nothing leaves as a traceback."""
 
-    def __init__(self, places: Iterable[Place], clock: Clock, traffic: Traffic, origins: OriginCheck | None) -> None:
+    def __init__(
+        self, places: Iterable[RoutePlace], clock: Clock, traffic: Traffic, origins: OriginCheck | None
+    ) -> None:
         served = tuple(places)
         self.paths = tuple(place.path for place in served)
         self._signposts = Signposts(served)

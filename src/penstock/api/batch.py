@@ -7,11 +7,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from penstock.api.bodies import decoded
-from penstock.api.exchange import Call, Reply, json_reply
+from penstock.api.exchange import ApiReply, ApiRequest, json_reply
 from penstock.api.idempotency import BATCH_KEY, REPEATED, header_key, is_repeated, shards_header
 from penstock.api.operation import Answer, operation
 from penstock.api.problems import problem_of
-from penstock.engine.batch import BatchKey, Outcome
+from penstock.engine.batch import BatchKey, SubmitOutcome
 from penstock.model.errors import Invalid, PenstockError, TooLarge
 from penstock.model.keys import KeyScope
 from penstock.model.wire import BatchAnswer, BatchRequest, BatchResponse, SubmitRequest
@@ -30,20 +30,20 @@ class _Envelope(Struct, frozen=True, forbid_unknown_fields=True):
     headers=(BATCH_KEY, REPEATED),
     refusals=(409,),
 )
-async def submit_batch(call: Call) -> Reply:
+async def submit_batch(call: ApiRequest) -> ApiReply:
     """Add many jobs. Repeating the request under its Idempotency-Key adds none of them twice."""
     jobs = (await call.json(_Envelope)).jobs
     key = header_key(call, BATCH_KEY)
     read = _read(call, jobs)
     _check_size(len(read), call.engine.settings.limits.batch_jobs)
     wanted = {index: request for index, request in enumerate(read) if isinstance(request, SubmitRequest)}
-    with call.engine.sdk_places.choosing(key, repeated=is_repeated(call)):
-        outcomes = await _submitted(call, wanted, None if key is None else BatchKey(key, _fingerprint(jobs)))
+    with call.engine.sdk_placement.choosing(key, repeated=is_repeated(call)):
+        outcomes = await _submit(call, wanted, None if key is None else BatchKey(key, _fingerprint(jobs)))
     refused = {index: refusal for index, refusal in enumerate(read) if isinstance(refusal, PenstockError)}
     return json_reply(200, _response({**refused, **outcomes}), shards_header(call, key))
 
 
-def _read(call: Call, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:
+def _read(call: ApiRequest, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:
     """All at once; one by one if one of them is not acceptable, so that each is told of its own fault alone."""
     try:
         requests = _requests.decode(jobs)
@@ -53,20 +53,20 @@ def _read(call: Call, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:
     return [_allowed(call, request) if request.interval else request for request in requests]
 
 
-def _read_one(call: Call, item: Raw) -> SubmitRequest | PenstockError:
+def _read_one(call: ApiRequest, item: Raw) -> SubmitRequest | PenstockError:
     try:
         return _allowed(call, decoded(item, SubmitRequest))
-    except PenstockError as refusal:
-        return refusal
+    except PenstockError as error:
+        return error
 
 
-def _allowed(call: Call, request: SubmitRequest) -> SubmitRequest | PenstockError:
+def _allowed(call: ApiRequest, request: SubmitRequest) -> SubmitRequest | PenstockError:
     try:
         if request.interval is not None:
             call.require(KeyScope.SCHEDULES)
         return request
-    except PenstockError as refusal:
-        return refusal
+    except PenstockError as error:
+        return error
 
 
 def _check_size(jobs: int, limit: int) -> None:
@@ -76,7 +76,9 @@ def _check_size(jobs: int, limit: int) -> None:
         )
 
 
-async def _submitted(call: Call, wanted: Mapping[int, SubmitRequest], key: BatchKey | None) -> Mapping[int, Outcome]:
+async def _submit(
+    call: ApiRequest, wanted: Mapping[int, SubmitRequest], key: BatchKey | None
+) -> Mapping[int, SubmitOutcome]:
     if key is not None:
         return await call.engine.jobs.submit_batch(wanted, key)
     return dict(zip(wanted, await call.engine.jobs.submit([*wanted.values()]), strict=True))
@@ -86,13 +88,13 @@ def _fingerprint(jobs: Raw) -> bytes:
     return hashlib.sha256(jobs).digest()[:16]
 
 
-def _response(outcomes: Mapping[int, Outcome]) -> BatchResponse:
+def _response(outcomes: Mapping[int, SubmitOutcome]) -> BatchResponse:
     answers = tuple([_answer(index, outcomes[index]) for index in range(len(outcomes))])
     refused = sum([answer.problem is not None for answer in answers])
     return BatchResponse(len(answers) - refused, refused, answers)
 
 
-def _answer(index: int, outcome: Outcome) -> BatchAnswer:
+def _answer(index: int, outcome: SubmitOutcome) -> BatchAnswer:
     if isinstance(outcome, PenstockError):
         return BatchAnswer(index, problem=problem_of(outcome, f"#/jobs/{index}"))
     return BatchAnswer(index, outcome.id, outcome.state, outcome.created)

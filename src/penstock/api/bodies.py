@@ -37,8 +37,8 @@ def checked_json(body: bytes, depth: int, values: int) -> None:
             _explain(body, "an integer does not fit into 64 bits")
     except RecursionError:
         _refuse_depth(depth)
-    except ValueError as fault:
-        raise Malformed(f"the body is not valid JSON: {fault}") from None
+    except ValueError as error:
+        raise Malformed(f"the body is not valid JSON: {error}") from None
     if _openings(body) > depth and _deeper(body, depth):
         _refuse_depth(depth)
 
@@ -47,8 +47,8 @@ def decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     """The JSON as a struct; Invalid names the field that is missing, unknown or not acceptable."""
     try:
         return _decoder(kind).decode(body)
-    except msgspec.ValidationError as fault:
-        raise Invalid(str(fault)) from None
+    except msgspec.ValidationError as error:
+        raise Invalid(str(error)) from None
 
 
 def refuse_announced(length: str | None, limit: int, setting: str) -> None:

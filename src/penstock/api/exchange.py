@@ -49,7 +49,7 @@ class UnsupportedMediaType(Malformed):
     """A JSON body was expected and something else was announced; answered as 415."""
 
 
-class Call:
+class ApiRequest:
     """One request. Each part is read and checked when it is asked for, and refused as the problem it is.
 
     `key` is the API key that it was admitted with; None where none was shown and none is needed.
@@ -89,8 +89,8 @@ class Call:
         """The path's job id; an id that cannot exist is as unknown as any other."""
         try:
             return parse_job_id(self.scope["path_params"]["job"])
-        except Invalid as fault:
-            raise NotFound(fault.message) from None
+        except Invalid as error:
+            raise NotFound(error.message) from None
 
     def query(self, kind: type[T]) -> T:
         """The query as a struct; Invalid names the parameter that is unknown, doubled or out of range."""
@@ -149,19 +149,19 @@ class Call:
 
     async def stays_for(self, work: "asyncio.Future[Any]") -> bool:
         """Wait for `work`, as long as the client does: False when it hung up first. The body must have been read."""
-        leaving = asyncio.ensure_future(self._left())
+        leaving = asyncio.ensure_future(self._wait_for_disconnect())
         try:
             await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
             return not leaving.done()
         finally:
             leaving.cancel()
 
-    async def _left(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
 
-class Reply(Struct, frozen=True):
+class ApiReply(Struct, frozen=True):
     """An answer. A body in chunks needs its length among the headers."""
 
     status: int
@@ -211,8 +211,8 @@ def _content_type(value: str) -> tuple[bytes, bytes]:
 _CONTENT_TYPES = {JSON: _content_type(JSON)}
 
 
-def json_reply(status: int, value: object, headers: Headers = (), content_type: str = JSON) -> Reply:
-    return Reply(status, _encode(value), content_type, headers)
+def json_reply(status: int, value: object, headers: Headers = (), content_type: str = JSON) -> ApiReply:
+    return ApiReply(status, _encode(value), content_type, headers)
 
 
-NO_CONTENT = Reply(204)
+NO_CONTENT = ApiReply(204)

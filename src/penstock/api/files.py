@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from penstock.api.exchange import BYTES, Call, Reply, json_reply
+from penstock.api.exchange import BYTES, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.queue_limits import refuse_foreign_jobs
 from penstock.model.errors import CorruptObject, Invalid
@@ -39,7 +39,7 @@ class DownloadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     headers=(Header(DIGEST_HEADER, Sha256, "Refuse the upload unless its bytes have this SHA-256."),),
     refusals=(413, 422),
 )
-async def upload(call: Call) -> Reply:
+async def upload(call: ApiRequest) -> ApiReply:
     """Upload a file for a job to come. It is kept for a day unless a job links to it."""
     digest, content_type = sent_digest(call), sent_content_type(call)
     try:
@@ -49,7 +49,7 @@ async def upload(call: Call) -> Reply:
 
 
 @operation("POST /v1/uploads/direct", ANNOUNCED, body=UploadRequest)
-async def announce_upload(call: Call) -> Reply:
+async def announce_upload(call: ApiRequest) -> ApiReply:
     """Ask where to send a file past the server. It is an upload once as many bytes are there as announced."""
     return _announced(await call.engine.files.announce_upload(await call.json(UploadRequest)))
 
@@ -60,7 +60,7 @@ async def announce_upload(call: Call) -> Reply:
     body=UploadRequest,
     refusals=(404, 409),
 )
-async def announce_output(call: Call) -> Reply:
+async def announce_output(call: ApiRequest) -> ApiReply:
     """Ask where to send an attempt's output past the server. Nobody sees it before its settle is accepted."""
     call.path("worker")
     lease, number = Lease(call.job(), call.path("fence")), call.path("number")
@@ -75,19 +75,19 @@ async def announce_output(call: Call) -> Reply:
     refusals=(404,),
     scopes=(KeyScope.JOBS_READ, KeyScope.WORKER),
 )
-async def download_input(call: Call) -> Reply:
+async def download_input(call: ApiRequest) -> ApiReply:
     """Download an input file of a job."""
     await refuse_foreign_jobs(call, (call.job(),), unless=KeyScope.JOBS_READ)
     return await _download(call, *await call.engine.files.open_input(call.job(), call.path("name")))
 
 
 @operation("GET /v1/jobs/{job}/outputs/{name}", {200: FILE, 307: ELSEWHERE}, query=DownloadQuery, refusals=(404,))
-async def download_output(call: Call) -> Reply:
+async def download_output(call: ApiRequest) -> ApiReply:
     """Download an output file of a job. There is none before the attempt that wrote it was settled."""
     return await _download(call, *await call.engine.files.open_output(call.job(), call.path("name")))
 
 
-def sent_digest(call: Call) -> str | None:
+def sent_digest(call: ApiRequest) -> str | None:
     """The announced SHA-256, in lower case."""
     digest = call.header(DIGEST_HEADER.lower().encode())
     if digest is not None and _DIGEST.fullmatch(digest) is None:
@@ -95,7 +95,7 @@ def sent_digest(call: Call) -> str | None:
     return None if digest is None else digest.lower()
 
 
-def sent_content_type(call: Call) -> str:
+def sent_content_type(call: ApiRequest) -> str:
     """What the file says it is; kept to be given back, so only what is safe in a header."""
     content_type = call.header(b"content-type") or BYTES
     if not is_content_type(content_type):
@@ -103,7 +103,7 @@ def sent_content_type(call: Call) -> str:
     return content_type
 
 
-def _announced(offer: DirectUpload) -> Reply:
+def _announced(offer: DirectUpload) -> ApiReply:
     return json_reply(200 if offer.url is None else 201, offer)
 
 
@@ -112,16 +112,16 @@ def not_as_announced() -> Invalid:
     return Invalid(f"header {DIGEST_HEADER}: the body has another SHA-256; nothing was kept")
 
 
-async def _download(call: Call, file: FileLink, body: AsyncIterator[bytes]) -> Reply:
+async def _download(call: ApiRequest, file: FileLink, body: AsyncIterator[bytes]) -> ApiReply:
     # A URL is signed for GET alone.
     if call.query(DownloadQuery).direct and call.scope["method"] == "GET":
         url = await call.engine.files.direct_url(file)
         if url is not None:
-            return Reply(307, headers=((b"location", url.encode("ascii")), (b"cache-control", b"no-store")))
+            return ApiReply(307, headers=((b"location", url.encode("ascii")), (b"cache-control", b"no-store")))
     return _attachment(file, body)
 
 
-def _attachment(file: FileLink, body: AsyncIterator[bytes]) -> Reply:
+def _attachment(file: FileLink, body: AsyncIterator[bytes]) -> ApiReply:
     """A download that no browser shows as a page of ours."""
     headers = (
         (b"content-length", b"%d" % file.object.size),
@@ -129,7 +129,7 @@ def _attachment(file: FileLink, body: AsyncIterator[bytes]) -> Reply:
         (b"etag", f'"{file.object.digest}"'.encode("ascii")),
         (b"x-content-type-options", b"nosniff"),
     )
-    return Reply(200, body, file.object.content_type, headers)
+    return ApiReply(200, body, file.object.content_type, headers)
 
 
 def _disposition(name: str) -> str:

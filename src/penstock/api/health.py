@@ -3,7 +3,7 @@
 import logging
 
 from penstock import __version__
-from penstock.api.exchange import Call, Reply, json_reply
+from penstock.api.exchange import ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
 from penstock.model.errors import Refused, Unavailable
 from penstock.model.keys import KeyScope
@@ -15,13 +15,13 @@ _OK = json_reply(200, Health("ok", __version__))
 
 
 @operation("GET /healthz", {200: Answer("Alive.", Health)})
-async def healthz(call: Call) -> Reply:
+async def healthz(call: ApiRequest) -> ApiReply:
     """Say that the process answers. Restart it if it does not."""
     return _OK
 
 
 @operation("GET /readyz", {200: Answer("Ready.", Health)})
-async def readyz(call: Call) -> Reply:
+async def readyz(call: ApiRequest) -> ApiReply:
     """Say that jobs can be accepted now; 503 if not. Send traffic elsewhere meanwhile, but do not restart."""
     try:
         await call.engine.ready()
@@ -34,7 +34,7 @@ async def readyz(call: Call) -> Reply:
     return _OK
 
 
-async def _may_know(call: Call) -> bool:
+async def _may_know(call: ApiRequest) -> bool:
     try:
         await call.admit((KeyScope.JOBS_READ,))
     except (Refused, Unavailable):

@@ -5,7 +5,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from penstock.api.exchange import Call, Headers
+from penstock.api.exchange import ApiRequest, Headers
 from penstock.api.operation import Header
 from penstock.model.errors import Invalid
 from penstock.model.sdk_keys import REPEATED_HEADER, SHARDS_HEADER, write_shards
@@ -26,18 +26,18 @@ BATCH_KEY = Header(
 )
 
 
-def header_key(call: Call, header: Header) -> str | None:
+def header_key(call: ApiRequest, header: Header) -> str | None:
     """The header's key; Invalid when it is empty, too long or not printable ASCII."""
     given = call.header(b"idempotency-key")
     if given is None:
         return None
     try:
         return cast(str, msgspec.convert(given, header.kind))
-    except msgspec.ValidationError as fault:
-        raise Invalid(f"header Idempotency-Key: {fault}") from None
+    except msgspec.ValidationError as error:
+        raise Invalid(f"header Idempotency-Key: {error}") from None
 
 
-def is_repeated(call: Call) -> bool:
+def is_repeated(call: ApiRequest) -> bool:
     """Whether an earlier request under the same key may have been carried out; Invalid if the header is no boolean."""
     given = call.header(_REPEATED)
     if given not in (None, "true", "false"):
@@ -45,9 +45,9 @@ def is_repeated(call: Call) -> bool:
     return given == "true"
 
 
-def shards_header(call: Call, key: str | None) -> Headers:
+def shards_header(call: ApiRequest, key: str | None) -> Headers:
     """For a key of the SDK: the shards that its next ones may name."""
-    shards = call.engine.sdk_places.shards(key)
+    shards = call.engine.sdk_placement.shards(key)
     return () if shards is None else ((SHARDS_HEADER.lower().encode(), write_shards(shards).encode()),)
 
 

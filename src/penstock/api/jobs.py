@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from penstock.api.exchange import NO_HEADERS, Call, ClientGone, Headers, Reply, json_reply
+from penstock.api.exchange import NO_HEADERS, ApiReply, ApiRequest, ClientGone, Headers, json_reply
 from penstock.api.idempotency import IDEMPOTENCY_KEY, REPEATED, header_key, is_repeated, keyed, shards_header
 from penstock.api.operation import Answer, operation
 from penstock.api.receipts import shown_job
@@ -55,7 +55,7 @@ class CancelQuery(Struct, frozen=True, forbid_unknown_fields=True):
     headers=(IDEMPOTENCY_KEY, REPEATED),
     refusals=(409,),
 )
-async def submit_job(call: Call) -> Reply:
+async def submit_job(call: ApiRequest) -> ApiReply:
     """Add a job. Answered only once it is durable."""
     request = keyed(await call.json(SubmitRequest), header_key(call, IDEMPOTENCY_KEY))
     if request.interval is not None:
@@ -66,7 +66,7 @@ async def submit_job(call: Call) -> Reply:
     if key is None:
         submission, shards = await _submit(call, request), NO_HEADERS
     else:
-        with call.engine.sdk_places.choosing(key, repeated=repeated):
+        with call.engine.sdk_placement.choosing(key, repeated=repeated):
             submission = await _submit(call, request)
         shards = shards_header(call, key)
     job = submission.job
@@ -76,7 +76,7 @@ async def submit_job(call: Call) -> Reply:
 
 
 @operation("GET /v1/jobs", {200: Answer("A page of jobs, newest first.", JobPage)}, query=ListQuery)
-async def list_jobs(call: Call) -> Reply:
+async def list_jobs(call: ApiRequest) -> ApiReply:
     """List jobs, newest first."""
     query = call.query(ListQuery)
     where = JobFilter(query.type, query.state or None, query.queue, query.tag)
@@ -85,10 +85,10 @@ async def list_jobs(call: Call) -> Reply:
 
 
 @operation("GET /v1/jobs/{job}", {200: Answer("The job.", JobItem)}, query=GetQuery, refusals=(404,))
-async def get_job(call: Call) -> Reply:
+async def get_job(call: ApiRequest) -> ApiReply:
     """Look at a job, or wait until it has ended."""
     job, query = call.job(), call.query(GetQuery)
-    found = await _ended(call, job, query.wait) if query.wait else await call.engine.jobs.get(job)
+    found = await _wait_for_end(call, job, query.wait) if query.wait else await call.engine.jobs.get(job)
     return json_reply(200, await call.engine.jobs.item(found))
 
 
@@ -99,7 +99,7 @@ async def get_job(call: Call) -> Reply:
     refusals=(404,),
     scopes=(KeyScope.JOBS_CANCEL,),
 )
-async def cancel_job(call: Call) -> Reply:
+async def cancel_job(call: ApiRequest) -> ApiReply:
     """Cancel a waiting job, or ask a running one to stop."""
     job, query = call.job(), call.query(CancelQuery)
     cancelled = await call.engine.jobs.cancel(job, force=query.force)
@@ -111,19 +111,19 @@ async def cancel_job(call: Call) -> Reply:
     {201: Answer("A new job that asks for the same.", JobItem, headers=("Location",))},
     refusals=(404, 409),
 )
-async def retry_job(call: Call) -> Reply:
+async def retry_job(call: ApiRequest) -> ApiReply:
     """Run an ended job again, as a new job."""
     return await _job_reply(call, await call.engine.jobs.retry(call.job()), 201)
 
 
-async def _submit(call: Call, request: SubmitRequest) -> Submission:
+async def _submit(call: ApiRequest, request: SubmitRequest) -> Submission:
     (outcome,) = await call.engine.jobs.submit([request])
     if isinstance(outcome, PenstockError):
         raise outcome
     return outcome
 
 
-async def _ended(call: Call, job: JobId, wait: float) -> Job:
+async def _wait_for_end(call: ApiRequest, job: JobId, wait: float) -> Job:
     """The job once it has ended or the wait is over; nobody waits on for a client that hung up."""
     span = seconds(min(wait, call.engine.settings.limits.wait_seconds))
     waiting = asyncio.ensure_future(call.engine.jobs.wait(job, span))
@@ -136,8 +136,8 @@ async def _ended(call: Call, job: JobId, wait: float) -> Job:
 
 
 async def _job_reply(
-    call: Call, job: Job, status: int, seen_at: datetime | None = None, *, headers: Headers = ()
-) -> Reply:
+    call: ApiRequest, job: Job, status: int, seen_at: datetime | None = None, *, headers: Headers = ()
+) -> ApiReply:
     item = await shown_job(call, job, seen_at)
     return json_reply(status, item, ((b"location", f"/v1/jobs/{job.id}".encode()), *headers))
 

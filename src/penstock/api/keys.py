@@ -4,7 +4,7 @@ These need a key on every server: one that was made while a server needed none w
 exposed.
 """
 
-from penstock.api.exchange import NO_CONTENT, Call, Reply, json_reply
+from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
 from penstock.model.key_wire import KeyList, KeyRequest, MadeKey, RevokedKey, RotateRequest, key_item
 
@@ -12,19 +12,19 @@ MADE = Answer("The key; its secret is shown here and never again.", MadeKey)
 
 
 @operation("GET /v1/keys", {200: Answer("Every key that was not revoked, by name.", KeyList)}, needs_key=True)
-async def list_keys(call: Call) -> Reply:
+async def list_keys(call: ApiRequest) -> ApiReply:
     """List API keys, without their secrets."""
     return json_reply(200, KeyList(tuple(map(key_item, await call.engine.keys.list()))))
 
 
 @operation("POST /v1/keys", {201: MADE}, body=KeyRequest, needs_key=True)
-async def create_key(call: Call) -> Reply:
+async def create_key(call: ApiRequest) -> ApiReply:
     """Make an API key. Each request makes one."""
     return json_reply(201, await call.engine.keys.create(await call.json(KeyRequest)))
 
 
 @operation("POST /v1/keys/{key}/rotate", {201: MADE}, body=RotateRequest, refusals=(404,), needs_key=True)
-async def rotate_key(call: Call) -> Reply:
+async def rotate_key(call: ApiRequest) -> ApiReply:
     """Make an API key with the terms of another, which expires after a grace."""
     key = call.path("key")
     return json_reply(201, await call.engine.keys.rotate(key, await call.json(RotateRequest)))
@@ -36,7 +36,7 @@ async def rotate_key(call: Call) -> Reply:
     refusals=(404,),
     needs_key=True,
 )
-async def revoke_key(call: Call) -> Reply:
+async def revoke_key(call: ApiRequest) -> ApiReply:
     """Revoke an API key: at once here, within a second at every other server. May be repeated.
 
     The answer 202 names the shards that do not know it yet. They are told as soon as they answer; until then a server

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.api.exchange import JSON, TEXT, Call, Reply, json_reply
+from penstock.api.exchange import JSON, TEXT, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, Header, operation
 from penstock.model.job import LogLine
 from penstock.model.wire import LogPage
@@ -24,13 +24,13 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     headers=(Header("Accept", str, "`text/plain` gives one line of text per log line."),),
     refusals=(404,),
 )
-async def read_log(call: Call) -> Reply:
+async def read_log(call: ApiRequest) -> ApiReply:
     """Read a job's log. `Log-Position` repeats the position to go on after."""
     query = call.query(LogQuery)
     page = await call.engine.jobs.log(call.job(), query.after, query.limit)
     position = ((b"log-position", b"%d" % page.position),)
     if _wants_text(call.header(b"accept") or ""):
-        return Reply(200, "".join(map(_as_text, page.lines)).encode(), TEXT, position)
+        return ApiReply(200, "".join(map(_as_text, page.lines)).encode(), TEXT, position)
     return json_reply(200, page, position)
 
 

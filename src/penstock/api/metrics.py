@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from penstock.api import process_metrics, traffic
-from penstock.api.exchange import Call, Reply
+from penstock.api.exchange import ApiReply, ApiRequest
 from penstock.api.exposition import EXPOSITION, Family, Sample, labelled, one
 from penstock.api.operation import Answer, operation
 from penstock.api.process_metrics import process_families
@@ -53,20 +53,20 @@ FAMILIES = (
 
 
 @operation("GET /metrics", {200: Answer("Metrics.", None, ("text/plain",))})
-async def read_metrics(call: Call) -> Reply:
+async def read_metrics(call: ApiRequest) -> ApiReply:
     """Give jobs, queues, workers, schedules, fleets, health and what this process has done as Prometheus metrics."""
     texts = await asyncio.gather(_store_families(call.engine), process_families(call.engine))
     return _reply((*texts[0], *texts[1], *call.traffic.families()))
 
 
 @operation("GET /metrics", {200: Answer("Metrics.", None, ("text/plain",))})
-async def read_own_metrics(call: Call) -> Reply:
+async def read_own_metrics(call: ApiRequest) -> ApiReply:
     """Give what this process has done as Prometheus metrics, and nothing of what the APIs tell for all."""
     return _reply((*await process_families(call.engine), *call.traffic.families()))
 
 
-def _reply(families: Iterable[str]) -> Reply:
-    return Reply(200, "".join(families).encode(), EXPOSITION)
+def _reply(families: Iterable[str]) -> ApiReply:
+    return ApiReply(200, "".join(families).encode(), EXPOSITION)
 
 
 async def _store_families(engine: Engine) -> Iterator[str]:
@@ -87,7 +87,7 @@ async def _if_answered(reading: Awaitable[T]) -> T | None:
 
 async def _shard_families(engine: Engine) -> Sequence[str]:
     """Each shard by itself: one that does not answer has no sample, instead of a part in a sum."""
-    shards = [shard for shard in engine.store.parts() if not shard.missing()]
+    shards = [shard for shard in engine.store.shards() if not shard.unavailable()]
     read = await asyncio.gather(*(_if_answered(_read_shard(shard)) for shard in shards))
     answered = [samples for samples in read if samples is not None]
     return (

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from msgspec import Struct
 
 from penstock import __version__
-from penstock.api.exchange import BYTES, JSON, Call, Reply, json_reply
+from penstock.api.exchange import BYTES, JSON, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, Header, Operation, operation
 from penstock.api.path import KINDS
 from penstock.api.problems import PROBLEM_JSON
@@ -57,7 +57,7 @@ def describing(operations: tuple[Operation, ...]) -> Operation:
     """The operation that serves the document about `operations` and about itself."""
 
     @operation("GET /openapi.json", {200: Answer("This document.", None, (JSON,))})
-    async def openapi(call: Call) -> Reply:
+    async def openapi(call: ApiRequest) -> ApiReply:
         """Describe this API as OpenAPI 3.1."""
         return locked if call.engine.keys.required else unlocked
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from penstock.api.exchange import JSON, Call, Reply
+from penstock.api.exchange import JSON, ApiReply, ApiRequest
 from penstock.api.scopes import Scopes, scopes_of
 
-Endpoint = Callable[[Call], Awaitable[Reply]]
+Endpoint = Callable[[ApiRequest], Awaitable[ApiReply]]
 
 
 class Answer(Struct, frozen=True):

@@ -36,5 +36,5 @@ def read_part(name: str, text: str) -> Any:
     """A part as its kind; Invalid names it."""
     try:
         return msgspec.convert(text, KINDS[name], strict=False)
-    except msgspec.ValidationError as fault:
-        raise Invalid(f"path: {name}: {fault}") from None
+    except msgspec.ValidationError as error:
+        raise Invalid(f"path: {name}: {error}") from None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from penstock.api.exchange import Headers, Reply, UnsupportedMediaType, json_reply
+from penstock.api.exchange import ApiReply, Headers, UnsupportedMediaType, json_reply
 from penstock.model.errors import (
     ChooseShard,
     Conflict,
@@ -74,7 +74,7 @@ def problem_of(error: PenstockError, instance: str | None = None, status: int | 
     )
 
 
-def problem_reply(error: Exception, path: str | None = None) -> Reply:
+def problem_reply(error: Exception, path: str | None = None) -> ApiReply:
     """The answer to whatever was raised; what nobody foresaw says no more than that."""
     match error:
         case PenstockError():
@@ -83,7 +83,7 @@ def problem_reply(error: Exception, path: str | None = None) -> Reply:
             return _reply(problem_of(PenstockError("something went wrong inside the server; its log says what"), path))
 
 
-def _reply(problem: Problem, headers: Headers = ()) -> Reply:
+def _reply(problem: Problem, headers: Headers = ()) -> ApiReply:
     return json_reply(problem.status, problem, headers, content_type=PROBLEM_JSON)
 
 

@@ -18,8 +18,8 @@ def read_query(raw: bytes, kind: type[T]) -> T:
         return kind()
     try:
         return msgspec.convert(_parameters(raw), kind, strict=False)
-    except msgspec.ValidationError as fault:
-        words = str(fault).replace("Object contains unknown field", "there is no parameter").replace("`$.", "`")
+    except msgspec.ValidationError as error:
+        words = str(error).replace("Object contains unknown field", "there is no parameter").replace("`$.", "`")
         raise Invalid(f"query: {words}") from None
 
 

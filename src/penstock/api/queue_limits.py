@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from penstock.api.exchange import Call
+from penstock.api.exchange import ApiRequest
 from penstock.model.errors import Forbidden
 from penstock.model.ids import JobId
 from penstock.model.keys import ApiKey, KeyScope
 from penstock.model.workers import JobType, Worker
 
 
-def own_queues(call: Call, asked: Sequence[str] | None) -> tuple[str, ...] | None:
+def own_queues(call: ApiRequest, asked: Sequence[str] | None) -> tuple[str, ...] | None:
     """The queues to serve of those asked for (None: all that it may). Forbidden names those that the key is not for."""
     key = call.key
     if key is None or key.queues is None:
@@ -22,12 +22,12 @@ def own_queues(call: Call, asked: Sequence[str] | None) -> tuple[str, ...] | Non
     return tuple(asked)
 
 
-def own_worker(call: Call, worker: Worker) -> Worker:
+def own_worker(call: ApiRequest, worker: Worker) -> Worker:
     """The worker as it is: one with a limited key serves those queues only."""
     return replace(worker, queues=own_queues(call, worker.queues))
 
 
-def own_types(call: Call, types: Sequence[JobType]) -> Sequence[JobType]:
+def own_types(call: ApiRequest, types: Sequence[JobType]) -> Sequence[JobType]:
     """The types that it may declare. An app may have others, which are left to workers whose keys are for them."""
     key = call.key
     if key is None:
@@ -48,7 +48,7 @@ def _harmless(declared: JobType, key: ApiKey) -> JobType:
     return replace(declared, fleet=replace(fleet, image=None, command=None, environment={}, queues=queues or None))
 
 
-async def refuse_foreign_jobs(call: Call, jobs: Iterable[JobId], unless: KeyScope | None = None) -> None:
+async def refuse_foreign_jobs(call: ApiRequest, jobs: Iterable[JobId], unless: KeyScope | None = None) -> None:
     """Raise Forbidden if the key is limited to other queues than one of the jobs is in, `unless` a scope is enough.
 
     Costs a read, with a limited key only. A job that is not there is left to the move itself.

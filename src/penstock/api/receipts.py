@@ -7,7 +7,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from penstock.api.exchange import Call
+from penstock.api.exchange import ApiRequest
 from penstock.model.job import Job
 from penstock.model.keys import KeyScope
 from penstock.model.retry import Retry
@@ -30,12 +30,12 @@ _TOLD = frozenset(
 _OMITTED = tuple(name for name in JobItem.__struct_fields__ if name not in _TOLD)
 
 
-async def shown_job(call: Call, job: Job, seen_at: datetime | None = None) -> JobItem:
+async def shown_job(call: ApiRequest, job: Job, seen_at: datetime | None = None) -> JobItem:
     """The job, as it was at `seen_at`, else as of now; its id, state and times if the key may not look at jobs."""
     return await call.engine.jobs.item(job, seen_at) if call.may(KeyScope.JOBS_READ) else receipt(job)
 
 
-def shown_queue(call: Call, queue: QueueItem) -> QueueItem:
+def shown_queue(call: ApiRequest, queue: QueueItem) -> QueueItem:
     """The queue; without its jobs if the key may not look at jobs."""
     return queue if call.may(KeyScope.JOBS_READ) else replace(queue, jobs={}, oldest_seconds=None)
 

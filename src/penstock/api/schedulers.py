@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from penstock.api.exchange import Call, ClientGone, Reply, json_reply
+from penstock.api.exchange import ApiReply, ApiRequest, ClientGone, json_reply
 from penstock.api.operation import Answer, operation
 from penstock.api.path import is_job_id
 from penstock.model.errors import Forbidden, Invalid
@@ -16,7 +16,7 @@ from penstock.model.timing import seconds
 
 
 @operation("POST /v1/schedulers/{scheduler}/due", {200: Answer("What falls due.", Agenda)}, body=DueRequest)
-async def read_due(call: Call) -> Reply:
+async def read_due(call: ApiRequest) -> ApiReply:
     """Tell what falls due in the coming slot; with `seen`, once something has changed or `wait_seconds` have passed."""
     call.path("scheduler")
     request = await call.json(DueRequest)
@@ -30,7 +30,7 @@ async def read_due(call: Call) -> Reply:
     {200: Answer("Which decisions were applied.", TickResponse)},
     body=TickRequest,
 )
-async def apply_decisions(call: Call) -> Reply:
+async def apply_decisions(call: ApiRequest) -> ApiReply:
     """Carry out what a scheduler decided, where nobody else was faster. May be repeated."""
     call.path("scheduler")
     request = await call.json(TickRequest)
@@ -45,7 +45,7 @@ def _as_needed(agenda: Agenda) -> Agenda:
     return replace(agenda, due=due)
 
 
-async def _refuse_foreign_jobs(call: Call, decisions: Iterable[Decision]) -> None:
+async def _refuse_foreign_jobs(call: ApiRequest, decisions: Iterable[Decision]) -> None:
     """Raise Forbidden for a decision that would cancel a job which is not of its own schedule."""
     wanted = [(job, decision.name) for decision in decisions for job in decision.cancel]
     if not wanted:
@@ -56,7 +56,7 @@ async def _refuse_foreign_jobs(call: Call, decisions: Iterable[Decision]) -> Non
             raise Forbidden(f"job {job.id} is not of the schedule {schedule!r}; a scheduler cancels no others")
 
 
-async def _while_client_stays(call: Call, reading: "asyncio.Future[Agenda]") -> Agenda:
+async def _while_client_stays(call: ApiRequest, reading: "asyncio.Future[Agenda]") -> Agenda:
     try:
         if await call.stays_for(reading):
             return reading.result()

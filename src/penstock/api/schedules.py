@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.api.exchange import NO_CONTENT, Call, Headers, Reply, json_reply
+from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, Headers, json_reply
 from penstock.api.operation import Answer, operation
 from penstock.api.receipts import shown_job
 from penstock.engine.schedules import Schedules
@@ -63,14 +63,14 @@ class PreviewQuery(Struct, frozen=True, forbid_unknown_fields=True):
     body=ScheduleRequest,
     refusals=(409, 413),
 )
-async def create_schedule(call: Call) -> Reply:
+async def create_schedule(call: ApiRequest) -> ApiReply:
     """Make a schedule. One of that name is left, replaced or refused, as `on_conflict` says."""
     schedule, made = await _schedules(call).create(await call.json(ScheduleRequest))
     return _schedule_reply(schedule, made=made)
 
 
 @operation("GET /v1/schedules", {200: Answer("A page of schedules, by name.", SchedulePage)}, query=SchedulesQuery)
-async def list_schedules(call: Call) -> Reply:
+async def list_schedules(call: ApiRequest) -> ApiReply:
     """List schedules, by name."""
     query = call.query(SchedulesQuery)
     found, cursor = await _schedules(call).list(query.cursor, _page(call, query.limit))
@@ -78,7 +78,7 @@ async def list_schedules(call: Call) -> Reply:
 
 
 @operation("POST /v1/schedules/preview", {200: Answer("The next ticks.", PreviewResponse)}, body=PreviewRequest)
-async def preview_unsaved(call: Call) -> Reply:
+async def preview_unsaved(call: ApiRequest) -> ApiReply:
     """Tell when a schedule would tick, without making it."""
     request = await call.json(PreviewRequest)
     ticks = await _schedules(call).preview_of(request, request.count)
@@ -86,7 +86,7 @@ async def preview_unsaved(call: Call) -> Reply:
 
 
 @operation("GET /v1/schedules/{schedule}", {200: Answer("The schedule.", ScheduleItem)}, refusals=(404,))
-async def get_schedule(call: Call) -> Reply:
+async def get_schedule(call: ApiRequest) -> ApiReply:
     """Look at a schedule."""
     return _item_reply(await _schedules(call).get(call.path("schedule")))
 
@@ -100,7 +100,7 @@ async def get_schedule(call: Call) -> Reply:
     body=ScheduleBody,
     refusals=(409,),
 )
-async def replace_schedule(call: Call) -> Reply:
+async def replace_schedule(call: ApiRequest) -> ApiReply:
     """Make a schedule what the body says, whether there is one of that name or not. May be repeated."""
     name = call.path("schedule")
     schedule, made = await _schedules(call).replace(name, await call.json(ScheduleBody))
@@ -113,14 +113,14 @@ async def replace_schedule(call: Call) -> Reply:
     body=ScheduleChange,
     refusals=(404, 409),
 )
-async def update_schedule(call: Call) -> Reply:
+async def update_schedule(call: ApiRequest) -> ApiReply:
     """Change what is said and leave the rest."""
     name = call.path("schedule")
     return _item_reply(await _schedules(call).update(name, await call.json(ScheduleChange)))
 
 
 @operation("DELETE /v1/schedules/{schedule}", {204: Answer("Gone, with its history; its jobs stay.")}, refusals=(404,))
-async def delete_schedule(call: Call) -> Reply:
+async def delete_schedule(call: ApiRequest) -> ApiReply:
     """Remove a schedule and its history; its jobs stay."""
     await _schedules(call).delete(call.path("schedule"))
     return NO_CONTENT
@@ -131,7 +131,7 @@ async def delete_schedule(call: Call) -> Reply:
     {200: Answer("The schedule, paused.", ScheduleItem)},
     refusals=(404, 409),
 )
-async def pause_schedule(call: Call) -> Reply:
+async def pause_schedule(call: ApiRequest) -> ApiReply:
     """Let no tick become a job until the schedule is resumed."""
     return _item_reply(await _schedules(call).pause(call.path("schedule")))
 
@@ -141,7 +141,7 @@ async def pause_schedule(call: Call) -> Reply:
     {200: Answer("The schedule, resumed.", ScheduleItem)},
     refusals=(404, 409),
 )
-async def resume_schedule(call: Call) -> Reply:
+async def resume_schedule(call: ApiRequest) -> ApiReply:
     """Let a schedule go on; its misfire policy decides about the ticks that came meanwhile."""
     return _item_reply(await _schedules(call).resume(call.path("schedule")))
 
@@ -151,7 +151,7 @@ async def resume_schedule(call: Call) -> Reply:
     {201: Answer("The job.", JobItem, headers=("Location",))},
     refusals=(404, 409),
 )
-async def trigger_schedule(call: Call) -> Reply:
+async def trigger_schedule(call: ApiRequest) -> ApiReply:
     """Make a job now, as a tick of its own."""
     job = await _schedules(call).trigger(call.path("schedule"))
     return json_reply(201, await shown_job(call, job), _location(f"/v1/jobs/{job.id}"))
@@ -163,7 +163,7 @@ async def trigger_schedule(call: Call) -> Reply:
     body=BackfillRequest,
     refusals=(404, 409),
 )
-async def backfill_schedule(call: Call) -> Reply:
+async def backfill_schedule(call: ApiRequest) -> ApiReply:
     """Give a job to each tick of a span of time that has neither job nor record. May be repeated."""
     name, request = call.path("schedule"), await call.json(BackfillRequest)
     filled = await _schedules(call).backfill(name, request.from_at, request.to_at)
@@ -176,7 +176,7 @@ async def backfill_schedule(call: Call) -> Reply:
     query=PreviewQuery,
     refusals=(404,),
 )
-async def preview_schedule(call: Call) -> Reply:
+async def preview_schedule(call: ApiRequest) -> ApiReply:
     """Tell when a schedule ticks next."""
     name, query = call.path("schedule"), call.query(PreviewQuery)
     return json_reply(200, PreviewResponse(tuple(await _schedules(call).preview(name, query.count))))
@@ -188,7 +188,7 @@ async def preview_schedule(call: Call) -> Reply:
     query=TicksQuery,
     refusals=(404,),
 )
-async def list_ticks(call: Call) -> Reply:
+async def list_ticks(call: ApiRequest) -> ApiReply:
     """Tell what became of a schedule's ticks: a job, or the reason why not."""
     name, query = call.path("schedule"), call.query(TicksQuery)
     limit = _page(call, query.limit)
@@ -197,12 +197,12 @@ async def list_ticks(call: Call) -> Reply:
     return json_reply(200, TickPage(tuple(map(tick_item, records)), cursor))
 
 
-def _schedules(call: Call) -> Schedules:
+def _schedules(call: ApiRequest) -> Schedules:
     """Those that the key is for."""
     return call.engine.schedules.within(None if call.key is None else call.key.queues)
 
 
-def _page(call: Call, limit: int) -> int:
+def _page(call: ApiRequest, limit: int) -> int:
     return min(limit, call.engine.settings.limits.page_jobs)
 
 
@@ -214,11 +214,11 @@ def _instant_of(cursor: str | None) -> datetime | None:
         raise Invalid(f"query: cursor: {cursor!r} is not from an earlier page") from None
 
 
-def _schedule_reply(schedule: Schedule, *, made: bool) -> Reply:
+def _schedule_reply(schedule: Schedule, *, made: bool) -> ApiReply:
     return json_reply(201 if made else 200, schedule_item(schedule), _location(f"/v1/schedules/{schedule.name}"))
 
 
-def _item_reply(schedule: Schedule) -> Reply:
+def _item_reply(schedule: Schedule) -> ApiReply:
     return json_reply(200, schedule_item(schedule))
 
 

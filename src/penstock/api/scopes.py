@@ -6,25 +6,25 @@ from penstock.model.keys import KeyScope
 
 Scopes = tuple[KeyScope, ...]
 
-NOBODY_IN_PARTICULAR: Scopes = ()
+NO_SCOPES: Scopes = ()
 """For everyone, without a key: whether the server is there, and how to talk to it."""
 
-_READ = (KeyScope.JOBS_READ,)
+_READ_SCOPES = (KeyScope.JOBS_READ,)
 _WRITE = (KeyScope.JOBS_WRITE,)
 _SCHEDULES = (KeyScope.SCHEDULES,)
 _ADMIN = (KeyScope.ADMIN,)
 
 READING: Mapping[str, Scopes] = {
-    "jobs": _READ,
-    "queues": _READ,
-    "types": _READ,
-    "workers": _READ,
-    "fleets": _READ,
-    "metrics": _READ,
+    "jobs": _READ_SCOPES,
+    "queues": _READ_SCOPES,
+    "types": _READ_SCOPES,
+    "workers": _READ_SCOPES,
+    "fleets": _READ_SCOPES,
+    "metrics": _READ_SCOPES,
     "schedules": _SCHEDULES,
-    "healthz": NOBODY_IN_PARTICULAR,
-    "readyz": NOBODY_IN_PARTICULAR,
-    "openapi.json": NOBODY_IN_PARTICULAR,
+    "healthz": NO_SCOPES,
+    "readyz": NO_SCOPES,
+    "openapi.json": NO_SCOPES,
 }
 WRITING: Mapping[str, Scopes] = {
     "jobs": _WRITE,

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from penstock.api.exchange import NO_CONTENT, Call, Reply, json_reply
+from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
 from penstock.model.shard_wire import ShardChange, ShardItem, ShardList, ShardRequest
 
@@ -14,7 +14,7 @@ class RemoveQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @operation("GET /v1/shards", {200: Answer("Every shard, by number.", ShardList)})
-async def list_shards(call: Call) -> Reply:
+async def list_shards(call: ApiRequest) -> ApiReply:
     """List shards: what is wanted of each, whether it answers, and its jobs by state."""
     return json_reply(200, ShardList(tuple(await call.engine.shards.list())))
 
@@ -25,7 +25,7 @@ async def list_shards(call: Call) -> Reply:
     body=ShardRequest,
     refusals=(409,),
 )
-async def add_shard(call: Call) -> Reply:
+async def add_shard(call: ApiRequest) -> ApiReply:
     """Add a shard. It is opened first; every process uses it within about a second."""
     added = await call.engine.shards.add(await call.json(ShardRequest))
     return json_reply(201, added, ((b"location", b"/v1/shards/%d" % added.number),))
@@ -37,7 +37,7 @@ async def add_shard(call: Call) -> Reply:
     body=ShardChange,
     refusals=(404, 409),
 )
-async def update_shard(call: Call) -> Reply:
+async def update_shard(call: ApiRequest) -> ApiReply:
     """Change a shard's weight, its state, or whether keys may live there."""
     number = call.path("shard")
     return json_reply(200, await call.engine.shards.change(number, await call.json(ShardChange)))
@@ -49,7 +49,7 @@ async def update_shard(call: Call) -> Reply:
     query=RemoveQuery,
     refusals=(404, 409),
 )
-async def remove_shard(call: Call) -> Reply:
+async def remove_shard(call: ApiRequest) -> ApiReply:
     """Remove a drained shard from the map."""
     query = call.query(RemoveQuery)
     await call.engine.shards.remove(call.path("shard"), force=query.force)

@@ -2,14 +2,14 @@
 
 from msgspec.structs import replace
 
-from penstock.api.exchange import NO_CONTENT, Call, Reply, json_reply
+from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
 from penstock.model.fleet_wire import shown
 from penstock.model.type_wire import AliasRequest, RetiredType, RetireRequest, TypeItem, TypeList
 
 
 @operation("GET /v1/types", {200: Answer("Every declared type, by name.", TypeList)})
-async def list_types(call: Call) -> Reply:
+async def list_types(call: ApiRequest) -> ApiReply:
     """List the job types that workers have declared."""
     return json_reply(200, TypeList(tuple(map(_shown, await call.engine.types.list()))))
 
@@ -17,14 +17,14 @@ async def list_types(call: Call) -> Reply:
 @operation(
     "PUT /v1/types/{type}/alias", {200: Answer("The type that its jobs are run as.", TypeItem)}, body=AliasRequest
 )
-async def alias_type(call: Call) -> Reply:
+async def alias_type(call: ApiRequest) -> ApiReply:
     """Let jobs and submits of one type be run as another: after a handler was renamed. May be repeated."""
     request = await call.json(AliasRequest)
     return json_reply(200, _shown(await call.engine.types.alias(call.path("type"), request.run_as)))
 
 
 @operation("DELETE /v1/types/{type}/alias", {204: Answer("It is run as itself again.")}, refusals=(404,))
-async def remove_alias(call: Call) -> Reply:
+async def remove_alias(call: ApiRequest) -> ApiReply:
     """Let a type be run by its own handler again."""
     await call.engine.types.remove_alias(call.path("type"))
     return NO_CONTENT
@@ -36,7 +36,7 @@ async def remove_alias(call: Call) -> Reply:
     body=RetireRequest,
     refusals=(404,),
 )
-async def retire_type(call: Call) -> Reply:
+async def retire_type(call: ApiRequest) -> ApiReply:
     """Accept no more jobs of a type; those that wait stay, or are cancelled. May be repeated."""
     request = await call.json(RetireRequest)
     return json_reply(200, await call.engine.types.retire(call.path("type"), cancel=request.cancel))

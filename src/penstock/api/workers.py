@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.api.exchange import NO_CONTENT, Call, ClientGone, Reply, json_reply
+from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, ClientGone, json_reply
 from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_type, sent_digest
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.path import is_job_id
@@ -33,7 +33,7 @@ from penstock.model.wire import (
     Sha256,
     WorkerList,
 )
-from penstock.model.workers import JobType, Subscription, Worker
+from penstock.model.workers import JobType, Worker, WorkRequest
 
 T = TypeVar("T")
 
@@ -42,52 +42,52 @@ DECLARATION_BYTES = 256 * 1024
 
 
 @operation("POST /v1/workers/{worker}/claim", {200: Answer("The claimed jobs.", ClaimResponse)}, body=ClaimRequest)
-async def claim_jobs(call: Call) -> Reply:
+async def claim_jobs(call: ApiRequest) -> ApiReply:
     """Wait for work: answered the moment there is some, or with none after `wait_seconds`."""
     worker, request = call.path("worker"), await _body(call, ClaimRequest)
     queues = own_queues(call, request.queues)
     served = None if queues is None else frozenset(queues)
     others, declined = frozenset(request.except_queues), frozenset(request.only_given_back)
-    wanted = Subscription(frozenset(request.types), served, others, declined)
+    wanted = WorkRequest(frozenset(request.types), served, others, declined)
     wait = seconds(min(request.wait_seconds, call.engine.settings.limits.wait_seconds))
-    claiming = asyncio.ensure_future(call.engine.work.claim(worker, wanted, request.limit, wait))
+    claiming = asyncio.ensure_future(call.engine.worker_api.claim(worker, wanted, request.limit, wait))
     claims = await _hand_over(call, claiming)
     return json_reply(200, ClaimResponse(tuple(claims)))
 
 
 @operation("POST /v1/workers/{worker}/settle", {200: Answer("What was refused.", SettleResponse)}, body=SettleRequest)
-async def settle_jobs(call: Call) -> Reply:
+async def settle_jobs(call: ApiRequest) -> ApiReply:
     """Record how attempts ended. May be repeated."""
     request = await _body(call, SettleRequest)
     await _check_leases(call, request.outcomes)
-    return json_reply(200, SettleResponse(tuple(await call.engine.work.settle(request.outcomes))))
+    return json_reply(200, SettleResponse(tuple(await call.engine.worker_api.settle(request.outcomes))))
 
 
 @operation("POST /v1/workers/{worker}/renew", {200: Answer("One answer per lease.", RenewResponse)}, body=RenewRequest)
-async def renew_leases(call: Call) -> Reply:
+async def renew_leases(call: ApiRequest) -> ApiReply:
     """Keep leases alive and report the worker; the answer says which are lost or asked to cancel."""
     request = await _body(call, RenewRequest)
     _check_same_worker(call, request.worker)
     await _check_leases(call, request.leases)
     worker = own_worker(call, request.worker)
-    return json_reply(200, RenewResponse(tuple(await call.engine.work.renew(worker, request.leases))))
+    return json_reply(200, RenewResponse(tuple(await call.engine.worker_api.renew(worker, request.leases))))
 
 
 @operation("POST /v1/workers/{worker}/release", {200: Answer("What was refused.", SettleResponse)}, body=ReleaseRequest)
-async def release_leases(call: Call) -> Reply:
+async def release_leases(call: ApiRequest) -> ApiReply:
     """Give jobs back unharmed."""
     request = await _body(call, ReleaseRequest)
     await _check_leases(call, request.leases)
-    refused = await call.engine.work.release(request.leases, suspects=request.suspects)
+    refused = await call.engine.worker_api.release(request.leases, suspects=request.suspects)
     return json_reply(200, SettleResponse(tuple(refused)))
 
 
 @operation("POST /v1/workers/{worker}/log", {200: Answer("What was not kept.", SettleResponse)}, body=LogRequest)
-async def append_log(call: Call) -> Reply:
+async def append_log(call: ApiRequest) -> ApiReply:
     """Keep what jobs wrote; lines of a lost attempt are dropped, those of a shard that gave no answer are unsure."""
     request = await _body(call, LogRequest)
     await _check_leases(call, request.entries)
-    return json_reply(200, SettleResponse(tuple(await call.engine.work.log(request.entries))))
+    return json_reply(200, SettleResponse(tuple(await call.engine.worker_api.log(request.entries))))
 
 
 @operation(
@@ -97,7 +97,7 @@ async def append_log(call: Call) -> Reply:
     headers=(Header(DIGEST_HEADER, Sha256, "The body's SHA-256.", required=True),),
     refusals=(404, 409, 413),
 )
-async def write_output(call: Call) -> Reply:
+async def write_output(call: ApiRequest) -> ApiReply:
     """Store an attempt's output. Nobody sees it before the settle that links to it is accepted."""
     lease, number = Lease(call.job(), call.path("fence")), call.path("number")
     digest, content_type = sent_digest(call), sent_content_type(call)
@@ -105,24 +105,24 @@ async def write_output(call: Call) -> Reply:
         raise Invalid(f"header {DIGEST_HEADER}: is required")
     await refuse_foreign_jobs(call, (lease.job,))
     try:
-        link = await call.engine.work.write_output(lease, number, call.file(), content_type, digest)
+        link = await call.engine.worker_api.write_output(lease, number, call.file(), content_type, digest)
     except CorruptObject:
         raise not_as_announced() from None
     return json_reply(201, link)
 
 
 @operation("POST /v1/workers", {200: Answer("How leases work here.", JoinResponse)}, body=JoinRequest)
-async def join(call: Call) -> Reply:
+async def join(call: ApiRequest) -> ApiReply:
     """Present a worker and declare the types it can run. May be repeated."""
     request = await call.json(JoinRequest)
     _check_sizes(request.types)
     worker, types = own_worker(call, request.worker), own_types(call, request.types)
     within = None if call.key is None else call.key.queues
-    return json_reply(200, await call.engine.work.join(worker, types, within))
+    return json_reply(200, await call.engine.worker_api.join(worker, types, within))
 
 
 @operation("GET /v1/workers", {200: Answer("Every worker, by id.", WorkerList)})
-async def list_workers(call: Call) -> Reply:
+async def list_workers(call: ApiRequest) -> ApiReply:
     """List workers; `lost` are those not heard from for longer than a lease.
 
     Of those lost for more than five minutes, the last hundred.
@@ -131,19 +131,19 @@ async def list_workers(call: Call) -> Reply:
 
 
 @operation("DELETE /v1/workers/{worker}", {204: Answer("Forgotten.")})
-async def leave(call: Call) -> Reply:
+async def leave(call: ApiRequest) -> ApiReply:
     """Say goodbye, after a drain. May be repeated."""
-    await call.engine.work.leave(call.path("worker"))
+    await call.engine.worker_api.leave(call.path("worker"))
     return NO_CONTENT
 
 
-async def _body(call: Call, kind: type[T]) -> T:
+async def _body(call: ApiRequest, kind: type[T]) -> T:
     """The body of a move. The path must name a worker, even where the move itself needs no more than a fence."""
     call.path("worker")
     return await call.json(kind)
 
 
-async def _hand_over(call: Call, claiming: "asyncio.Future[list[Claim]]") -> list[Claim]:
+async def _hand_over(call: ApiRequest, claiming: "asyncio.Future[list[Claim]]") -> list[Claim]:
     """The claims, if the client is still there to work them and its key still good; else they are given back at once.
 
     Without this a worker that vanishes while it waits would hold what it never heard of until its leases run out.
@@ -166,7 +166,7 @@ async def _give_back(engine: Engine, claiming: "asyncio.Future[list[Claim]]") ->
     claiming.cancel()
     await asyncio.wait((claiming,))
     if not claiming.cancelled() and claiming.exception() is None:
-        await engine.work.release([Lease(claim.job, claim.fence) for claim in claiming.result()])
+        await engine.worker_api.release([Lease(claim.job, claim.fence) for claim in claiming.result()])
 
 
 def _check_sizes(types: Sequence[JobType]) -> None:
@@ -175,12 +175,12 @@ def _check_sizes(types: Sequence[JobType]) -> None:
             raise TooLarge(f"the declaration of the type {one.name!r} may have at most {DECLARATION_BYTES:,} bytes")
 
 
-def _check_same_worker(call: Call, worker: Worker) -> None:
+def _check_same_worker(call: ApiRequest, worker: Worker) -> None:
     if call.path("worker") != worker.id:
         raise Invalid(f"worker.id: {worker.id!r} is not the worker of the path, {call.path('worker')!r}")
 
 
-async def _check_leases(call: Call, shown: Sequence[Lease | Outcome | LogEntry]) -> None:
+async def _check_leases(call: ApiRequest, shown: Sequence[Lease | Outcome | LogEntry]) -> None:
     for one in shown:
         if is_job_id(one.job) is None:
             raise Invalid(f"job: {one.job!r} is not a job id")

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from penstock.autoscaler.fleets import Member
+from penstock.autoscaler.fleets import FleetMember
 
 FIRST = timedelta(seconds=1)
 LONGEST = timedelta(minutes=1)
@@ -13,7 +13,7 @@ STEADY = timedelta(seconds=30)
 """A worker that lived this long was well."""
 
 
-class Backoff(Struct, frozen=True):
+class StartBackoff(Struct, frozen=True):
     """How often in a row starts have failed, until when no other is tried, and why."""
 
     failures: int = 0
@@ -25,15 +25,15 @@ class Backoff(Struct, frozen=True):
     def delay(self) -> timedelta:
         return min(LONGEST, FIRST * (1 << min(max(0, self.failures - 1), 16)))
 
-    def failed(self, now: datetime, why: str) -> "Backoff":
+    def failed(self, now: datetime, why: str) -> "StartBackoff":
         """Once more, however many of one look have."""
-        worse = Backoff(self.failures + 1)
-        return Backoff(worse.failures, now, now + worse.delay, why)
+        worse = StartBackoff(self.failures + 1)
+        return StartBackoff(worse.failures, now, now + worse.delay, why)
 
-    def rested(self, now: datetime) -> "Backoff":
+    def rested(self, now: datetime) -> "StartBackoff":
         """Forget it once nothing has failed for long enough."""
         over = self.failed_at is not None and now - self.failed_at > 2 * self.delay + STEADY
-        return Backoff() if over else self
+        return StartBackoff() if over else self
 
     def allows(self, wanted: int, now: datetime, *, anybody_well: bool) -> int:
         """How many of the wanted starts may be tried now: none for a while, then one until somebody is well."""
@@ -50,7 +50,9 @@ class Backoff(Struct, frozen=True):
         return f"starting failed {times} ({self.why}); next try {'now' if wait == 0 else f'in {wait:.0f} s'}"
 
 
-def failed_starts(ended: Sequence[Member], joined: frozenset[str], asked: frozenset[str], now: datetime) -> str | None:
+def failed_starts(
+    ended: Sequence[FleetMember], joined: frozenset[str], asked: frozenset[str], now: datetime
+) -> str | None:
     """Why starts are taken to have failed, if any have: ended unasked before joining, or badly soon after."""
     for member in ended:
         if member.name in asked:
@@ -61,7 +63,7 @@ def failed_starts(ended: Sequence[Member], joined: frozenset[str], asked: frozen
     return None
 
 
-def _words(member: Member, *, joined: bool) -> str:
+def _words(member: FleetMember, *, joined: bool) -> str:
     status = "" if member.exit_status is None else f" with status {member.exit_status}"
     when = "soon after it had joined" if joined else "before it had joined"
     return f"{member.name} ended{status} {when}" + (f": {member.detail}" if member.detail else "")

@@ -6,11 +6,11 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from penstock.autoscaler.fleets import Condition, Member
+from penstock.autoscaler.fleets import Condition, FleetMember
 from penstock.model.workers import Worker, WorkerState
 
 
-class Post(StrEnum):
+class WorkerStatus(StrEnum):
     """What a worker of a fleet is at."""
 
     STARTING = "starting"
@@ -20,34 +20,34 @@ class Post(StrEnum):
     LOST = "lost"
 
 
-AT_WORK = frozenset({Post.STARTING, Post.IDLE, Post.BUSY})
+AT_WORK = frozenset({WorkerStatus.STARTING, WorkerStatus.IDLE, WorkerStatus.BUSY})
 """Those who take jobs, or will."""
 
 
-class Hand(Struct, frozen=True, kw_only=True):
+class FleetWorker(Struct, frozen=True, kw_only=True):
     """One worker of the crew. `row` is what it said itself; None before it has joined.
 
     `elsewhere`: another autoscaler's backend keeps it, which alone can stop it.
     """
 
     name: str
-    post: Post
+    post: WorkerStatus
     started_at: datetime
     row: Worker | None = None
     elsewhere: bool = False
 
 
-class Crew(Struct, frozen=True):
+class FleetWorkers(Struct, frozen=True):
     """Everybody. `late` are those that should have joined, or been heard from, long ago, and run nothing."""
 
-    hands: tuple[Hand, ...] = ()
-    ended: tuple[Member, ...] = ()
+    hands: tuple[FleetWorker, ...] = ()
+    ended: tuple[FleetMember, ...] = ()
     late: tuple[str, ...] = ()
 
-    def count(self, post: Post) -> int:
+    def count(self, post: WorkerStatus) -> int:
         return sum(hand.post is post for hand in self.hands)
 
-    def at(self, post: Post) -> list[Hand]:
+    def at(self, post: WorkerStatus) -> list[FleetWorker]:
         return [hand for hand in self.hands if hand.post is post]
 
 
@@ -67,34 +67,38 @@ class Knowledge(Struct, frozen=True, kw_only=True):
     elsewhere: Collection[str] = frozenset()
 
 
-def crew_of(members: Sequence[Member], known: Knowledge, now: datetime, patience: timedelta) -> Crew:
+def fleet_workers_of(
+    members: Sequence[FleetMember], known: Knowledge, now: datetime, patience: timedelta
+) -> FleetWorkers:
     """Who there is. Whoever has not joined, or is silent, for longer than `patience` is late."""
     listed = {member.name for member in members}
     coming = [
-        Hand(name=name, post=Post.STARTING, started_at=at) for name, at in known.ordered.items() if name not in listed
+        FleetWorker(name=name, post=WorkerStatus.STARTING, started_at=at)
+        for name, at in known.ordered.items()
+        if name not in listed
     ]
     there = [_hand(member, known) for member in members if member.condition is not Condition.ENDED]
-    return Crew(
+    return FleetWorkers(
         hands=tuple(sorted((*there, *coming, *_elsewhere(known)), key=lambda hand: hand.name)),
         ended=tuple(member for member in members if member.condition is Condition.ENDED),
         late=tuple(hand.name for hand in there if _is_late(hand, known, now, patience)),
     )
 
 
-def longest_idle(crew: Crew, idle_since: Mapping[str, datetime], count: int) -> list[str]:
+def longest_idle(crew: FleetWorkers, idle_since: Mapping[str, datetime], count: int) -> list[str]:
     """The names of so many idle ones that can be stopped here, those first that have been idle for longest."""
-    here = [hand for hand in crew.at(Post.IDLE) if not hand.elsewhere]
+    here = [hand for hand in crew.at(WorkerStatus.IDLE) if not hand.elsewhere]
     idle = sorted(here, key=lambda hand: (idle_since.get(hand.name, hand.started_at), hand.name))
     return [hand.name for hand in idle[:count]]
 
 
-def _elsewhere(known: Knowledge) -> list[Hand]:
+def _elsewhere(known: Knowledge) -> list[FleetWorker]:
     """Those that are heard from and take jobs: they count, so that two backends never hold more than one may."""
     rows = [known.rows[name] for name in known.elsewhere]
     return [
-        Hand(
+        FleetWorker(
             name=row.id,
-            post=Post.BUSY if known.held.get(row.id) else Post.IDLE,
+            post=WorkerStatus.BUSY if known.held.get(row.id) else WorkerStatus.IDLE,
             started_at=row.started_at,
             row=row,
             elsewhere=True,
@@ -104,27 +108,27 @@ def _elsewhere(known: Knowledge) -> list[Hand]:
     ]
 
 
-def _hand(member: Member, known: Knowledge) -> Hand:
+def _hand(member: FleetMember, known: Knowledge) -> FleetWorker:
     row = known.rows.get(member.name)
-    return Hand(name=member.name, post=_post(member, row, known), started_at=member.started_at, row=row)
+    return FleetWorker(name=member.name, post=_post(member, row, known), started_at=member.started_at, row=row)
 
 
-def _post(member: Member, row: Worker | None, known: Knowledge) -> Post:
+def _post(member: FleetMember, row: Worker | None, known: Knowledge) -> WorkerStatus:
     if member.condition is Condition.ENDING or member.name in known.asked:
-        return Post.DRAINING
+        return WorkerStatus.DRAINING
     if row is None:
-        return Post.BUSY if known.held.get(member.name) else Post.STARTING
+        return WorkerStatus.BUSY if known.held.get(member.name) else WorkerStatus.STARTING
     match row.state:
         case WorkerState.DRAINING:
-            return Post.DRAINING
+            return WorkerStatus.DRAINING
         case WorkerState.LOST:
-            return Post.LOST
+            return WorkerStatus.LOST
         case WorkerState.READY:
-            return Post.BUSY if known.held.get(member.name) else Post.IDLE
+            return WorkerStatus.BUSY if known.held.get(member.name) else WorkerStatus.IDLE
 
 
-def _is_late(hand: Hand, known: Knowledge, now: datetime, patience: timedelta) -> bool:
-    if hand.post not in {Post.STARTING, Post.LOST} or known.held.get(hand.name):
+def _is_late(hand: FleetWorker, known: Knowledge, now: datetime, patience: timedelta) -> bool:
+    if hand.post not in {WorkerStatus.STARTING, WorkerStatus.LOST} or known.held.get(hand.name):
         return False
     joined_at = known.joined.get(hand.name, hand.started_at)
     heard_at = joined_at if hand.row is None else hand.row.seen_at or joined_at

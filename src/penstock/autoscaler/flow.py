@@ -20,7 +20,7 @@ NONE_ENDED = Unknown("no job has been seen to end")
 RAN = frozenset({State.SUCCEEDED, State.FAILED})
 
 
-class Depths(Struct, frozen=True):
+class JobCounts(Struct, frozen=True):
     """The jobs of a fleet's queues, counted whole at one instant."""
 
     at: datetime
@@ -29,10 +29,10 @@ class Depths(Struct, frozen=True):
     ended: Mapping[tuple[str, str, State], int]
 
 
-class Flow(Struct, frozen=True):
+class Throughput(Struct, frozen=True):
     """What is known of a fleet's jobs by watching them. Service is busy time over ends, both fading as more is seen."""
 
-    before: Depths | None = None
+    before: JobCounts | None = None
     arrival_rate: Reading = FIRST_LOOK
     busy_seconds: float = 0.0
     ends: float = 0.0
@@ -42,9 +42,9 @@ class Flow(Struct, frozen=True):
         return self.busy_seconds / self.ends if self.ends > 0 else NONE_ENDED
 
 
-def depths_of(at: datetime, counts: Iterable[Count]) -> Depths:
+def job_counts_of(at: datetime, counts: Iterable[Count]) -> JobCounts:
     counts = list(counts)
-    return Depths(
+    return JobCounts(
         at,
         sum(one.jobs for one in counts if one.state is State.QUEUED),
         sum(one.jobs for one in counts if one.state is State.RUNNING),
@@ -52,7 +52,7 @@ def depths_of(at: datetime, counts: Iterable[Count]) -> Depths:
     )
 
 
-def watched(flow: Flow, now: Depths | Unknown) -> Flow:
+def update(flow: Throughput, now: JobCounts | Unknown) -> Throughput:
     """The flow after one more look. A look that was not whole, and what was pruned, say nothing about rates."""
     if isinstance(now, Unknown):
         return replace(flow, before=None, arrival_rate=now)
@@ -65,16 +65,16 @@ def watched(flow: Flow, now: Depths | Unknown) -> Flow:
     return replace(_worked(flow, before, now, span), before=now, arrival_rate=_came(before, now) / span)
 
 
-def _came(before: Depths, now: Depths) -> int:
+def _came(before: JobCounts, now: JobCounts) -> int:
     """Jobs that became due. Those waiting out a retry left the line for a while and may make this negative."""
     return max(0, _seen(now) - _seen(before))
 
 
-def _seen(depths: Depths) -> int:
+def _seen(depths: JobCounts) -> int:
     return depths.queued + depths.running + sum(depths.ended.values())
 
 
-def _worked(flow: Flow, before: Depths, now: Depths, span: float) -> Flow:
+def _worked(flow: Throughput, before: JobCounts, now: JobCounts, span: float) -> Throughput:
     busy = (before.running + now.running) / 2 * span
     ends = _ran(now) - _ran(before)
     if not busy and not ends:
@@ -83,5 +83,5 @@ def _worked(flow: Flow, before: Depths, now: Depths, span: float) -> Flow:
     return replace(flow, busy_seconds=flow.busy_seconds * fading + busy, ends=flow.ends * fading + ends)
 
 
-def _ran(depths: Depths) -> int:
+def _ran(depths: JobCounts) -> int:
     return sum(jobs for (_, _, state), jobs in depths.ended.items() if state in RAN)

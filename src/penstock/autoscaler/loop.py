@@ -5,28 +5,28 @@ import logging
 from collections.abc import Mapping
 from datetime import timedelta
 
-from penstock.autoscaler.crew import Crew
-from penstock.autoscaler.fleets import Fleets
+from penstock.autoscaler.crew import FleetWorkers
+from penstock.autoscaler.fleets import FleetBackend
 from penstock.autoscaler.own_fleets import OwnFleets
 from penstock.autoscaler.role import Role
-from penstock.autoscaler.sight import Sight, look
-from penstock.autoscaler.tending import Surroundings, Tending
+from penstock.autoscaler.sight import Snapshot, observe
+from penstock.autoscaler.tending import ControllerContext, FleetController
 from penstock.config import variable
 from penstock.engine import Engine
 from penstock.model.errors import FleetUnavailable, Unavailable
-from penstock.model.fleet_plan import Source, Standing
+from penstock.model.fleet_plan import EffectiveFleet, Source
 from penstock.model.fleet_readings import Unknown
 from penstock.model.fleets import Fleet
 from penstock.model.timing import seconds
 
 logger = logging.getLogger("penstock.autoscaler")
 
-LOOK_EVERY = timedelta(seconds=1)
-AFTER_TROUBLE = timedelta(seconds=1)
-APART = timedelta(milliseconds=100)
+LOOK_INTERVAL = timedelta(seconds=1)
+RETRY_PAUSE = timedelta(seconds=1)
+MIN_INTERVAL = timedelta(milliseconds=100)
 """The shortest time between two looks, however often work wakes us."""
 APP_NAME = variable("worker.app")
-AHEAD = timedelta(minutes=1)
+LOOKAHEAD = timedelta(minutes=1)
 """How far ahead jobs that are due later are looked for, at least."""
 
 
@@ -40,7 +40,7 @@ class Autoscaler:
     def __init__(
         self,
         engine: Engine,
-        backend: Fleets,
+        backend: FleetBackend,
         *,
         holder: str,
         app: str,
@@ -50,13 +50,13 @@ class Autoscaler:
         self._engine = engine
         self._app = app_name or app
         told = {**(environment or {}), APP_NAME: self._app}
-        self._around = Surroundings(engine, backend, app, self._app, told, holder)
+        self._around = ControllerContext(engine, backend, app, self._app, told, holder)
         self._role = Role(engine.store, engine.clock, holder, self._app)
         self._own = OwnFleets(engine.store, engine.clock, self._app)
         self._acted_under: int | None = None
         self._looked_at = float("-inf")
-        self._tendings: dict[str, Tending] = {}
-        self._asleep: list[Standing] = []
+        self._tendings: dict[str, FleetController] = {}
+        self._asleep: list[EffectiveFleet] = []
         self._out = False
         self.wake = asyncio.Event()
         self._end_listening = engine.arrivals.listen(self._heed)
@@ -69,15 +69,15 @@ class Autoscaler:
     async def step(self) -> timedelta:
         """One look at all fleets, if this is the one that acts; how long to wait for the next."""
         waited = self._engine.clock.monotonic() - self._looked_at
-        if waited < APART.total_seconds():
-            return seconds(APART.total_seconds() - waited)
+        if waited < MIN_INTERVAL.total_seconds():
+            return seconds(MIN_INTERVAL.total_seconds() - waited)
         self._looked_at = self._engine.clock.monotonic()
         try:
             delay = await self._step()
-        except Unavailable as trouble:
-            logger.log(logging.DEBUG if self._out else logging.WARNING, "%s; fleets stay as they are", trouble)
+        except Unavailable as error:
+            logger.log(logging.DEBUG if self._out else logging.WARNING, "%s; fleets stay as they are", error)
             self._out = True
-            return AFTER_TROUBLE
+            return RETRY_PAUSE
         self._out = False
         return delay
 
@@ -87,34 +87,34 @@ class Autoscaler:
         await self._role.resign()
 
     async def _step(self) -> timedelta:
-        delay = await self._role.run(self._look()) if await self._role.lead() else None
+        delay = await self._role.run(self._observe()) if await self._role.lead() else None
         if delay is None and self._role.taken:
             await self._stand_by()
-        return LOOK_EVERY if delay is None else delay
+        return LOOK_INTERVAL if delay is None else delay
 
-    async def _look(self) -> timedelta:
+    async def _observe(self) -> timedelta:
         if self._acted_under != self._role.fence:
             # What was known is from before another one acted.
             self._acted_under = self._role.fence
             self._tendings.clear()
-        standings = await self._standings()
-        sight = (await look(self._engine, self._ahead())).for_app(self._app)
-        delays = await asyncio.gather(*(self._tend(standing, sight) for standing in standings.values()))
+        standings = await self._read_fleets()
+        sight = (await observe(self._engine, self._ahead())).for_app(self._app)
+        delays = await asyncio.gather(*(self._step_fleet(standing, sight) for standing in standings.values()))
         self._asleep = [standing for name, standing in standings.items() if self._tendings[name].sleeps]
         await self._record(standings)
-        return min((LOOK_EVERY, *delays))
+        return min((LOOK_INTERVAL, *delays))
 
     async def _stand_by(self) -> None:
         """Another one acts: let go of workers that it cannot see, or they would never be stopped."""
         self._asleep = []
         try:
             await self._around.backend.stand_by()
-        except FleetUnavailable as trouble:
-            logger.debug("workers are let go later: %s", trouble)
+        except FleetUnavailable as error:
+            logger.debug("workers are let go later: %s", error)
 
     # -- what there is
 
-    async def _standings(self) -> dict[str, Standing]:
+    async def _read_fleets(self) -> dict[str, EffectiveFleet]:
         """Every fleet of the app that there should be, and those that should not be any more but still have workers."""
         planned, records = await self._engine.fleets.plan(), await self._engine.fleets.records()
         own = await self._own.find(planned, (await self._engine.catalog.read()).types)
@@ -124,22 +124,22 @@ class Autoscaler:
         standings = {**own, **retired}
         for name in standings:
             if name not in self._tendings:
-                self._tendings[name] = Tending(name, self._around, records.get(name))
+                self._tendings[name] = FleetController(name, self._around, records.get(name))
         return standings
 
     def _ahead(self) -> timedelta:
         startups = [tending.startup for tending in self._tendings.values()]
-        return max(AHEAD, *(seconds(2 * one) for one in startups if not isinstance(one, Unknown)), AHEAD)
+        return max(LOOKAHEAD, *(seconds(2 * one) for one in startups if not isinstance(one, Unknown)), LOOKAHEAD)
 
-    async def _tend(self, standing: Standing, sight: Sight) -> timedelta:
+    async def _step_fleet(self, standing: EffectiveFleet, sight: Snapshot) -> timedelta:
         """What goes wrong with one fleet is no other's trouble."""
         try:
-            return await self._tendings[standing.name].tend(standing, sight, lambda: self._role.held)
-        except Unavailable as trouble:
-            logger.warning("fleet %s: %s; it stays as it is", standing.name, trouble)
+            return await self._tendings[standing.name].step(standing, sight, lambda: self._role.held)
+        except Unavailable as error:
+            logger.warning("fleet %s: %s; it stays as it is", standing.name, error)
         except Exception:
             logger.exception("fleet %s: a look failed; it stays as it is", standing.name)
-        return LOOK_EVERY
+        return LOOK_INTERVAL
 
     # -- being woken
 
@@ -150,15 +150,15 @@ class Autoscaler:
 
     # -- telling
 
-    async def _record(self, standings: Mapping[str, Standing]) -> None:
+    async def _record(self, standings: Mapping[str, EffectiveFleet]) -> None:
         now = self._engine.clock.now()
         due = {name: record for name in standings if (record := self._tendings[name].recording.due(now)) is not None}
         gone = [name for name, standing in standings.items() if _is_retired(standing) and self._is_empty(name)]
         try:
             await self._engine.fleets.record({name: record for name, record in due.items() if name not in gone})
             await self._engine.fleets.forget(gone)
-        except Unavailable as trouble:
-            logger.debug("what was decided is recorded later: %s", trouble)
+        except Unavailable as error:
+            logger.debug("what was decided is recorded later: %s", error)
             return
         for name, record in due.items():
             self._tendings[name].recording.written(record, now)
@@ -167,12 +167,12 @@ class Autoscaler:
 
     def _is_empty(self, name: str) -> bool:
         crew = self._tendings[name].crew
-        return isinstance(crew, Crew) and not crew.hands
+        return isinstance(crew, FleetWorkers) and not crew.hands
 
 
-def _retired(name: str) -> Standing:
-    return Standing(name=name, fleet=Fleet(), queues=(), source=Source.GONE)
+def _retired(name: str) -> EffectiveFleet:
+    return EffectiveFleet(name=name, fleet=Fleet(), queues=(), source=Source.GONE)
 
 
-def _is_retired(standing: Standing) -> bool:
+def _is_retired(standing: EffectiveFleet) -> bool:
     return standing.source is Source.GONE

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 
-from penstock.autoscaler.fleets import Order
+from penstock.autoscaler.fleets import LaunchSpec
 from penstock.config import variable
-from penstock.model.fleet_plan import Standing
+from penstock.model.fleet_plan import EffectiveFleet
 
 EXCEPT_QUEUES = variable("worker.except_queues")
 
 
-def order_of(standing: Standing, app: str, environment: Mapping[str, str]) -> Order:
+def launch_spec_of(standing: EffectiveFleet, app: str, environment: Mapping[str, str]) -> LaunchSpec:
     """The order for a fleet; `environment` is what every worker needs. The default fleet leaves the others' queues."""
     fleet = standing.fleet
     others = {EXCEPT_QUEUES: "".join(f"{queue}\n" for queue in standing.except_queues)}
-    return Order(
+    return LaunchSpec(
         fleet=standing.name,
         app=app,
         queues=standing.queues,

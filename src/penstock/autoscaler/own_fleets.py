@@ -10,7 +10,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from penstock.model.declarations import DeclaredType
-from penstock.model.fleet_plan import Standing
+from penstock.model.fleet_plan import EffectiveFleet
 from penstock.model.fleet_wire import FleetRecord
 from penstock.model.timing import Clock
 from penstock.store import Store
@@ -30,16 +30,18 @@ class OwnFleets:
         self._names: dict[str, str] = {}
         self._asked_at: dict[str, float] = {}
 
-    async def find(self, planned: Mapping[str, Standing], types: Mapping[str, DeclaredType]) -> dict[str, Standing]:
+    async def find(
+        self, planned: Mapping[str, EffectiveFleet], types: Mapping[str, DeclaredType]
+    ) -> dict[str, EffectiveFleet]:
         """By name, the fleets that serve a type of the app, or types of which no app is known, or none."""
-        found: dict[str, Standing] = {}
+        found: dict[str, EffectiveFleet] = {}
         for standing in planned.values():
             if standing.copy_of is None and _is_own(standing, types.values(), self._app):
                 name = await self._find_name(standing.name)
                 found[name] = planned.get(name) or replace(standing, name=name, copy_of=standing.name)
         return found
 
-    def left_over(self, records: Mapping[str, FleetRecord], planned: Mapping[str, Standing]) -> set[str]:
+    def left_over(self, records: Mapping[str, FleetRecord], planned: Mapping[str, EffectiveFleet]) -> set[str]:
         """The fleets that this app has had: what is not found any more of them has to go."""
         return {
             name
@@ -50,7 +52,7 @@ class OwnFleets:
     async def _find_name(self, planned: str) -> str:
         now = self._clock.monotonic()
         if now - self._asked_at.get(planned, float("-inf")) >= NAME_RENEWED_AFTER.total_seconds():
-            fence = await self._store.lead(f"fleet/{planned}", self._app, NAME_KEPT_FOR)
+            fence = await self._store.acquire_role(f"fleet/{planned}", self._app, NAME_KEPT_FOR)
             # A name that its workers have is not changed while this process lives.
             self._names.setdefault(planned, planned if fence is not None else copy_name(planned, self._app))
             self._asked_at[planned] = now
@@ -63,6 +65,6 @@ def copy_name(planned: str, app: str) -> str:
     return f"{planned}.{letters}"[:100]
 
 
-def _is_own(standing: Standing, types: Iterable[DeclaredType], app: str) -> bool:
+def _is_own(standing: EffectiveFleet, types: Iterable[DeclaredType], app: str) -> bool:
     served = [one.apps for one in types if standing.serves(one.queue)]
     return any(app in apps for apps in served) or not any(served)

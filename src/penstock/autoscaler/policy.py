@@ -9,7 +9,7 @@ from penstock.autoscaler import policy_depth, policy_wait
 from penstock.autoscaler.memory import Memory, Peak, learn, remember, since
 from penstock.autoscaler.policy_view import LOOK_SECONDS, View, view_of
 from penstock.autoscaler.policy_want import Want
-from penstock.model.fleet_readings import Decision, FleetReading, known
+from penstock.model.fleet_readings import FleetReading, ScalingDecision, known
 from penstock.model.fleets import Depth, Fleet, Wait
 from penstock.model.spans import settled
 from penstock.model.timing import seconds
@@ -25,7 +25,7 @@ class Bounds(Struct, frozen=True):
         return min(self.most, max(self.least, count))
 
 
-def decide(fleet: Fleet, reading: FleetReading, memory: Memory) -> tuple[Decision, Memory]:
+def decide(fleet: Fleet, reading: FleetReading, memory: Memory) -> tuple[ScalingDecision, Memory]:
     """What to do with a fleet now, and what to remember until the next look.
 
     The desired count is never below min nor above max, and never zero while there is due work, or work that will be due
@@ -43,10 +43,10 @@ def _want(fleet: Fleet, view: View, memory: Memory) -> tuple[Want, Memory]:
         case Wait() as rule:
             return policy_wait.want(rule, fleet, view, memory)
         case Depth() as rule:
-            return policy_depth.want(rule, view, memory)
+            return policy_depth.want_by_depth(rule, view, memory)
 
 
-def _act(fleet: Fleet, view: View, want: Want, memory: Memory) -> tuple[Decision, Memory]:
+def _act(fleet: Fleet, view: View, want: Want, memory: Memory) -> tuple[ScalingDecision, Memory]:
     """Turn what is wanted into starts or stops, within bounds and after the stabilising waits."""
     bounds = _bounds(fleet, view)
     wanted = bounds.hold(want.workers)
@@ -58,7 +58,7 @@ def _act(fleet: Fleet, view: View, want: Want, memory: Memory) -> tuple[Decision
     )
     start = wanted - view.present if _is_ripe(fleet, view, memory) else 0
     stop = _surplus(view, bounds.hold(_kept(view, want, memory)))
-    decision = Decision(
+    decision = ScalingDecision(
         desired=bounds.hold(view.present + start - stop),
         start=start,
         stop=stop,
@@ -106,7 +106,7 @@ def _reason(view: View, want: Want, wanted: int, start: int, stop: int) -> str:
     return f"hold {view.present}: {want.reason}{bound}"
 
 
-def _blind(fleet: Fleet, reading: FleetReading, memory: Memory, missing: str) -> tuple[Decision, Memory]:
+def _blind(fleet: Fleet, reading: FleetReading, memory: Memory, missing: str) -> tuple[ScalingDecision, Memory]:
     """Hold while something is Unknown; after a while see to it that there are at least the fallback's workers."""
     memory = replace(memory, blind_since=since(memory.blind_since, reading.at, holds=True), looked_at=reading.at)
     least = max(fleet.min, fleet.fallback if _blind_too_long(fleet, reading, memory) else 0)
@@ -116,7 +116,7 @@ def _blind(fleet: Fleet, reading: FleetReading, memory: Memory, missing: str) ->
     # Without knowing how many there are, one more start at each look would have no end.
     start = 0 if there is None else max(0, desired - there)
     reason = f"{'fall back to' if start else 'hold'} {desired}: unknown {missing}"
-    decision = Decision(desired=desired, start=start, reason=reason, look_again_seconds=LOOK_SECONDS)
+    decision = ScalingDecision(desired=desired, start=start, reason=reason, look_again_seconds=LOOK_SECONDS)
     return decision, replace(memory, desired=desired)
 
 

@@ -10,7 +10,7 @@ from penstock.model.spans import settled
 from penstock.model.timing import seconds
 
 
-def want(rule: Depth, view: View, memory: Memory) -> tuple[Want, Memory]:
+def want_by_depth(rule: Depth, view: View, memory: Memory) -> tuple[Want, Memory]:
     """As many as there are, a step more, or only those that are at work."""
     due = view.backlog + view.due_within(view.startup + LOOK_SECONDS)
     empty = since(memory.empty_since, view.at, holds=due == 0)

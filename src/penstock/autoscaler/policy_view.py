@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from penstock.model.fleet_readings import Due, FleetReading, Reading, Unknown, known
+from penstock.model.fleet_readings import DueCount, FleetReading, Reading, Unknown, known
 from penstock.model.fleets import Fleet
 
 LOOK_SECONDS = 1.0
@@ -28,7 +28,7 @@ class View(Struct, frozen=True, kw_only=True):
     startup: float
     service: float | None
     arrival_rate: float | None
-    due_soon: tuple[Due, ...]
+    due_soon: tuple[DueCount, ...]
     sees_ahead: bool
 
     @property

@@ -56,7 +56,7 @@ def _missing(target: float, due: int, view: View, memory: Memory) -> int:
     if due == 0:
         return 0
     if view.service is None:
-        return _groping(due, view)
+        return _double_until_known(due, view)
     service = max(view.service, TINY)
     span = max(target - view.startup, WORTH * view.startup, TINY)
     horizon = view.startup + span
@@ -66,7 +66,7 @@ def _missing(target: float, due: int, view: View, memory: Memory) -> int:
     return max(0, ceil(lacking / (1 + span / service) - TINY) - view.starting, 0 if view.present else 1)
 
 
-def _groping(due: int, view: View) -> int:
+def _double_until_known(due: int, view: View) -> int:
     """While nobody knows how long a job takes: one worker, then twice as many whenever the last ones are up."""
     if view.starting:
         return 0

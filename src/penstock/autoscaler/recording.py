@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from penstock.model.fleet_plan import Standing
+from penstock.model.fleet_plan import EffectiveFleet
 from penstock.model.fleet_readings import Runs
 from penstock.model.fleet_wire import DECISIONS_KEPT, FleetDecision, FleetRecord, workers_of
 
@@ -12,7 +12,7 @@ AT_MOST_EVERY = timedelta(seconds=1)
 AT_LEAST_EVERY = timedelta(seconds=10)
 
 
-class Recording:
+class DecisionRecord:
     """One fleet's record. `due` says when it is worth writing."""
 
     def __init__(self, by: str, app: str, before: FleetRecord | None) -> None:
@@ -26,7 +26,7 @@ class Recording:
     def record(self) -> FleetRecord | None:
         return self._record
 
-    def note(self, standing: Standing, decision: FleetDecision, trouble: str | None, runs: Runs | None) -> None:
+    def note(self, standing: EffectiveFleet, decision: FleetDecision, trouble: str | None, runs: Runs | None) -> None:
         """One more decision; it joins the others if it changed something."""
         before = self._record
         if before is None:

@@ -55,9 +55,9 @@ class Role:
             return
         self.fence = None
         try:
-            await self._store.resign(self._name, self._holder)
-        except Unavailable as trouble:
-            logger.debug("the role of autoscaler runs out by itself: %s", trouble)
+            await self._store.release_role(self._name, self._holder)
+        except Unavailable as error:
+            logger.debug("the role of autoscaler runs out by itself: %s", error)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Do the work and renew the role beside it, however long it takes; None if the role was lost before its end.
@@ -82,12 +82,12 @@ class Role:
             await self._clock.sleep(min(RENEWED_AFTER, self._left()))
             try:
                 await self._renew()
-            except Unavailable as trouble:
-                logger.debug("the role of autoscaler is not renewed: %s", trouble)
+            except Unavailable as error:
+                logger.debug("the role of autoscaler is not renewed: %s", error)
 
     async def _renew(self) -> None:
         asked_at = self._clock.monotonic()
-        fence = await self._store.lead(self._name, self._holder, HELD_FOR)
+        fence = await self._store.acquire_role(self._name, self._holder, HELD_FOR)
         if fence != self.fence:
             logger.info("autoscaler %s %s", self._holder, "acts" if fence is not None else "stands by")
         self.fence, self.taken, self._led_at = fence, fence is None, asked_at

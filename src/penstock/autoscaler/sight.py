@@ -13,13 +13,13 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.autoscaler.crew import Crew, Post
-from penstock.autoscaler.flow import Depths, Flow, depths_of
+from penstock.autoscaler.crew import FleetWorkers, WorkerStatus
+from penstock.autoscaler.flow import JobCounts, Throughput, job_counts_of
 from penstock.engine import Engine
-from penstock.engine.catalog import Reading as Registry
+from penstock.engine.catalog import CatalogReading as Registry
 from penstock.model.errors import Unavailable
-from penstock.model.fleet_plan import Standing
-from penstock.model.fleet_readings import Due, FleetReading, Reading, Runs, Tally, Unknown
+from penstock.model.fleet_plan import EffectiveFleet
+from penstock.model.fleet_readings import DueCount, FleetReading, Reading, Runs, Tally, Unknown
 from penstock.model.job import Count
 from penstock.model.lifecycle import State
 from penstock.model.schedule import Schedule
@@ -35,7 +35,7 @@ MOST_TICKS = 200
 SlotsDue = Sequence[tuple[str, datetime]]
 
 
-class ShardSight(Struct, frozen=True):
+class ShardSnapshot(Struct, frozen=True):
     """One shard, looked at."""
 
     counts: Sequence[Count]
@@ -44,11 +44,11 @@ class ShardSight(Struct, frozen=True):
     falling: SlotsDue
 
 
-class Sight(Struct, frozen=True, kw_only=True):
+class Snapshot(Struct, frozen=True, kw_only=True):
     """The store, looked at. `missing` says, in words, what did not answer; empty when everything did."""
 
     at: datetime
-    shards: Sequence[ShardSight]
+    shards: Sequence[ShardSnapshot]
     missing: str
     ticks: SlotsDue
     registry: Registry
@@ -63,7 +63,7 @@ class Sight(Struct, frozen=True, kw_only=True):
         said = {} if isinstance(self.rows, Unknown) or not self.missing else self.rows
         return held | Counter({name: row.running for name, row in said.items()})
 
-    def for_app(self, app: str) -> "Sight":
+    def for_app(self, app: str) -> "Snapshot":
         """Without the jobs of types that only other apps have, and the queues in which there are no others."""
         known = self.registry
         foreign = {name for name, declared in known.types.items() if declared.apps and app not in declared.apps}
@@ -87,7 +87,7 @@ class Sight(Struct, frozen=True, kw_only=True):
         ]
         return replace(self, shards=shards, ticks=[(queue, at) for queue, at in self.ticks if queue not in queues])
 
-    def for_workers_of(self, runs: Runs | None, app: str) -> "Sight":
+    def for_workers_of(self, runs: Runs | None, app: str) -> "Snapshot":
         """Without waiting jobs that no worker of a fleet would run: they must not keep it at work for ever."""
         if runs is None:
             return self
@@ -105,14 +105,14 @@ class Sight(Struct, frozen=True, kw_only=True):
         return replace(self, shards=shards)
 
 
-async def look(engine: Engine, ahead: timedelta) -> Sight:
+async def observe(engine: Engine, ahead: timedelta) -> Snapshot:
     """One look at everything that is not a fleet's own. Unavailable when even the time is unknown."""
     now, catalog = await engine.store.now(), await engine.catalog.read()
     until = now + ahead
-    shards = await asyncio.gather(*(_look_at(shard, until) for shard in engine.store.parts()))
+    shards = await asyncio.gather(*(_observe_shard(shard, until) for shard in engine.store.shards()))
     ticks = await _or_unknown(_ticks(engine, until, catalog.types))
     faults = [str(one.unknown) for one in (*shards, ticks) if isinstance(one, Unknown)]
-    return Sight(
+    return Snapshot(
         at=now,
         shards=[shard for shard in shards if not isinstance(shard, Unknown)],
         missing="; ".join(dict.fromkeys(faults)) or ("" if shards else "there is no shard in use"),
@@ -122,16 +122,16 @@ async def look(engine: Engine, ahead: timedelta) -> Sight:
     )
 
 
-async def _look_at(shard: Shard, until: datetime) -> ShardSight | Unknown:
-    async def looked() -> ShardSight:
-        return ShardSight(
+async def _observe_shard(shard: Shard, until: datetime) -> ShardSnapshot | Unknown:
+    async def read() -> ShardSnapshot:
+        return ShardSnapshot(
             await shard.counts(),
             await shard.oldest_due(),
-            await shard.holders(),
-            await shard.falling_due(until, MOST_DUE),
+            await shard.running_by_worker(),
+            await shard.due_before(until, MOST_DUE),
         )
 
-    return await _or_unknown(looked())
+    return await _or_unknown(read())
 
 
 async def _ticks(engine: Engine, until: datetime, types: Mapping[str, JobType]) -> SlotsDue:
@@ -155,17 +155,22 @@ async def _rows(engine: Engine) -> Mapping[str, Worker]:
 async def _or_unknown(call: Awaitable[T]) -> T | Unknown:
     try:
         return await call
-    except Unavailable as trouble:
-        return Unknown(trouble.message)
+    except Unavailable as error:
+        return Unknown(error.message)
 
 
-def depths(standing: Standing, sight: Sight) -> Depths | Unknown:
+def depths(standing: EffectiveFleet, sight: Snapshot) -> JobCounts | Unknown:
     """The fleet's jobs, where all of them could be counted."""
-    return Unknown(sight.missing) if sight.missing else depths_of(sight.at, _own(standing, sight))
+    return Unknown(sight.missing) if sight.missing else job_counts_of(sight.at, _own(standing, sight))
 
 
 def reading_of(
-    standing: Standing, sight: Sight, crew: Crew | Unknown, flow: Flow, startup: Reading, capacity: Tally
+    standing: EffectiveFleet,
+    sight: Snapshot,
+    crew: FleetWorkers | Unknown,
+    flow: Throughput,
+    startup: Reading,
+    capacity: Tally,
 ) -> FleetReading:
     """What there is to decide by."""
     return FleetReading(
@@ -178,14 +183,14 @@ def reading_of(
         service_seconds=flow.service_seconds,
         startup_seconds=startup,
         capacity=capacity,
-        starting=_at(crew, Post.STARTING),
-        idle=_at(crew, Post.IDLE),
-        busy=_at(crew, Post.BUSY),
-        draining=_at(crew, Post.DRAINING),
+        starting=_at(crew, WorkerStatus.STARTING),
+        idle=_at(crew, WorkerStatus.IDLE),
+        busy=_at(crew, WorkerStatus.BUSY),
+        draining=_at(crew, WorkerStatus.DRAINING),
     )
 
 
-def _own(standing: Standing, sight: Sight) -> Iterable[Count]:
+def _own(standing: EffectiveFleet, sight: Snapshot) -> Iterable[Count]:
     """The fleet's jobs over all shards that answered."""
     total: Counter[tuple[str, str, State]] = Counter()
     for shard in sight.shards:
@@ -195,7 +200,7 @@ def _own(standing: Standing, sight: Sight) -> Iterable[Count]:
     return [Count(*about, jobs) for about, jobs in total.items()]
 
 
-def _backlog(standing: Standing, sight: Sight) -> Tally:
+def _backlog(standing: EffectiveFleet, sight: Snapshot) -> Tally:
     """Jobs that are due and may be handed out. Not all of them could be seen: at least so many, if there are any."""
     wants = _wants(standing, sight)
     queued = sum(one.jobs for one in _own(standing, sight) if one.state is State.QUEUED and wants(one.queue))
@@ -204,20 +209,20 @@ def _backlog(standing: Standing, sight: Sight) -> Tally:
     return Unknown(sight.missing) if sight.missing and not queued + overdue else queued + overdue
 
 
-def _running(standing: Standing, sight: Sight) -> Tally:
+def _running(standing: EffectiveFleet, sight: Snapshot) -> Tally:
     if sight.missing:
         return Unknown(sight.missing)
     return sum(one.jobs for one in _own(standing, sight) if one.state is State.RUNNING)
 
 
-def _due_soon(standing: Standing, sight: Sight) -> tuple[Due, ...]:
+def _due_soon(standing: EffectiveFleet, sight: Snapshot) -> tuple[DueCount, ...]:
     wants = _wants(standing, sight)
     slots = [*sight.ticks, *(slot for shard in sight.shards for slot in shard.falling)]
     ahead = Counter(int((at - sight.at).total_seconds()) for queue, at in slots if at > sight.at and wants(queue))
-    return tuple(Due(float(seconds), jobs) for seconds, jobs in sorted(ahead.items()))
+    return tuple(DueCount(float(seconds), jobs) for seconds, jobs in sorted(ahead.items()))
 
 
-def _oldest_wait(standing: Standing, sight: Sight) -> Reading:
+def _oldest_wait(standing: EffectiveFleet, sight: Snapshot) -> Reading:
     if sight.missing:
         return Unknown(sight.missing)
     wants = _wants(standing, sight)
@@ -225,10 +230,10 @@ def _oldest_wait(standing: Standing, sight: Sight) -> Reading:
     return max(0.0, (sight.at - min(oldest)).total_seconds()) if oldest else 0.0
 
 
-def _wants(standing: Standing, sight: Sight) -> Callable[[str], bool]:
+def _wants(standing: EffectiveFleet, sight: Snapshot) -> Callable[[str], bool]:
     """Whether jobs of a queue may be handed out to the fleet."""
     return lambda queue: queue not in sight.registry.paused and standing.serves(queue)
 
 
-def _at(crew: Crew | Unknown, post: Post) -> Tally:
+def _at(crew: FleetWorkers | Unknown, post: WorkerStatus) -> Tally:
     return crew if isinstance(crew, Unknown) else crew.count(post)

@@ -8,26 +8,34 @@ from typing import TypeVar
 from msgspec import Struct
 
 from penstock.autoscaler import by_hand
-from penstock.autoscaler.backoff import Backoff, failed_starts
-from penstock.autoscaler.crew import AT_WORK, Crew, Hand, Knowledge, Post, crew_of, longest_idle
-from penstock.autoscaler.fleets import Fleets, Member
-from penstock.autoscaler.flow import Flow, watched
+from penstock.autoscaler.backoff import StartBackoff, failed_starts
+from penstock.autoscaler.crew import (
+    AT_WORK,
+    FleetWorker,
+    FleetWorkers,
+    Knowledge,
+    WorkerStatus,
+    fleet_workers_of,
+    longest_idle,
+)
+from penstock.autoscaler.fleets import FleetBackend, FleetMember
+from penstock.autoscaler.flow import Throughput, update
 from penstock.autoscaler.memory import Memory
-from penstock.autoscaler.ordering import order_of
+from penstock.autoscaler.ordering import launch_spec_of
 from penstock.autoscaler.policy import decide
-from penstock.autoscaler.recording import Recording
-from penstock.autoscaler.sight import Sight, depths, reading_of
+from penstock.autoscaler.recording import DecisionRecord
+from penstock.autoscaler.sight import Snapshot, depths, reading_of
 from penstock.engine import Engine
 from penstock.model.errors import FleetUnavailable, Unavailable
-from penstock.model.fleet_plan import Standing
-from penstock.model.fleet_readings import Decision, FleetReading, Reading, Tally, Unknown, runs_of
+from penstock.model.fleet_plan import EffectiveFleet
+from penstock.model.fleet_readings import FleetReading, Reading, ScalingDecision, Tally, Unknown, runs_of
 from penstock.model.fleet_wire import FleetDecision, FleetRecord, look_of
 from penstock.model.timing import seconds
 from penstock.model.workers import WorkerState
 
 logger = logging.getLogger("penstock.autoscaler")
 
-NO_TIME = timedelta(0)
+ZERO = timedelta(0)
 LISTED_WITHIN = timedelta(seconds=30)
 """A worker that was started but is not listed by then never came to be."""
 ASK_AGAIN = timedelta(seconds=10)
@@ -40,35 +48,35 @@ T = TypeVar("T")
 MayAct = Callable[[], bool]
 
 
-class Surroundings(Struct, frozen=True):
+class ControllerContext(Struct, frozen=True):
     """What all fleets of an autoscaler share. `app` is what workers import, `app_name` how the registry calls it."""
 
     engine: Engine
-    backend: Fleets
+    backend: FleetBackend
     app: str
     app_name: str
     environment: Mapping[str, str]
     holder: str
 
 
-class Done(Struct, frozen=True):
+class AppliedDecision(Struct, frozen=True):
     """What came of a decision."""
 
     started: int = 0
     stopped: int = 0
 
 
-class Tending:
+class FleetController:
     """One fleet, as long as this autoscaler is the one that acts. What it knows may be lost: little is worse then."""
 
-    def __init__(self, name: str, around: Surroundings, before: FleetRecord | None) -> None:
+    def __init__(self, name: str, around: ControllerContext, before: FleetRecord | None) -> None:
         self._name = name
         self._around = around
         self._engine = around.engine
         self._backend = around.backend
         self._memory = Memory()
-        self._flow = Flow()
-        self._backoff = Backoff()
+        self._flow = Throughput()
+        self._backoff = StartBackoff()
         self._startup: Reading = _known_before(None if before is None else before.latest.reading.startup_seconds)
         self._capacity: Tally = _known_before(None if before is None else before.latest.reading.capacity)
         self._runs = None if before is None else before.runs
@@ -77,8 +85,8 @@ class Tending:
         self._joined: dict[str, datetime] = {}
         self._asked: dict[str, datetime] = {}
         self._idle_since: dict[str, datetime] = {}
-        self.recording = Recording(around.holder, around.app_name, before)
-        self.crew: Crew | Unknown = Unknown()
+        self.recording = DecisionRecord(around.holder, around.app_name, before)
+        self.crew: FleetWorkers | Unknown = Unknown()
 
     @property
     def startup(self) -> Reading:
@@ -91,28 +99,28 @@ class Tending:
             return False
         return all(hand.post not in AT_WORK or hand.name in self._asked for hand in self.crew.hands)
 
-    async def tend(self, standing: Standing, sight: Sight, may_act: MayAct) -> timedelta:
+    async def step(self, standing: EffectiveFleet, sight: Snapshot, may_act: MayAct) -> timedelta:
         """One look and what follows from it; when to look again. What could not be done is told and tried later."""
         now = self._engine.clock.now()
-        self.crew = await self._look(sight, now)
+        self.crew = await self._observe(sight, now)
         sight = sight.for_workers_of(self._runs, self._around.app_name)
-        self._flow = watched(self._flow, depths(standing, sight))
+        self._flow = update(self._flow, depths(standing, sight))
         reading = reading_of(standing, sight, self.crew, self._flow, self._startup, self._capacity)
         decision = self._decide(standing, reading)
-        done = await self._act(standing, decision, now) if self._is_due(decision, may_act) else Done()
+        done = await self._act(standing, decision, now) if self._is_due(decision, may_act) else AppliedDecision()
         self._note(standing, decision, done, reading, now)
         return seconds(decision.look_again_seconds)
 
     # -- looking
 
-    async def _look(self, sight: Sight, now: datetime) -> Crew | Unknown:
+    async def _observe(self, sight: Snapshot, now: datetime) -> FleetWorkers | Unknown:
         """Who there is, after what has happened to them is taken in."""
         if isinstance(sight.rows, Unknown):
             return sight.rows
         try:
             members = await self._backend.members(self._name)
-        except FleetUnavailable as trouble:
-            return Unknown(trouble.message)
+        except FleetUnavailable as error:
+            return Unknown(error.message)
         self._forget_old(members, now)
         asked = {name for name, at in self._asked.items() if now - at < ASK_AGAIN}
         known = Knowledge(
@@ -123,45 +131,47 @@ class Tending:
             joined=self._joined,
             elsewhere=self._backend.elsewhere(self._name, sight.rows),
         )
-        crew = crew_of(members, known, now, self._patience(sight))
+        crew = fleet_workers_of(members, known, now, self._patience(sight))
         self._learn(crew, now)
-        await self._bury(crew, sight.rows, now)
+        await self._forget_ended(crew, sight.rows, now)
         return crew
 
-    def _patience(self, sight: Sight) -> timedelta:
+    def _patience(self, sight: Snapshot) -> timedelta:
         """How long who has not been heard from is waited for; for ever while not everything can be heard."""
         return timedelta.max if sight.missing else seconds(self._engine.settings.fleet.join_seconds)
 
-    def _forget_old(self, members: Sequence[Member], now: datetime) -> None:
+    def _forget_old(self, members: Sequence[FleetMember], now: datetime) -> None:
         listed = {member.name for member in members}
         self._ordered = {
             name: at for name, at in self._ordered.items() if name not in listed and now - at < LISTED_WITHIN
         }
         self._asked = {name: at for name, at in self._asked.items() if name in listed}
 
-    def _learn(self, crew: Crew, now: datetime) -> None:
+    def _learn(self, crew: FleetWorkers, now: datetime) -> None:
         """Start-up time, capacity, what they run, and since when who is idle."""
-        self._runs = runs_of(hand.row for hand in crew.hands if hand.row and hand.post is not Post.LOST) or self._runs
+        self._runs = (
+            runs_of(hand.row for hand in crew.hands if hand.row and hand.post is not WorkerStatus.LOST) or self._runs
+        )
         for hand in crew.hands:
             if hand.row is not None:
                 self._joined[hand.name] = now
                 self._capacity = hand.row.capacity
                 self._learn_startup(hand)
-        idle = {hand.name for hand in crew.at(Post.IDLE)}
+        idle = {hand.name for hand in crew.at(WorkerStatus.IDLE)}
         self._idle_since = {name: self._idle_since.get(name, now) for name in idle}
         there = {hand.name for hand in crew.hands}
         known = there | {member.name for member in crew.ended}
         self._joined = {name: at for name, at in self._joined.items() if name in known}
         self._fresh &= there
 
-    def _learn_startup(self, hand: Hand) -> None:
+    def _learn_startup(self, hand: FleetWorker) -> None:
         if hand.name in self._fresh and hand.row is not None and hand.row.seen_at is not None:
             self._fresh.discard(hand.name)
             took = max(0.0, (hand.row.seen_at - hand.started_at).total_seconds())
             before = took if isinstance(self._startup, Unknown) else self._startup
             self._startup = before + NEWEST_PART * (took - before)
 
-    async def _bury(self, crew: Crew, rows: Mapping[str, object], now: datetime) -> None:
+    async def _forget_ended(self, crew: FleetWorkers, rows: Mapping[str, object], now: datetime) -> None:
         """Those that ended are no longer known; if they did so at once, the next ones are started more slowly."""
         why = failed_starts(crew.ended, frozenset(self._joined), frozenset(self._asked), now)
         self._backoff = self._backoff.rested(now) if why is None else self._backoff.failed(now, why)
@@ -170,35 +180,35 @@ class Tending:
         for member in crew.ended:
             self._joined.pop(member.name, None)
             if member.name in rows:
-                await self._engine.work.leave(member.name)
+                await self._engine.worker_api.leave(member.name)
 
     # -- deciding
 
-    def _decide(self, standing: Standing, reading: FleetReading) -> Decision:
-        ordered = by_hand.ordered(standing, reading)
+    def _decide(self, standing: EffectiveFleet, reading: FleetReading) -> ScalingDecision:
+        ordered = by_hand.manual_decision(standing, reading)
         if ordered is not None:
             return ordered
         decision, self._memory = decide(standing.fleet, reading, self._memory)
         return decision
 
-    def _is_due(self, decision: Decision, may_act: MayAct) -> bool:
+    def _is_due(self, decision: ScalingDecision, may_act: MayAct) -> bool:
         """Whether there is anything to do, and we are still the ones to do it."""
-        late = isinstance(self.crew, Crew) and self.crew.late
+        late = isinstance(self.crew, FleetWorkers) and self.crew.late
         return bool(decision.start or decision.stop or late) and may_act()
 
     # -- acting
 
-    async def _act(self, standing: Standing, decision: Decision, now: datetime) -> Done:
+    async def _act(self, standing: EffectiveFleet, decision: ScalingDecision, now: datetime) -> AppliedDecision:
         try:
             await self._end_late(now)
             started = await self._start(standing, decision, now)
-            return Done(started, await self._stop(decision.stop, now) if decision.stop else 0)
-        except FleetUnavailable as trouble:
-            self._backoff = self._backoff.failed(now, trouble.message)
-            logger.warning("fleet %s: %s", self._name, trouble.message)
-        except Unavailable as trouble:
-            logger.debug("fleet %s: nobody is stopped without a look: %s", self._name, trouble.message)
-        return Done()
+            return AppliedDecision(started, await self._stop(decision.stop, now) if decision.stop else 0)
+        except FleetUnavailable as error:
+            self._backoff = self._backoff.failed(now, error.message)
+            logger.warning("fleet %s: %s", self._name, error.message)
+        except Unavailable as error:
+            logger.debug("fleet %s: nobody is stopped without a look: %s", self._name, error.message)
+        return AppliedDecision()
 
     async def _end_late(self, now: datetime) -> None:
         if isinstance(self.crew, Unknown) or not self.crew.late:
@@ -206,15 +216,17 @@ class Tending:
         late = ", ".join(self.crew.late)
         self._backoff = self._backoff.failed(now, f"{late} did not join in time, or went silent")
         logger.warning("fleet %s: ended, as they did not join in time or went silent: %s", self._name, late)
-        await self._backend.stop(self._name, self.crew.late, NO_TIME)
+        await self._backend.stop(self._name, self.crew.late, ZERO)
         self._asked.update(dict.fromkeys(self.crew.late, now))
 
-    async def _start(self, standing: Standing, decision: Decision, now: datetime) -> int:
-        well = isinstance(self.crew, Crew) and any(self.crew.at(post) for post in (Post.IDLE, Post.BUSY))
+    async def _start(self, standing: EffectiveFleet, decision: ScalingDecision, now: datetime) -> int:
+        well = isinstance(self.crew, FleetWorkers) and any(
+            self.crew.at(post) for post in (WorkerStatus.IDLE, WorkerStatus.BUSY)
+        )
         count = self._backoff.allows(decision.start, now, anybody_well=well)
         if not count:
             return 0
-        order = order_of(standing, self._around.app, self._around.environment)
+        order = launch_spec_of(standing, self._around.app, self._around.environment)
         names = await self._backend.start(order, count)
         self._ordered.update(dict.fromkeys(names, now))
         self._fresh.update(names)
@@ -235,16 +247,23 @@ class Tending:
     async def _idle_of(self, names: Sequence[str], count: int) -> list[str]:
         """So many of them as are ready and run nothing now; Unavailable if not every shard says so."""
         ready = {row.id for row in await self._engine.queues.workers() if row.state is WorkerState.READY}
-        for shard in self._engine.store.parts():
-            ready -= set(await shard.holders())
+        for shard in self._engine.store.shards():
+            ready -= set(await shard.running_by_worker())
         return [name for name in names if name in ready][:count]
 
     # -- telling
 
-    def _note(self, standing: Standing, decision: Decision, done: Done, reading: FleetReading, now: datetime) -> None:
+    def _note(
+        self,
+        standing: EffectiveFleet,
+        decision: ScalingDecision,
+        done: AppliedDecision,
+        reading: FleetReading,
+        now: datetime,
+    ) -> None:
         trouble = self._backoff.told(now)
         reason = f"{decision.reason}; {trouble}" if trouble and decision.start > done.started else decision.reason
-        lost = self.crew.count(Post.LOST) if isinstance(self.crew, Crew) else None
+        lost = self.crew.count(WorkerStatus.LOST) if isinstance(self.crew, FleetWorkers) else None
         noted = FleetDecision(
             at=reading.at,
             desired=decision.desired,

@@ -1,5 +1,5 @@
 """The Broker seam: volatile tickets. Losing a broker loses no job."""
 
-from penstock.broker.seam import Broker, Rung
+from penstock.broker.seam import Broker, SignalMessage
 
-__all__ = ["Broker", "Rung"]
+__all__ = ["Broker", "SignalMessage"]

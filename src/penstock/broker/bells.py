@@ -5,63 +5,63 @@ from collections.abc import Collection
 from typing import Self
 from weakref import WeakSet
 
-from penstock.broker.seam import Rung
+from penstock.broker.seam import SignalMessage
 
-UNHEARD_MAX = 1000
+UNDELIVERED_MAX = 1000
 """A listener that falls further behind is told that it missed something instead."""
 
 
-class Listener:
+class LocalSubscriber:
     """What is rung, one by one, from the moment it was made until the broker is closed."""
 
     def __init__(self, bells: Collection[str]) -> None:
-        self.bells = frozenset(bells)
-        self._unheard: asyncio.Queue[Rung | None] = asyncio.Queue()
+        self.signals = frozenset(bells)
+        self._undelivered: asyncio.Queue[SignalMessage | None] = asyncio.Queue()
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Rung:
-        rung = await self._unheard.get()
+    async def __anext__(self) -> SignalMessage:
+        rung = await self._undelivered.get()
         if rung is None:
             self.end()
             raise StopAsyncIteration
         return rung
 
-    def tell(self, rung: Rung) -> None:
+    def deliver(self, rung: SignalMessage) -> None:
         rungs = [rung]
-        if self._unheard.qsize() >= UNHEARD_MAX:
-            self._forget_unheard()
-            rungs = [Rung(bell) for bell in sorted(self.bells)]
+        if self._undelivered.qsize() >= UNDELIVERED_MAX:
+            self._drop_undelivered()
+            rungs = [SignalMessage(bell) for bell in sorted(self.signals)]
         for one in rungs:
-            self._unheard.put_nowait(one)
+            self._undelivered.put_nowait(one)
 
     def end(self) -> None:
-        self._unheard.put_nowait(None)
+        self._undelivered.put_nowait(None)
 
-    def _forget_unheard(self) -> None:
-        while not self._unheard.empty():
-            self._unheard.get_nowait()
+    def _drop_undelivered(self) -> None:
+        while not self._undelivered.empty():
+            self._undelivered.get_nowait()
 
 
-class Bells:
+class Subscribers:
     """The listeners of one broker. One that nobody holds any more is forgotten."""
 
     def __init__(self) -> None:
-        self._listeners: WeakSet[Listener] = WeakSet()
+        self._listeners: WeakSet[LocalSubscriber] = WeakSet()
         self._closed = False
 
-    def listen(self, bells: Collection[str]) -> Listener:
-        listener = Listener(bells)
+    def listen(self, bells: Collection[str]) -> LocalSubscriber:
+        listener = LocalSubscriber(bells)
         self._listeners.add(listener)
         if self._closed:
             listener.end()
         return listener
 
-    def ring(self, rung: Rung) -> None:
+    def deliver(self, rung: SignalMessage) -> None:
         for listener in list(self._listeners):
-            if rung.bell in listener.bells:
-                listener.tell(rung)
+            if rung.signal in listener.signals:
+                listener.deliver(rung)
 
     def close(self) -> None:
         """Every listener comes to its end, once it has heard what was rung before. May be repeated."""

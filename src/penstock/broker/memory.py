@@ -8,15 +8,15 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from penstock.broker.bells import Bells
-from penstock.broker.seam import Rung
+from penstock.broker.bells import Subscribers
+from penstock.broker.seam import SignalMessage
 from penstock.model.ids import JobId
-from penstock.model.job import PRIORITIES, Line, Ticket
-from penstock.model.workers import Subscription
+from penstock.model.job import PRIORITIES, BacklogKey, Ticket
+from penstock.model.workers import WorkRequest
 
-Level = dict[Line, deque[Ticket]]
+Level = dict[BacklogKey, deque[Ticket]]
 
-NO_WAIT = timedelta(0)
+ZERO = timedelta(0)
 
 
 class MemoryBroker:
@@ -27,40 +27,40 @@ class MemoryBroker:
 
     def __init__(self) -> None:
         self._epoch = secrets.token_hex(8)
-        self._lanes = Lanes()
-        self._takers: dict[str, dict[Taker, None]] = {}
-        self._bells = Bells()
+        self._queues = TicketQueues()
+        self._takers: dict[str, dict[LocalWaiter, None]] = {}
+        self._bells = Subscribers()
         self._closed = False
 
     async def publish(self, tickets: Sequence[Ticket]) -> None:
         if not self._closed:
-            self._offer(self._lanes.append(tickets))
+            self._offer(self._queues.append(tickets))
 
-    async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
-        tickets = self._lanes.take(wanted, limit)
-        if tickets or self._closed or wait <= NO_WAIT:
+    async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
+        tickets = self._queues.take(wanted, limit)
+        if tickets or self._closed or wait <= ZERO:
             return tickets
         return await self._wait(wanted, limit, wait)
 
-    async def depths(self) -> dict[Line, int]:
-        return dict(self._lanes.depths)
+    async def depths(self) -> dict[BacklogKey, int]:
+        return dict(self._queues.depths)
 
-    async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
-        return self._lanes.held.intersection(jobs)
+    async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:
+        return self._queues.find_held.intersection(jobs)
 
     async def epoch(self) -> str:
         return self._epoch
 
-    async def ring(self, bell: str, message: bytes = b"") -> None:
-        self._bells.ring(Rung(bell, message))
+    async def send_signal(self, bell: str, message: bytes = b"") -> None:
+        self._bells.deliver(SignalMessage(bell, message))
 
-    def listen(self, bells: Collection[str]) -> AsyncIterator[Rung]:
+    def listen(self, bells: Collection[str]) -> AsyncIterator[SignalMessage]:
         return self._bells.listen(bells)
 
     async def close(self) -> None:
         self._closed = True
         self._bells.close()
-        self._lanes = Lanes()
+        self._queues = TicketQueues()
         for takers in list(self._takers.values()):
             for taker in list(takers):
                 self._answer(taker, [])
@@ -68,11 +68,11 @@ class MemoryBroker:
     def lose(self) -> None:
         """For tests: forget every ticket, as a broker that was killed does. Waiting takers go on waiting."""
         self._epoch = secrets.token_hex(8)
-        self._lanes = Lanes()
+        self._queues = TicketQueues()
 
-    async def _wait(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+    async def _wait(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
         loop = asyncio.get_running_loop()
-        taker = Taker(wanted, limit, loop.create_future())
+        taker = LocalWaiter(wanted, limit, loop.create_future())
         self._enlist(taker)
         # The deadline answers instead of cancelling, so that it cannot meet tickets that are already on their way.
         deadline = loop.call_later(wait.total_seconds(), self._answer, taker, [])
@@ -96,28 +96,28 @@ class MemoryBroker:
                     break
                 left.subtract(ticket.type for ticket in self._serve(taker))
 
-    def _serve(self, taker: "Taker") -> list[Ticket]:
+    def _serve(self, taker: "LocalWaiter") -> list[Ticket]:
         # One that was cancelled and has not woken yet still stands in line.
-        tickets = [] if taker.answer.done() else self._lanes.take(taker.wanted, taker.limit)
+        tickets = [] if taker.answer.done() else self._queues.take(taker.wanted, taker.limit)
         if tickets:
             self._answer(taker, tickets)
         return tickets
 
-    def _answer(self, taker: "Taker", tickets: list[Ticket]) -> None:
+    def _answer(self, taker: "LocalWaiter", tickets: list[Ticket]) -> None:
         self._dismiss(taker)
         if not taker.answer.done():
             taker.answer.set_result(tickets)
 
-    def _put_back(self, taker: "Taker") -> None:
+    def _put_back(self, taker: "LocalWaiter") -> None:
         """A taker cancelled after it was answered and before it woke has taken none."""
         if taker.answer.done() and not taker.answer.cancelled() and not self._closed:
-            self._offer(self._lanes.put_back(taker.answer.result()))
+            self._offer(self._queues.put_back(taker.answer.result()))
 
-    def _enlist(self, taker: "Taker") -> None:
+    def _enlist(self, taker: "LocalWaiter") -> None:
         for type_name in taker.wanted.types:
             self._takers.setdefault(type_name, {})[taker] = None
 
-    def _dismiss(self, taker: "Taker") -> None:
+    def _dismiss(self, taker: "LocalWaiter") -> None:
         for type_name in taker.wanted.types:
             takers = self._takers.get(type_name, {})
             takers.pop(taker, None)
@@ -125,21 +125,21 @@ class MemoryBroker:
                 self._takers.pop(type_name, None)
 
 
-class Taker(Struct, frozen=True, eq=False):
+class LocalWaiter(Struct, frozen=True, eq=False):
     """One call of take that waits."""
 
-    wanted: Subscription
+    wanted: WorkRequest
     limit: int
     answer: asyncio.Future[list[Ticket]]
 
 
-class Lanes:
+class TicketQueues:
     """The tickets held: at each priority the lanes that are not empty, the one whose turn it is first."""
 
     def __init__(self) -> None:
-        self.depths: dict[Line, int] = {}
+        self.depths: dict[BacklogKey, int] = {}
         self._levels: list[Level] = [{} for _ in range(PRIORITIES)]
-        self.held: set[JobId] = set()
+        self.find_held: set[JobId] = set()
 
     def append(self, tickets: Iterable[Ticket]) -> list[Ticket]:
         """Put tickets at the ends of their lanes, and give them back without those of jobs that are held already."""
@@ -157,7 +157,7 @@ class Lanes:
             fresh.append(ticket)
         return fresh
 
-    def take(self, wanted: Subscription, limit: int) -> list[Ticket]:
+    def take(self, wanted: WorkRequest, limit: int) -> list[Ticket]:
         """Remove up to `limit` wanted tickets, highest priority first."""
         tickets: list[Ticket] = []
         for priority in range(PRIORITIES - 1, -1, -1):
@@ -165,19 +165,19 @@ class Lanes:
             if level and len(tickets) < limit:
                 lanes = [lane for lane in level if wanted.wants(*lane, priority)]
                 tickets += self._share(level, lanes, limit - len(tickets))
-        self.held.difference_update([ticket.job for ticket in tickets])
+        self.find_held.difference_update([ticket.job for ticket in tickets])
         return tickets
 
     def _admit(self, tickets: Iterable[Ticket]) -> Iterator[tuple[deque[Ticket], Ticket]]:
         """Each ticket whose job is not held yet, counted, with the line it belongs in."""
         for ticket in tickets:
-            if ticket.job not in self.held:
-                self.held.add(ticket.job)
+            if ticket.job not in self.find_held:
+                self.find_held.add(ticket.job)
                 level, lane = self._levels[ticket.priority], ticket.line
                 self.depths[lane] = self.depths.get(lane, 0) + 1
                 yield level.get(lane) or level.setdefault(lane, deque()), ticket
 
-    def _share(self, level: Level, lanes: list[Line], room: int) -> list[Ticket]:
+    def _share(self, level: Level, lanes: list[BacklogKey], room: int) -> list[Ticket]:
         """Fill `room` from these lanes in equal parts, as far as they reach."""
         tickets: list[Ticket] = []
         while lanes and (left := room - len(tickets)) > 0:
@@ -187,7 +187,7 @@ class Lanes:
             lanes = [lane for lane in lanes if lane in level]
         return tickets
 
-    def _pop(self, level: Level, lane: Line, part: int) -> list[Ticket]:
+    def _pop(self, level: Level, lane: BacklogKey, part: int) -> list[Ticket]:
         line = level.pop(lane)
         tickets = [line.popleft() for _ in range(min(part, len(line)))]
         if line:
@@ -196,7 +196,7 @@ class Lanes:
         self._lower(lane, len(tickets))
         return tickets
 
-    def _lower(self, lane: Line, count: int) -> None:
+    def _lower(self, lane: BacklogKey, count: int) -> None:
         self.depths[lane] -= count
         if not self.depths[lane]:
             del self.depths[lane]

@@ -11,14 +11,14 @@ from typing import Protocol
 from msgspec import Struct
 
 from penstock.model.ids import JobId
-from penstock.model.job import Line, Ticket
-from penstock.model.workers import Subscription
+from penstock.model.job import BacklogKey, Ticket
+from penstock.model.workers import WorkRequest
 
 
-class Rung(Struct, frozen=True):
+class SignalMessage(Struct, frozen=True):
     """A bell that was rung, and what was called out with it; empty also where rings may have been missed."""
 
-    bell: str
+    signal: str
     message: bytes = b""
 
 
@@ -29,18 +29,18 @@ class Broker(Protocol):
         """Offer the tickets, in order; waiting subscribers get them at once."""
         ...
 
-    async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+    async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
         """Up to `limit` tickets that are wanted, each given to one taker: highest priority first, then oldest first.
 
         Waits for the first one, at most `wait`; then answers with what there is. A taker that is cancelled takes none.
         """
         ...
 
-    async def depths(self) -> dict[Line, int]:
+    async def depths(self) -> dict[BacklogKey, int]:
         """Tickets held, by queue and type; lines without any may be left out."""
         ...
 
-    async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
+    async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:
         """Those of the jobs whose tickets are held; what a taker was given is not."""
         ...
 
@@ -48,11 +48,11 @@ class Broker(Protocol):
         """A name for this broker's memory: another one means that every ticket published before may be lost."""
         ...
 
-    async def ring(self, bell: str, message: bytes = b"") -> None:
+    async def send_signal(self, bell: str, message: bytes = b"") -> None:
         """Wake everyone who listens to this bell, in every process that shares the broker. A hint: it may be lost."""
         ...
 
-    def listen(self, bells: Collection[str]) -> AsyncIterator[Rung]:
+    def listen(self, bells: Collection[str]) -> AsyncIterator[SignalMessage]:
         """What is rung from now on, until the broker is closed.
 
         Where rings may have been missed (a connection lost and found again) each bell is given once, with no message.

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 from penstock.cli.ending import exit_code
 
-ROOT = Commands(
+ROOT = CommandGroup(
     name="penstock",
     help="A distributed, autoscaling, asynchronous job queue and scheduler.",
     examples=("penstock up shop.jobs:app", "penstock jobs submit thumbnail url=cat.png --wait"),

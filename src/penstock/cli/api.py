@@ -36,10 +36,10 @@ def api(
     flags = {"server.host": host, "server.port": port, "log.level": log_level, "log.format": log_format}
     settings = options.settings(config, flags)
     start_logging(settings.log)
-    run_for_long(_serve(settings, as_json=as_json))
+    run_for_long(_serve_api(settings, as_json=as_json))
 
 
-async def _serve(settings: Settings, *, as_json: bool) -> None:
+async def _serve_api(settings: Settings, *, as_json: bool) -> None:
     from penstock import runtime
 
     def greet(url: str) -> None:

@@ -12,7 +12,7 @@ from penstock.model.suggestion import suggest
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-class Command(click.Command):
+class CliCommand(click.Command):
     """A command whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **more: Any) -> None:
@@ -23,7 +23,7 @@ class Command(click.Command):
         _write_examples(self.examples, formatter)
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """A group of commands. `lazy` maps a name to where it is (`module:command`) and its line in the help.
 
     `default` is the command that is meant when only options, or nothing, follow the group's name.
@@ -88,11 +88,11 @@ class Commands(click.Group):
         _write_examples(self.examples, formatter)
 
 
-def command(name: str, *examples: str) -> Callable[[Callable[..., Any]], Command]:
+def command(name: str, *examples: str) -> Callable[[Callable[..., Any]], CliCommand]:
     """Make a function the command of this name; the examples end its help."""
 
-    def decorate(function: Callable[..., Any]) -> Command:
-        return click.command(name, cls=Command, examples=examples)(function)
+    def decorate(function: Callable[..., Any]) -> CliCommand:
+        return click.command(name, cls=CliCommand, examples=examples)(function)
 
     return decorate
 

@@ -67,8 +67,8 @@ def instant(text: str) -> datetime:
     """Read a moment in ISO 8601; without a zone it is meant in the local one."""
     try:
         return utc("time", datetime.fromisoformat(text).astimezone())
-    except Invalid as refusal:
-        raise click.BadParameter(refusal.message) from None
+    except Invalid as error:
+        raise click.BadParameter(error.message) from None
     except (ValueError, OverflowError):
         wrong = f"{text!r} is not a time; write it as 2026-11-15T18:00 or 2026-11-15T17:00:00Z"
         raise click.BadParameter(wrong) from None

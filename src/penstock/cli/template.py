@@ -6,7 +6,7 @@ import sys
 import penstock.cli.worker
 import penstock.runtime  # noqa: F401
 from penstock.cli import main
-from penstock.worker.template.serving import serve_template
+from penstock.worker.template.serving import serve_prefork
 
 
 def work(app: str) -> None:
@@ -15,4 +15,4 @@ def work(app: str) -> None:
 
 
 if __name__ == "__main__":
-    serve_template(sys.argv[3], int(sys.argv[1]), int(sys.argv[2]), work)
+    serve_prefork(sys.argv[3], int(sys.argv[1]), int(sys.argv[2]), work)

@@ -63,7 +63,7 @@ def worker(
         from penstock import runtime
 
         run_for_long(runtime.work(settings, app))
-    except InvalidSetting as fault:
-        ink.say(f"penstock: {fault.message}", err=True)
+    except InvalidSetting as error:
+        ink.say(f"penstock: {error.message}", err=True)
         return USAGE
     return 0

@@ -11,7 +11,7 @@ from msgspec import Raw
 from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls, type_calls
 from penstock.client.calls import AsyncTransport, Reply
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
-from penstock.client.flows import DEFAULT_WAIT, NOTHING, Flow, Flows, Pause, Step
+from penstock.client.flows import DEFAULT_WAIT, NOTHING, ClientProtocol, Exchange, Pause, Step
 from penstock.client.http import AsyncHttpTransport, server_url
 from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
@@ -54,13 +54,15 @@ class AsyncClient:
         patience: Duration | None = None,
         transport: AsyncTransport | None = None,
         clock: Clock | None = None,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self._transport = transport or AsyncHttpTransport(server_url(url), key=key)
         # Of its own, so that nothing meant for Penstock alone reaches an object store.
         self._elsewhere = AsyncHttpTransport("")
         self._clock = clock or SystemClock()
-        self._flows = Flows(self._clock, chance or random.Random(), None if patience is None else span_of(patience))
+        self._flows = ClientProtocol(
+            self._clock, rng or random.Random(), None if patience is None else span_of(patience)
+        )
 
     async def submit(self, type: str, params: object = None, **options: Unpack[SubmitOptions]) -> JobItem:
         """Add a job. Once this returns the job is durable, and it was added once however often the call was sent."""
@@ -307,7 +309,7 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _run(self, flow: Flow[T]) -> T:
+    async def _run(self, flow: Exchange[T]) -> T:
         try:
             step = next(flow)
             while True:

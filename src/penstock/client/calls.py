@@ -33,7 +33,7 @@ T = TypeVar("T")
 JSON = "application/json"
 BYTES = "application/octet-stream"
 
-NO_WAIT = timedelta()
+ZERO = timedelta()
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
     body: bytes | Path | None = None
     content_type: str = JSON
     repeatable: bool = True
-    wait: timedelta = NO_WAIT
+    wait: timedelta = ZERO
     sink: Callable[[], Sink] = BytesSink
     headers: Mapping[str, str] = {}
     elsewhere: bool = False
@@ -109,7 +109,7 @@ def under(key: str, call: Call[T], *, repeated: bool) -> Call[T]:
     return replace(call, headers={**call.headers, **told})
 
 
-def get(job: str, wait: timedelta = NO_WAIT) -> Call[JobItem]:
+def get(job: str, wait: timedelta = ZERO) -> Call[JobItem]:
     return Call("GET", _job_path(job), _JOB, query=query_of(wait=wait.total_seconds() or None), wait=wait)
 
 

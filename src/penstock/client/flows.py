@@ -19,7 +19,7 @@ from penstock.client import answers, calls
 from penstock.client.calls import Call, Reply
 from penstock.client.direct import Direct
 from penstock.client.patience import default_patience
-from penstock.client.places import Places
+from penstock.client.places import ShardPlacement
 from penstock.client.submission import Content, JobSpec, body_of, check_submit
 from penstock.model.errors import (
     ChooseShard,
@@ -47,7 +47,7 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 Step: TypeAlias = Call[Any] | Pause
-Flow: TypeAlias = Generator[Step, Reply, T]
+Exchange: TypeAlias = Generator[Step, Reply, T]
 
 NOTHING = Reply(0)
 """What a flow is given after a pause."""
@@ -63,21 +63,21 @@ BATCH_JOBS = 2_000
 BATCH_BYTES = 4 << 20
 
 
-class Flows:
+class ClientProtocol:
     """The flows of one client. `patience` is how long an unavailable server is asked again before giving up.
 
     None leaves it to the surroundings, which are looked at with each call: an app may be imported before it belongs to
     a worker.
     """
 
-    def __init__(self, clock: Clock, chance: random.Random, patience: timedelta | None) -> None:
+    def __init__(self, clock: Clock, rng: random.Random, patience: timedelta | None) -> None:
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._given_patience = patience
         self._direct = Direct(clock)
-        self._places = Places(chance)
+        self._places = ShardPlacement(rng)
 
-    def ask(self, call: Call[T], patience: timedelta | None = None) -> Flow[T]:
+    def ask(self, call: Call[T], patience: timedelta | None = None) -> Exchange[T]:
         """Send a call; a repeatable one again and again while the server is unavailable, until patience ends."""
         give_up_at = self._now() + (self._patience if patience is None else patience)
         attempt = 0
@@ -91,13 +91,13 @@ class Flows:
                     raise
             yield Pause(pause)
 
-    def submit(self, spec: JobSpec) -> Flow[JobItem]:
+    def submit(self, spec: JobSpec) -> Exchange[JobItem]:
         """Upload the inputs, then add the job. Never adds it twice, however often it is sent."""
         uploads = yield from self._upload_inputs(spec)
         call = replace(calls.submit(body_of(spec, uploads)), patience=self._patience)
         return (yield from self._submit_somewhere(call) if spec.get("key") is None else self.ask(call))
 
-    def _submit_somewhere(self, call: Call[T]) -> Flow[T]:
+    def _submit_somewhere(self, call: Call[T]) -> Exchange[T]:
         """Send a submit whose user gave no key under one of our own, which names the shard that it goes to.
 
         Another key, on another shard, only where it is certain that nothing was done under the last one.
@@ -123,7 +123,7 @@ class Flows:
                 raise trouble
             yield Pause(pause)
 
-    def submit_many(self, specs: Iterable[JobSpec | msgspec.Raw]) -> Flow[list[BatchAnswer]]:
+    def submit_many(self, specs: Iterable[JobSpec | msgspec.Raw]) -> Exchange[list[BatchAnswer]]:
         """Add many jobs; one answer each, in order. On an error `details["answers"]` holds those already given."""
         bodies = yield from self._bodies(specs)
         given: list[BatchAnswer] = []
@@ -135,7 +135,7 @@ class Flows:
             raise
         return given
 
-    def wait(self, job: str, timeout: timedelta | None) -> Flow[JobItem]:
+    def wait(self, job: str, timeout: timedelta | None) -> Exchange[JobItem]:
         """The job once it has ended, however it ended. WaitTimeout if that takes longer; None waits for ever."""
         asked_at = self._now()
         while True:
@@ -150,7 +150,7 @@ class Flows:
             if self._now() - polled_at < min(poll, SHORTEST_POLL):
                 yield Pause(min(poll, SHORTEST_POLL))
 
-    def logs(self, job: str, after: int) -> Flow[LogPage]:
+    def logs(self, job: str, after: int) -> Exchange[LogPage]:
         """All lines after a position, and the position to go on from."""
         page = LogPage((), after)
         while True:
@@ -159,26 +159,26 @@ class Flows:
             if not more.lines:
                 return page
 
-    def output(self, job: str, name: str) -> Flow[bytes]:
+    def output(self, job: str, name: str) -> Exchange[bytes]:
         """An output's bytes, compared with its digest."""
         file = yield from self._output_named(job, name)
         return (yield from self._fetch(calls.output(job, file), file))
 
-    def download(self, job: str, name: str, path: Path) -> Flow[Path]:
+    def download(self, job: str, name: str, path: Path) -> Exchange[Path]:
         """An output as a file, compared with its digest; below `path`, under its own name, if that is a folder."""
         file = yield from self._output_named(job, name)
         target = path / Path(file.name).name if path.is_dir() else path
         yield from self._fetch(calls.download(job, file, target), file)
         return target
 
-    def upload(self, name: str, content: Content) -> Flow[Upload]:
+    def upload(self, name: str, content: Content) -> Exchange[Upload]:
         """Keep a file for a job to come: in the object store itself if that can be reached, else through the server."""
         body = Path(content) if isinstance(content, str) else content
         digest, content_type = _digest(body), mimetypes.guess_type(name)[0] or calls.BYTES
         sent = yield from self._upload_past(body, digest, content_type)
         return sent if sent is not None else (yield from self.ask(calls.upload(body, content_type, digest)))
 
-    def _upload_past(self, body: bytes | Path, digest: str, content_type: str) -> Flow[Upload | None]:
+    def _upload_past(self, body: bytes | Path, digest: str, content_type: str) -> Exchange[Upload | None]:
         """The upload, sent past the server; None if that was not worth it or did not work."""
         size = body.stat().st_size if isinstance(body, Path) else len(body)
         if not self._direct.worth(size):
@@ -191,7 +191,7 @@ class Flows:
         self._direct.of_no_use()
         return None
 
-    def _fetch(self, call: Call[bytes], file: FileItem) -> Flow[bytes]:
+    def _fetch(self, call: Call[bytes], file: FileItem) -> Exchange[bytes]:
         """A file's bytes: from the object store itself if that can be reached, else through the server."""
         if self._direct.worth(file.size):
             reply = yield from self._answer_of(replace(call, query=calls.query_of(direct="true")))
@@ -204,14 +204,14 @@ class Flows:
                 return reply.body
         return (yield from self.ask(call))
 
-    def _answer_of(self, call: Call[Any]) -> Flow[Reply | None]:
+    def _answer_of(self, call: Call[Any]) -> Exchange[Reply | None]:
         """What came back, whatever it is; None if nothing did."""
         try:
             return (yield call)
         except Unavailable:
             return None
 
-    def _output_named(self, job: str, name: str) -> Flow[FileItem]:
+    def _output_named(self, job: str, name: str) -> Exchange[FileItem]:
         item = yield from self.ask(calls.get(job))
         for file in item.outputs:
             if file.name == name:
@@ -219,14 +219,14 @@ class Flows:
         known = ", ".join(file.name for file in item.outputs) or f"none yet: it is {item.state}"
         raise NotFound(f"job {job} has no output {name!r}; it has {known}")
 
-    def _upload_inputs(self, spec: JobSpec) -> Flow[dict[str, str]]:
+    def _upload_inputs(self, spec: JobSpec) -> Exchange[dict[str, str]]:
         ids = {}
         for name, content in spec.get("inputs", {}).items():
             upload = yield from self.upload(name, content)
             ids[name] = upload.id
         return ids
 
-    def _bodies(self, specs: Iterable[JobSpec | msgspec.Raw]) -> Flow[list[msgspec.Raw]]:
+    def _bodies(self, specs: Iterable[JobSpec | msgspec.Raw]) -> Exchange[list[msgspec.Raw]]:
         bodies = []
         for spec in specs:
             if isinstance(spec, msgspec.Raw):
@@ -237,7 +237,7 @@ class Flows:
             bodies.append(msgspec.Raw(_encode(body_of(spec, uploads))))
         return bodies
 
-    def _submit_batch(self, batch: Sequence[msgspec.Raw], offset: int) -> Flow[list[BatchAnswer]]:
+    def _submit_batch(self, batch: Sequence[msgspec.Raw], offset: int) -> Exchange[list[BatchAnswer]]:
         """Add one batch; in halves if the server's limits are lower than ours. Its answers count from `offset`."""
         try:
             answer = yield from self._submit_somewhere(calls.submit_batch(batch))
@@ -252,7 +252,7 @@ class Flows:
     def _pause_after(self, error: Unavailable, attempt: int) -> timedelta:
         after = error.details.get("retry_after", 0)
         asked = timedelta(seconds=after if isinstance(after, int) else 0)
-        return max(asked, BACKOFF.wait_after(attempt, self._chance))
+        return max(asked, BACKOFF.wait_after(attempt, self._rng))
 
     @property
     def _patience(self) -> timedelta:

@@ -7,11 +7,11 @@ from penstock.model.ids import ShardId
 from penstock.model.sdk_keys import SHARDS_HEADER, new_sdk_key, read_shards
 
 
-class Places:
+class ShardPlacement:
     """Of one client. A server with a single shard tells nothing, and any key will do for it."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self._weights: dict[ShardId, float] = {}
 
     def new_key(self) -> str:
@@ -28,5 +28,5 @@ class Places:
         weights = self._weights
         if not weights:
             return None
-        (chosen,) = self._chance.choices([*weights], [*weights.values()])
+        (chosen,) = self._rng.choices([*weights], [*weights.values()])
         return chosen

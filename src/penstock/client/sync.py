@@ -12,7 +12,7 @@ from msgspec import Raw
 from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls, type_calls
 from penstock.client.calls import Reply, Transport
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
-from penstock.client.flows import DEFAULT_WAIT, NOTHING, Flow, Flows, Pause, Step
+from penstock.client.flows import DEFAULT_WAIT, NOTHING, ClientProtocol, Exchange, Pause, Step
 from penstock.client.http import HttpTransport, server_url
 from penstock.client.key_calls import key_request, rotate_request
 from penstock.client.scheduling import (
@@ -59,14 +59,14 @@ class Client:
         patience: Duration | None = None,
         transport: Transport | None = None,
         clock: Clock | None = None,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._transport = transport or HttpTransport(server_url(url), key=key)
         # Of its own, so that nothing meant for Penstock alone reaches an object store.
         self._elsewhere = HttpTransport("")
-        self._flows = Flows(
-            clock or SystemClock(), chance or random.Random(), None if patience is None else span_of(patience)
+        self._flows = ClientProtocol(
+            clock or SystemClock(), rng or random.Random(), None if patience is None else span_of(patience)
         )
         self._sleep = sleep
 
@@ -310,7 +310,7 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, flow: Flow[T]) -> T:
+    def _run(self, flow: Exchange[T]) -> T:
         try:
             step = next(flow)
             while True:

@@ -24,6 +24,6 @@ def _wrong(name: str, table: object) -> str:
     try:
         # Whether min and max fit each other depends on what is declared; that is told where it is laid over.
         changed(Fleet(max=MOST_WORKERS), table)
-    except Invalid as fault:
-        return fault.message
+    except Invalid as error:
+        return error.message
     return ""

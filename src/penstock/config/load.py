@@ -51,7 +51,7 @@ class Fault(Struct, frozen=True):
         return ": ".join(part for part in (self.origin, self.setting, self.wrong) if part)
 
 
-class Reading(Struct):
+class SettingsReading(Struct):
     """What one place gave, usable or not."""
 
     given: list[Given] = field(default_factory=list)
@@ -116,16 +116,16 @@ def _kind(setting: str) -> Type:
     return known.type if isinstance(known, Metadata) else known
 
 
-def _read_file(file: Path | None, environ: Mapping[str, str]) -> Reading:
+def _read_file(file: Path | None, environ: Mapping[str, str]) -> SettingsReading:
     path, needed = _file(file, environ)
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        return Reading(faults=[Fault(str(path), "", "there is no such file")] if needed else [])
+        return SettingsReading(faults=[Fault(str(path), "", "there is no such file")] if needed else [])
     except OSError as error:
-        return Reading(faults=[Fault(str(path), "", f"cannot be read: {error.strerror}")])
+        return SettingsReading(faults=[Fault(str(path), "", f"cannot be read: {error.strerror}")])
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        return Reading(faults=[Fault(str(path), "", f"is not TOML: {error}")])
+        return SettingsReading(faults=[Fault(str(path), "", f"is not TOML: {error}")])
     return _read_sections(str(path), content)
 
 
@@ -137,8 +137,8 @@ def _file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path, bool]:
     return (Path(named), True) if named else (Path(FILE_NAME), False)
 
 
-def _read_sections(origin: str, content: Mapping[str, object]) -> Reading:
-    reading = Reading()
+def _read_sections(origin: str, content: Mapping[str, object]) -> SettingsReading:
+    reading = SettingsReading()
     for section, fields in content.items():
         if section == FLEETS:
             _read_fleets(reading, origin, fields)
@@ -152,13 +152,13 @@ def _read_sections(origin: str, content: Mapping[str, object]) -> Reading:
     return reading
 
 
-def _read_fleets(reading: Reading, origin: str, tables: object) -> None:
+def _read_fleets(reading: SettingsReading, origin: str, tables: object) -> None:
     """Tables are for files only: a fleet has more to say than a variable can hold."""
     reading.fleets, faults = read_tables(tables)
     reading.faults += [Fault(origin, name, wrong) for name, wrong in faults]
 
 
-def _read_section(reading: Reading, origin: str, section: str, fields: Mapping[str, object]) -> None:
+def _read_section(reading: SettingsReading, origin: str, section: str, fields: Mapping[str, object]) -> None:
     for name, value in fields.items():
         if (setting := f"{section}.{name}") in FIELDS:
             reading.given.append(Given(setting, value, origin))
@@ -167,9 +167,9 @@ def _read_section(reading: Reading, origin: str, section: str, fields: Mapping[s
             reading.faults.append(Fault(origin, setting, _unknown("setting", name, known)))
 
 
-def _read_environment(environ: Mapping[str, str]) -> Reading:
+def _read_environment(environ: Mapping[str, str]) -> SettingsReading:
     names = {variable(setting): setting for setting in FIELDS}
-    reading = Reading()
+    reading = SettingsReading()
     for alias, setting in ALIASES.items():
         if alias in environ:
             reading.given.append(Given(setting, environ[alias], alias, text=True))
@@ -181,8 +181,8 @@ def _read_environment(environ: Mapping[str, str]) -> Reading:
     return reading
 
 
-def _read_flags(flags: Mapping[str, object]) -> Reading:
-    return Reading([Given(name, value, "command line") for name, value in flags.items() if value is not None])
+def _read_flags(flags: Mapping[str, object]) -> SettingsReading:
+    return SettingsReading([Given(name, value, "command line") for name, value in flags.items() if value is not None])
 
 
 def _place(values: dict[str, dict[str, object]], given: Given) -> None:

@@ -7,33 +7,33 @@ from functools import partial
 from penstock.broker import Broker
 from penstock.config import Settings
 from penstock.engine.arrivals import Arrivals
-from penstock.engine.bells import Bell, Bells
+from penstock.engine.bells import Signal, Signals
 from penstock.engine.catalog import Catalog
-from penstock.engine.changes import Changes
+from penstock.engine.changes import ScheduleSignals
 from penstock.engine.files import Files
 from penstock.engine.fleets import Fleets
 from penstock.engine.jobs import Jobs
 from penstock.engine.keys import Keys
 from penstock.engine.meters import Meters
-from penstock.engine.posting import Posting
+from penstock.engine.posting import TicketPosting
 from penstock.engine.queues import Queues
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.engine.schedules import Schedules
-from penstock.engine.sdk_places import SdkPlaces
+from penstock.engine.sdk_places import SdkPlacement
 from penstock.engine.shards import Shards
 from penstock.engine.tickets import Tickets
 from penstock.engine.ticks import Ticks
-from penstock.engine.timekeeper import Timekeeper
+from penstock.engine.timekeeper import SchedulerApi
 from penstock.engine.types import Types
-from penstock.engine.watch import Watch
-from penstock.engine.work import Work
+from penstock.engine.watch import JobWaiters
+from penstock.engine.work import EngineWorkerApi
 from penstock.model.errors import ShuttingDown
 from penstock.model.lifecycle import Event
 from penstock.model.timing import Clock
 from penstock.objects import ObjectStore
 from penstock.store import Store
 
-__all__ = ["Engine", "Reach", "Timekeeper"]
+__all__ = ["Engine", "SchedulerApi", "WorkerApi"]
 
 
 class Engine:
@@ -46,7 +46,7 @@ class Engine:
         objects: ObjectStore,
         settings: Settings,
         clock: Clock,
-        chance: random.Random,
+        rng: random.Random,
     ) -> None:
         self.store = store
         self.broker = broker
@@ -55,28 +55,28 @@ class Engine:
         self.clock = clock
         self.leaving = False
         self.meters = Meters()
-        self.watch = Watch(clock)
+        self.job_waiters = JobWaiters(clock)
         self.catalog = Catalog(store, clock)
         self.keys = Keys(self.catalog, clock, required=settings.server.needs_keys)
         self.tickets = Tickets(broker, settings.timing, clock, shared=self.shared)
-        self.files = Files(store, objects, settings, clock, chance)
+        self.files = Files(store, objects, settings, clock, rng)
         self.queues = Queues(store, self.catalog, self.tickets)
-        self.posting = Posting(self.catalog, self.tickets)
+        self.posting = TicketPosting(self.catalog, self.tickets)
         self.fleets = Fleets(store, self.catalog, settings)
-        self.changes = Changes(chance)
+        self.changes = ScheduleSignals(rng)
         self.arrivals = Arrivals()
-        self.bells = Bells(self)
-        self.tickets.on_backlog = partial(self.bells.ring, Bell.BACKLOG)
-        self.tickets.on_line = self.bells.ring_line
-        self.changes.on_note = partial(self.bells.ring, Bell.SCHEDULES)
-        self.catalog.on_tell = partial(self.bells.ring, Bell.NOTICES)
-        self.arrivals.on_arrival = self.bells.ring_work
+        self.signals = Signals(self)
+        self.tickets.on_backlog = partial(self.signals.publish, Signal.BACKLOG)
+        self.tickets.on_line_backlog = self.signals.publish_backlog
+        self.changes.on_note = partial(self.signals.publish, Signal.SCHEDULES)
+        self.catalog.on_tell = partial(self.signals.publish, Signal.NOTICES)
+        self.arrivals.on_arrival = self.signals.publish_work
         self.ticks = Ticks(self)
         self.schedules = Schedules(self)
-        self.jobs = Jobs(self, chance)
-        self.work = Work(self, chance)
+        self.jobs = Jobs(self, rng)
+        self.worker_api = EngineWorkerApi(self, rng)
         self.shards = Shards(store)
-        self.sdk_places = SdkPlaces(store)
+        self.sdk_placement = SdkPlacement(store)
         self.types = Types(self)
 
     @property
@@ -84,14 +84,14 @@ class Engine:
         """Whether other processes use the same broker."""
         return bool(self.settings.broker.url)
 
-    def moved(self, events: Sequence[Event]) -> None:
+    def publish_events(self, events: Sequence[Event]) -> None:
         """Tell whoever waits, here and in other processes, what has become durable."""
         self.meters.heed(events)
-        self.watch.heed(events)
-        self.tickets.heed(events)
-        self.changes.heed(events)
-        self.arrivals.heed(events)
-        self.bells.heed(events)
+        self.job_waiters.observe(events)
+        self.tickets.observe(events)
+        self.changes.observe(events)
+        self.arrivals.observe(events)
+        self.signals.publish_events(events)
 
     async def ready(self) -> None:
         """Return if jobs can be accepted now; raise Unavailable if not, and if this process is about to stop."""

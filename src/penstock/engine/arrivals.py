@@ -5,17 +5,17 @@ from contextlib import suppress
 
 from penstock.model.lifecycle import Event, State
 
-Listener = Callable[[frozenset[str]], None]
+ArrivalListener = Callable[[frozenset[str]], None]
 
 
 class Arrivals:
     """Tells whoever starts workers. A hint: whoever misses one sees the jobs at the next look into the store."""
 
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
-        self.on_arrival: Listener = lambda _: None
+        self._listeners: list[ArrivalListener] = []
+        self.on_arrival: ArrivalListener = lambda _: None
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: ArrivalListener) -> Callable[[], None]:
         """Call this with the names of queues; what comes back ends it."""
         self._listeners.append(listener)
 
@@ -25,16 +25,16 @@ class Arrivals:
 
         return end
 
-    def heed(self, events: Sequence[Event]) -> None:
-        self.came(frozenset(event.queue for event in events if event.after is State.QUEUED))
+    def observe(self, events: Sequence[Event]) -> None:
+        self.publish(frozenset(event.queue for event in events if event.after is State.QUEUED))
 
-    def came(self, queues: frozenset[str]) -> None:
+    def publish(self, queues: frozenset[str]) -> None:
         """It happened here."""
         if queues:
-            self.heard(queues)
+            self.receive(queues)
             self.on_arrival(queues)
 
-    def heard(self, queues: frozenset[str]) -> None:
+    def receive(self, queues: frozenset[str]) -> None:
         """It happened, here or elsewhere."""
         for listener in self._listeners:
             listener(queues)

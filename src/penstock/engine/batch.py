@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.engine.inserting import Inserting
-from penstock.engine.preparing import Prepared, Preparing
+from penstock.engine.inserting import Insertion
+from penstock.engine.preparing import Preparation, Prepared
 from penstock.model.errors import KeyConflict, MapChanged, NotFound, PenstockError, Unavailable
 from penstock.model.ids import JobId, Series, place_in_series
 from penstock.model.job import NewJob
@@ -38,7 +38,7 @@ PLACED_AGAIN = 3
 TURN_JOBS = 100
 """So many are prepared before others get a turn."""
 
-Outcome: TypeAlias = Submission | PenstockError
+SubmitOutcome: TypeAlias = Submission | PenstockError
 Placed: TypeAlias = Mapping[int, SubmitRequest]
 """Requests by their place in the batch."""
 
@@ -56,9 +56,9 @@ class Batches:
     def __init__(
         self,
         engine: "Engine",
-        preparing: Preparing,
-        inserting: Inserting,
-        submit_alone: Callable[[Sequence[SubmitRequest]], Awaitable[list[Outcome]]],
+        preparing: Preparation,
+        inserting: Insertion,
+        submit_alone: Callable[[Sequence[SubmitRequest]], Awaitable[list[SubmitOutcome]]],
     ) -> None:
         self._store = engine.store
         retention = engine.settings.retention
@@ -69,7 +69,7 @@ class Batches:
         self._inserting = inserting
         self._submit_alone = submit_alone
 
-    async def submit(self, asked: Placed, key: BatchKey) -> dict[int, Outcome]:
+    async def submit(self, asked: Placed, key: BatchKey) -> dict[int, SubmitOutcome]:
         """What became of each. Unavailable if the shard of the key is: nobody knows then, so it is to be repeated."""
         alone = {
             index: _named(index, request, key)
@@ -85,13 +85,13 @@ class Batches:
             )
         return {**dict(zip(alone, apart, strict=True)), **together}
 
-    async def _submit_series(self, asked: Placed, key: BatchKey) -> dict[int, Outcome]:
+    async def _submit_series(self, asked: Placed, key: BatchKey) -> dict[int, SubmitOutcome]:
         for _ in range(PLACED_AGAIN):
             with suppress(MapChanged):
                 return await self._submit_placed(asked, key)
         return await self._submit_placed(asked, key)
 
-    async def _submit_placed(self, asked: Placed, key: BatchKey) -> dict[int, Outcome]:
+    async def _submit_placed(self, asked: Placed, key: BatchKey) -> dict[int, SubmitOutcome]:
         """MapChanged if the key has another place by now: then nothing was written there."""
         if not asked:
             return {}
@@ -111,9 +111,9 @@ class Batches:
             outcomes.update(zip(rest, await self._insert(prepared), strict=True))
             return outcomes
 
-    async def _anchor(self, asked: Placed, series: Series) -> tuple[dict[int, Outcome], NewJob | None]:
+    async def _anchor(self, asked: Placed, series: Series) -> tuple[dict[int, SubmitOutcome], NewJob | None]:
         """The first job that is accepted, and what became of those before it."""
-        refused: dict[int, Outcome] = {}
+        refused: dict[int, SubmitOutcome] = {}
         for index in asked:
             (prepared,) = await self._prepare(asked, (index,), series)
             if isinstance(prepared, NewJob):
@@ -127,7 +127,7 @@ class Batches:
             raise answer
         return answer
 
-    async def _submit_again(self, asked: Placed, met: Known) -> dict[int, Outcome]:
+    async def _submit_again(self, asked: Placed, met: Known) -> dict[int, SubmitOutcome]:
         """The request was here before, or is here now: give back what is there of it, add what is missing."""
         if met.conflict:
             return dict.fromkeys(asked, _conflict(met))
@@ -139,7 +139,7 @@ class Batches:
             outcomes = await self._find(series.ids(places), met)
         return {**dict(zip(places, outcomes, strict=True)), first: met}
 
-    async def _find(self, jobs: Sequence[JobId], anchor: Known) -> list[Outcome]:
+    async def _find(self, jobs: Sequence[JobId], anchor: Known) -> list[SubmitOutcome]:
         found = await self._store.get(jobs)
         return [_missing(job, anchor) if one is None else Known(one) for job, one in zip(jobs, found, strict=True)]
 
@@ -154,7 +154,7 @@ class Batches:
     async def _prepare(self, asked: Placed, places: Sequence[int], series: Series) -> list[Prepared]:
         return await self._preparing.prepare([asked[index] for index in places], series.ids(places))
 
-    async def _insert(self, jobs: Sequence[Prepared]) -> list[Outcome]:
+    async def _insert(self, jobs: Sequence[Prepared]) -> list[SubmitOutcome]:
         answers = iter(await self._inserting.insert_in_one([job for job in jobs if isinstance(job, NewJob)]))
         return [next(answers) if isinstance(job, NewJob) else job for job in jobs]
 
@@ -164,8 +164,8 @@ def _something_sent() -> Iterator[None]:
     """A part of the batch may be there already, whatever the rest met with."""
     try:
         yield
-    except Unavailable as trouble:
-        trouble.details["sent"] = True
+    except Unavailable as error:
+        error.details["sent"] = True
         raise
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.broker import Rung
+from penstock.broker import SignalMessage
 from penstock.engine.by_shard import keep
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, from_packed, to_packed
-from penstock.model.job import Line
+from penstock.model.job import BacklogKey
 from penstock.model.lifecycle import TERMINAL, Event, Move, State
 
 if TYPE_CHECKING:
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock.engine")
 
-APART = timedelta(milliseconds=20)
+MIN_INTERVAL = timedelta(milliseconds=20)
 """The shortest time between two rings of one bell: what comes in between goes with the next."""
 
-WORK_APART = timedelta(milliseconds=100)
+WORK_MIN_INTERVAL = timedelta(milliseconds=100)
 """For queues that got work: the bell that would be rung most often, and is worth least to those who are awake."""
 
-MISSED = frozenset({""})
+UNKNOWN_QUEUES = frozenset({""})
 """In place of the queues that got work, where rings may have been missed."""
 
-AFTER_TROUBLE = timedelta(seconds=1)
+RETRY_PAUSE = timedelta(seconds=1)
 
 
-class Bell(StrEnum):
+class Signal(StrEnum):
     """What can be rung. All of them are hints: whoever misses one looks again a little later by itself."""
 
     BACKLOG = "backlog"
@@ -46,7 +46,7 @@ class Bell(StrEnum):
     LINE = "line"
 
 
-class Bells:
+class Signals:
     """Rings for other processes, and does here what their rings ask for. Silent until it is asked to `listen`.
 
     With a broker inside the process there is nobody else to ring for.
@@ -57,87 +57,87 @@ class Bells:
         self._listening = False
         self._ended: list[JobId] = []
         self._work: set[str] = set()
-        self._lines: set[Line] = set()
-        self._waiting: set[Bell] = set()
+        self._backlogs: set[BacklogKey] = set()
+        self._waiting: set[Signal] = set()
         self.cancels = asyncio.Event()
 
-    def ring(self, bell: Bell) -> None:
+    def publish(self, bell: Signal) -> None:
         """Soon, and once however often it is asked for meanwhile."""
         if self._listening and bell not in self._waiting:
             self._waiting.add(bell)
-            keep(asyncio.ensure_future(self._ring(bell)))
+            keep(asyncio.ensure_future(self._send(bell)))
 
-    def ring_work(self, queues: frozenset[str]) -> None:
+    def publish_work(self, queues: frozenset[str]) -> None:
         """Tell the others in which queues jobs have become due."""
         if self._listening:
             self._work |= queues
-            self.ring(Bell.WORK)
+            self.publish(Signal.WORK)
 
-    def ring_line(self, lines: frozenset[Line]) -> None:
+    def publish_backlog(self, lines: frozenset[BacklogKey]) -> None:
         """Tell the others which lines go on behind the window."""
         if self._listening:
-            self._lines |= lines
-            self.ring(Bell.LINE)
+            self._backlogs |= lines
+            self.publish(Signal.LINE)
 
-    def heed(self, events: Sequence[Event]) -> None:
+    def publish_events(self, events: Sequence[Event]) -> None:
         """Tell the others which jobs have ended and which were asked to stop."""
         if not self._listening:
             return
         if ended := [event.job for event in events if event.after in TERMINAL]:
             self._ended += ended
-            self.ring(Bell.ENDED)
+            self.publish(Signal.ENDED)
         if any(event.move is Move.CANCEL and event.before is State.RUNNING for event in events):
-            self.ring(Bell.CANCELS)
+            self.publish(Signal.CANCELS)
 
     async def listen(self) -> timedelta:
         """Do what rings ask for, until the broker is closed or lost; how long to wait before listening again."""
         self._listening = True
-        async for rung in self._engine.broker.listen(tuple(Bell)):
+        async for rung in self._engine.broker.listen(tuple(Signal)):
             try:
-                self._hear(rung)
-            except (ValueError, struct.error) as fault:
+                self._receive(rung)
+            except (ValueError, struct.error) as error:
                 # Of another version perhaps: a hint that is not understood is a hint that was missed.
-                logger.debug("a ring of the bell %s cannot be read: %s", rung.bell, fault)
-        return AFTER_TROUBLE
+                logger.debug("a ring of the bell %s cannot be read: %s", rung.signal, error)
+        return RETRY_PAUSE
 
-    async def _ring(self, bell: Bell) -> None:
-        await self._engine.clock.sleep(WORK_APART if bell is Bell.WORK else APART)
+    async def _send(self, bell: Signal) -> None:
+        await self._engine.clock.sleep(WORK_MIN_INTERVAL if bell is Signal.WORK else MIN_INTERVAL)
         self._waiting.discard(bell)
         try:
-            await self._engine.broker.ring(bell, self._message(bell))
-        except Unavailable as trouble:
-            logger.debug("nobody heard the bell %s: %s", bell, trouble)
+            await self._engine.broker.send_signal(bell, self._message(bell))
+        except Unavailable as error:
+            logger.debug("nobody heard the bell %s: %s", bell, error)
 
-    def _message(self, bell: Bell) -> bytes:
+    def _message(self, bell: Signal) -> bytes:
         message = b""
-        if bell is Bell.ENDED:
+        if bell is Signal.ENDED:
             message, self._ended = to_packed(self._ended), []
-        elif bell is Bell.WORK:
+        elif bell is Signal.WORK:
             message, self._work = _encode(self._work), set()
-        elif bell is Bell.LINE:
-            message, self._lines = _encode(self._lines), set()
+        elif bell is Signal.LINE:
+            message, self._backlogs = _encode(self._backlogs), set()
         return message
 
-    def _hear(self, rung: Rung) -> None:
-        match rung.bell:
-            case Bell.BACKLOG:
+    def _receive(self, rung: SignalMessage) -> None:
+        match rung.signal:
+            case Signal.BACKLOG:
                 self._engine.tickets.wake.set()
-            case Bell.NOTICES:
+            case Signal.NOTICES:
                 self._engine.catalog.forget()
                 self._engine.tickets.pauses_changed()
-            case Bell.SCHEDULES:
-                self._engine.changes.heard()
-            case Bell.CANCELS:
+            case Signal.SCHEDULES:
+                self._engine.changes.receive()
+            case Signal.CANCELS:
                 self.cancels.set()
-            case Bell.ENDED:
-                self._engine.watch.ended(from_packed(rung.message))
-                self._engine.changes.ended(from_packed(rung.message))
-            case Bell.WORK:
-                self._engine.arrivals.heard(_queues(rung.message) if rung.message else MISSED)
-            case Bell.LINE:
-                self._engine.tickets.hear(_lines(rung.message or b"[]"))
+            case Signal.ENDED:
+                self._engine.job_waiters.wake(from_packed(rung.message))
+                self._engine.changes.observe_ended(from_packed(rung.message))
+            case Signal.WORK:
+                self._engine.arrivals.receive(_queues(rung.message) if rung.message else UNKNOWN_QUEUES)
+            case Signal.LINE:
+                self._engine.tickets.receive_backlog(_lines(rung.message or b"[]"))
 
 
 _encode = msgspec.json.Encoder().encode
 _queues = msgspec.json.Decoder(frozenset[str]).decode
-_lines = msgspec.json.Decoder(list[Line]).decode
+_lines = msgspec.json.Decoder(list[BacklogKey]).decode

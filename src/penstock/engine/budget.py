@@ -18,10 +18,10 @@ class RetryBudget:
     Queues whose budget is whole are forgotten.
     """
 
-    def __init__(self, per_second: float, chance: random.Random) -> None:
+    def __init__(self, per_second: float, rng: random.Random) -> None:
         self._spacing = 1 / per_second
         self._burst = max(0.0, 1 - self._spacing)
-        self._chance = chance
+        self._rng = rng
         self._expected: dict[str, float] = {}
 
     def slot(self, queue: str, now: float) -> timedelta:
@@ -31,6 +31,6 @@ class RetryBudget:
         expected = max(now, self._expected.get(queue, now))
         wait = expected - self._burst - now
         if wait > LONGEST_SPREAD.total_seconds():
-            return LONGEST_SPREAD * self._chance.random()
+            return LONGEST_SPREAD * self._rng.random()
         self._expected[queue] = expected + self._spacing
         return seconds(max(0.0, wait))

@@ -26,7 +26,7 @@ TRIES = 20
 """How often a change starts again because a scheduler or another client was faster."""
 
 
-class ByHand:
+class ManualTicks:
     """Guarded like any tick, and allowed while the schedule is paused: somebody asked for it."""
 
     def __init__(self, engine: "Engine", get: Callable[[str], Awaitable[Schedule]]) -> None:
@@ -49,11 +49,11 @@ class ByHand:
         """Ticks that are still to be decided are left to the schedulers."""
         for _ in range(TRIES):
             schedule = await self._get(name)
-            wanted = await self._unrecorded(schedule, _range_of(schedule, from_at, to_at, await self._store.now()))
+            wanted = await self._find_unrecorded(schedule, _range_of(schedule, from_at, to_at, await self._store.now()))
             if not wanted:
                 return []
             if (await self._tick(schedule, wanted)).applied:
-                return await self._recorded(name, wanted)
+                return await self._find_recorded(name, wanted)
         raise too_busy(name)
 
     async def _refuse(self, name: str, at: datetime) -> Job:
@@ -75,18 +75,18 @@ class ByHand:
         (ticked,) = await self._engine.ticks.tick([decision])
         return ticked
 
-    async def _unrecorded(self, schedule: Schedule, instants: Sequence[datetime]) -> list[datetime]:
+    async def _find_unrecorded(self, schedule: Schedule, instants: Sequence[datetime]) -> list[datetime]:
         if not instants:
             return []
-        recorded = {record.at for record in await self._records(schedule.name, instants[0], instants[-1])}
+        recorded = {record.at for record in await self._read_records(schedule.name, instants[0], instants[-1])}
         return [at for at in instants if at not in recorded and at != schedule.pending_tick_at]
 
-    async def _recorded(self, name: str, instants: Sequence[datetime]) -> list[TickRecord]:
+    async def _find_recorded(self, name: str, instants: Sequence[datetime]) -> list[TickRecord]:
         wanted = set(instants)
-        found = await self._records(name, instants[0], instants[-1])
+        found = await self._read_records(name, instants[0], instants[-1])
         return [record for record in reversed(found) if record.at in wanted]
 
-    async def _records(self, name: str, first: datetime, last: datetime) -> list[TickRecord]:
+    async def _read_records(self, name: str, first: datetime, last: datetime) -> list[TickRecord]:
         """The history from one instant to another, both included, newest first."""
         found: list[TickRecord] = []
         before = last + MILLISECOND

@@ -21,12 +21,12 @@ from penstock.store import Shard, Store
 
 logger = logging.getLogger("penstock.engine")
 
-FRESH = timedelta(seconds=1)
+MAX_AGE = timedelta(seconds=1)
 """How long a reading is trusted; changes made in this process are seen at once."""
 
 RECENT = timedelta(minutes=5)
 """Workers not heard from for longer are not read any more: when they were is kept with their types by then."""
-_FRESH_SECONDS = FRESH.total_seconds()
+_FRESH_SECONDS = MAX_AGE.total_seconds()
 
 TRIES = 20
 """How often a change starts again because another process was faster."""
@@ -36,7 +36,7 @@ RETRY_AFTER = 1
 _type = lru_cache(maxsize=4096)(msgspec.json.Decoder(DeclaredType).decode)
 
 
-class Reading(Struct, frozen=True):
+class CatalogReading(Struct, frozen=True):
     """The registry at one instant. `workers` are those heard from lately: the others cost a submit nothing."""
 
     notices: Mapping[Name, Notice]
@@ -113,15 +113,15 @@ class Catalog:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._reading: Reading | None = None
+        self._reading: CatalogReading | None = None
         self._stale = True
-        self._reading_now: asyncio.Future[Reading] | None = None
+        self._reading_now: asyncio.Future[CatalogReading] | None = None
         self.on_tell: Callable[[], None] = lambda: None
         self.expecting: str | None = None
         """The app that this process is importing, and whose types it will declare; None once it has, or has no app."""
         self._checkers: dict[str, tuple[JobType, Callable[[bytes], None]]] = {}
 
-    async def read(self) -> Reading:
+    async def read(self) -> CatalogReading:
         """The latest reading. While the store cannot be read, the last one that was: what is known goes on."""
         known = self._reading
         if known is not None and not self._stale and self._clock.monotonic() - known.at <= _FRESH_SECONDS:
@@ -136,11 +136,11 @@ class Catalog:
         if self.expecting is not None:
             raise Starting(f"the job types of {self.expecting} are not known yet; retry in a moment")
 
-    async def read_store(self) -> Reading:
+    async def read_store(self) -> CatalogReading:
         """What the store says at this moment; Unavailable if it cannot."""
         return await self._fetch()
 
-    async def _read(self) -> Reading:
+    async def _read(self) -> CatalogReading:
         """What all who ask meanwhile are given."""
         begun = asyncio.current_task()
         reading = await self._fetch_or_know()
@@ -149,7 +149,7 @@ class Catalog:
             self._reading, self._reading_now, self._stale = reading, None, False
         return reading
 
-    async def _fetch_or_know(self) -> Reading:
+    async def _fetch_or_know(self) -> CatalogReading:
         try:
             return await self._fetch()
         except Unavailable:
@@ -170,7 +170,7 @@ class Catalog:
         `within`: only types of these queues may be declared so; Forbidden for one that is known to be of another.
         """
 
-        def declared(reading: Reading) -> dict[str, bytes | None]:
+        def declared(reading: CatalogReading) -> dict[str, bytes | None]:
             deployed_at = reading.shard_now - age
             told = {one.name: reading.declared(one, deployed_at, within, app) for one in types}
             return {name: msgspec.json.encode(one) for name, one in told.items() if one is not None}
@@ -179,13 +179,13 @@ class Catalog:
 
     async def pause(self, queue: str, *, paused: bool) -> None:
         """Told again even where it is so already: a shard that is away may know otherwise."""
-        await self.tell(NoticeKind.PAUSE, {queue: b"true" if paused else None})
+        await self.put_notices(NoticeKind.PAUSE, {queue: b"true" if paused else None})
 
-    async def tell(self, kind: NoticeKind, values: Mapping[str, bytes | None]) -> None:
+    async def put_notices(self, kind: NoticeKind, values: Mapping[str, bytes | None]) -> None:
         """Declare something under each of the names, for everyone; None withdraws what was declared."""
         await self.change(kind, lambda _: values)
 
-    async def change(self, kind: NoticeKind, decide: Callable[[Reading], Mapping[str, bytes | None]]) -> None:
+    async def change(self, kind: NoticeKind, decide: Callable[[CatalogReading], Mapping[str, bytes | None]]) -> None:
         """Tell, by name, what `decide` makes of the registry as the store has it now; what it raises is raised.
 
         The store compares what it decided on: where somebody else was faster, it is asked again with what is so now.
@@ -208,9 +208,9 @@ class Catalog:
         counting = (await self._fetch()).notices.get((kind, name))
         if counting is None:
             return ()
-        told = await asyncio.gather(*(_tell(shard, counting) for shard in self._store.parts()))
+        told = await asyncio.gather(*(_tell(shard, counting) for shard in self._store.shards()))
         reached = {shard.shard for shard in told if shard is not None}
-        every = {*(shard.shard for shard in self._store.parts()), *self._store.missing()}
+        every = {*(shard.shard for shard in self._store.shards()), *self._store.unavailable()}
         return tuple(sorted(every - reached))
 
     def forget(self) -> None:
@@ -227,11 +227,11 @@ class Catalog:
             compiled = self._checkers[declared.name] = (declared, checker(declared.params_schema))
         compiled[1](params)
 
-    async def _fetch(self) -> Reading:
+    async def _fetch(self) -> CatalogReading:
         at, now = self._clock.monotonic(), await self._store.now()
         notices = newest(await self._store.notices())
         standing = [one for one in notices.values() if one.value is not None]
-        return Reading(
+        return CatalogReading(
             notices=notices,
             types=_types_in(standing),
             aliases={one.name: (one.value or b"").decode() for one in standing if one.kind == NoticeKind.ALIAS},
@@ -245,7 +245,7 @@ class Catalog:
 async def _tell(shard: Shard, notice: Notice) -> Shard | None:
     """The shard, if it keeps the notice now."""
     try:
-        await shard.tell([notice])
+        await shard.put_notices([notice])
     except Unavailable:
         return None
     return shard
@@ -258,6 +258,6 @@ def _types_in(notices: Iterable[Notice]) -> dict[str, DeclaredType]:
         if one.kind == NoticeKind.TYPE:
             try:
                 types[one.name] = _type(one.value or b"")
-            except msgspec.ValidationError as fault:
-                logger.debug("the declaration of %s cannot be read: %s", one.name, fault)
+            except msgspec.ValidationError as error:
+                logger.debug("the declaration of %s cannot be read: %s", one.name, error)
     return types

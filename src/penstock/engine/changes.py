@@ -12,14 +12,14 @@ from penstock.model.timing import within
 AWAITED_JOBS = 10_000
 
 
-class Changes:
+class ScheduleSignals:
     """A number that grows with each change, and the jobs whose end is such a change.
 
     A hint, like a ticket: a change that another process made and no bell told of is seen at the next reading.
     """
 
-    def __init__(self, chance: random.Random) -> None:
-        self._epoch = f"{chance.getrandbits(48):012x}"
+    def __init__(self, rng: random.Random) -> None:
+        self._epoch = f"{rng.getrandbits(48):012x}"
         self._count = 0
         self._changed = asyncio.Event()
         self._closed = False
@@ -31,12 +31,12 @@ class Changes:
         """A name for the present state; another process, or the next life of this one, never gives the same."""
         return f"{self._epoch}-{self._count}"
 
-    def note(self) -> None:
+    def publish(self) -> None:
         """Something was changed here: everyone who waits looks again, here and by a bell elsewhere."""
-        self.heard()
+        self.receive()
         self.on_note()
 
-    def heard(self) -> None:
+    def receive(self) -> None:
         """Something was changed elsewhere."""
         self._count += 1
         self._changed.set()
@@ -48,11 +48,11 @@ class Changes:
         while len(self._awaited) > AWAITED_JOBS:
             del self._awaited[next(iter(self._awaited))]
 
-    def heed(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[Event]) -> None:
         if self._awaited:
-            self.ended(event.job for event in events if event.after in TERMINAL)
+            self.observe_ended(event.job for event in events if event.after in TERMINAL)
 
-    def ended(self, jobs: Iterable[JobId]) -> None:
+    def observe_ended(self, jobs: Iterable[JobId]) -> None:
         """It is a change where one of these is awaited."""
         if not self._awaited:
             return
@@ -60,9 +60,9 @@ class Changes:
         for job in ended:
             self._awaited.pop(job, None)
         if ended:
-            self.heard()
+            self.receive()
 
-    async def after(self, seen: str, span: timedelta) -> None:
+    async def wait_for_change(self, seen: str, span: timedelta) -> None:
         """Return once the present state is not `seen` any more, or `span` has passed."""
         if seen == self.seen and not self._closed:
             await within(span, self._changed.wait())

@@ -8,14 +8,14 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
-from penstock.engine.catalog import Reading
+from penstock.engine.catalog import CatalogReading
 from penstock.model.declarations import DeclaredType
 from penstock.model.fleet_readings import Runs
 from penstock.model.job import Job
 from penstock.model.notices import NoticeKind
 from penstock.model.timing import Instant
 
-FRESH = timedelta(seconds=30)
+MAX_AGE = timedelta(seconds=30)
 """An autoscaler that has said nothing for longer is not counted on."""
 
 
@@ -24,7 +24,7 @@ class _Aim(Struct, frozen=True):
     at: Instant
 
 
-class _Said(Struct, frozen=True):
+class _FleetNews(Struct, frozen=True):
     """A fleet's record, as far as it matters here."""
 
     latest: _Aim
@@ -37,7 +37,7 @@ class _Said(Struct, frozen=True):
         return queue not in self.except_queues if self.queues is None else queue in self.queues
 
     def is_fresh(self, now: datetime) -> bool:
-        return now - self.latest.at <= FRESH
+        return now - self.latest.at <= MAX_AGE
 
     def is_of(self, types: Sequence[DeclaredType]) -> bool:
         """Whether its app has one of these, as far as that is known."""
@@ -57,7 +57,7 @@ class Prospect(Enum):
     NO_AUTOSCALER = auto()
 
 
-def prospect_of(job: Job, reading: Reading, now: datetime) -> Prospect:
+def prospect_of(job: Job, reading: CatalogReading, now: datetime) -> Prospect:
     """Whether a fleet that serves a job's queue should have workers by now that run its type.
 
     NO_AUTOSCALER: autoscalers have run such fleets, but none does now that acts for an app which has its type.
@@ -71,14 +71,14 @@ def prospect_of(job: Job, reading: Reading, now: datetime) -> Prospect:
     return Prospect.NO_AUTOSCALER if serving and not acting else Prospect.NONE
 
 
-def _said(reading: Reading) -> list[_Said]:
+def _said(reading: CatalogReading) -> list[_FleetNews]:
     kept = [one.value for one in reading.notices.values() if one.kind == NoticeKind.FLEET_RECORD]
     return [said for value in kept if value is not None and (said := _decoded(value)) is not None]
 
 
 @lru_cache(maxsize=256)
-def _decoded(value: bytes) -> _Said | None:
+def _decoded(value: bytes) -> _FleetNews | None:
     try:
-        return msgspec.json.decode(value, type=_Said)
+        return msgspec.json.decode(value, type=_FleetNews)
     except msgspec.ValidationError:
         return None

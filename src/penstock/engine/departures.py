@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engine.catalog import Catalog, Reading
+from penstock.engine.catalog import Catalog, CatalogReading
 from penstock.engine.serving import is_silent
 from penstock.model.notices import NoticeKind
 from penstock.model.workers import Worker
@@ -18,7 +18,7 @@ PRECISION = timedelta(minutes=1)
 async def note_departures(catalog: Catalog, gone: Sequence[Worker]) -> None:
     """Keep with each type that only these workers had when the last of them was heard from."""
 
-    def told(reading: Reading) -> dict[str, bytes | None]:
+    def told(reading: CatalogReading) -> dict[str, bytes | None]:
         departures = {name: at for name, at in _departures(gone, reading).items() if _is_later(name, at, reading)}
         return {name: msgspec.json.encode(replace(reading.types[name], left_at=at)) for name, at in departures.items()}
 
@@ -26,7 +26,7 @@ async def note_departures(catalog: Catalog, gone: Sequence[Worker]) -> None:
         await catalog.change(NoticeKind.TYPE, told)
 
 
-def _departures(gone: Iterable[Worker], reading: Reading) -> dict[str, datetime]:
+def _departures(gone: Iterable[Worker], reading: CatalogReading) -> dict[str, datetime]:
     """When workers that are gone were last heard from, by type, of those that no other worker has now."""
     now = reading.shard_now
     had = {name for worker in reading.workers if not is_silent(worker, now) for name in worker.types}
@@ -37,7 +37,7 @@ def _departures(gone: Iterable[Worker], reading: Reading) -> dict[str, datetime]
     return found
 
 
-def _is_later(name: str, at: datetime, reading: Reading) -> bool:
+def _is_later(name: str, at: datetime, reading: CatalogReading) -> bool:
     declared = reading.types.get(name)
     if declared is None:
         return False

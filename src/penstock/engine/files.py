@@ -40,7 +40,7 @@ class Files:
     """Uploads, inputs, outputs, and values that outgrew their row."""
 
     def __init__(
-        self, store: JobStore, objects: ObjectStore, settings: Settings, clock: Clock, chance: random.Random
+        self, store: JobStore, objects: ObjectStore, settings: Settings, clock: Clock, rng: random.Random
     ) -> None:
         self._store = store
         self._objects = objects
@@ -48,12 +48,12 @@ class Files:
         self._direct = settings.objects.direct
         self._lifetime = seconds(settings.objects.link_seconds)
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
 
     async def upload(self, body: AsyncIterator[bytes], content_type: str, digest: str | None = None) -> Upload:
         """Keep a file until a job links to it as an input, or it is swept."""
         name = self._new_upload()
-        link = await self._objects.put(f"uploads/{name}", self._capped(body), content_type, digest)
+        link = await self._objects.put(f"uploads/{name}", self._cap(body), content_type, digest)
         return Upload(name, link.size, link.digest, link.content_type)
 
     async def announce_upload(self, announced: UploadRequest) -> DirectUpload:
@@ -89,9 +89,9 @@ class Files:
     async def keep_value(self, key: str, value: bytes) -> ObjectLink:
         """Store JSON under a key that belongs to one attempt or one job; storing the same again is fine."""
         try:
-            return await self._objects.put(key, _whole(value), JSON)
+            return await self._objects.put(key, _read_whole(value), JSON)
         except Conflict:
-            return await self._found(key)
+            return await self._require(key)
 
     async def read_value(self, link: ObjectLink) -> bytes:
         return b"".join([chunk async for chunk in self._objects.read(link)])
@@ -111,9 +111,9 @@ class Files:
         await self._check_lease(lease)
         key = output_key(lease.job, lease.fence, number)
         try:
-            return await self._objects.put(key, self._capped(body), content_type, digest)
+            return await self._objects.put(key, self._cap(body), content_type, digest)
         except Conflict:
-            return await self._same(key, digest)
+            return await self._check_same(key, digest)
 
     async def announce_output(self, lease: Lease, number: int, announced: UploadRequest) -> DirectUpload:
         """Let an output be sent to the object store itself. LeaseLost if the attempt no longer holds the lease."""
@@ -135,7 +135,7 @@ class Files:
                 raise Invalid(f"output {file.name!r} of job {lease.job} is not stored as its link says")
 
     def _new_upload(self) -> JobId:
-        return new_job_id(to_millis(self._clock.now()), ShardId(0), self._chance)
+        return new_job_id(to_millis(self._clock.now()), ShardId(0), self._rng)
 
     async def _offer(self, name: str, key: str, announced: UploadRequest) -> DirectUpload:
         if announced.size > self._limits.file_bytes:
@@ -165,18 +165,18 @@ class Files:
         known = ", ".join(file.name for file in files) or "none"
         raise NotFound(f"{missing} named {name!r}; it has: {known}")
 
-    async def _found(self, key: str) -> ObjectLink:
+    async def _require(self, key: str) -> ObjectLink:
         if (link := await self._objects.stat(key)) is None:
             raise NotFound(f"object {key} is gone")
         return link
 
-    async def _same(self, key: str, digest: str) -> ObjectLink:
-        link = await self._found(key)
+    async def _check_same(self, key: str, digest: str) -> ObjectLink:
+        link = await self._require(key)
         if link.digest != digest:
             raise Conflict(f"object {key} exists with other content")
         return link
 
-    async def _capped(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _cap(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         size = 0
         async for chunk in body:
             size += len(chunk)
@@ -196,5 +196,5 @@ def _upload_id(text: str) -> str:
         raise Invalid(f"{text!r} is not the id of an upload; POST the file to /v1/uploads first") from None
 
 
-async def _whole(value: bytes) -> AsyncIterator[bytes]:
+async def _read_whole(value: bytes) -> AsyncIterator[bytes]:
     yield value

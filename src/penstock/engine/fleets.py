@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.config import Settings
-from penstock.engine.catalog import Catalog, Reading
-from penstock.engine.coming import FRESH
+from penstock.engine.catalog import Catalog, CatalogReading
+from penstock.engine.coming import MAX_AGE
 from penstock.model.errors import Invalid, NotFound
-from penstock.model.fleet_plan import Orders, Standing, changed, plan
+from penstock.model.fleet_plan import EffectiveFleet, Overrides, changed, plan
 from penstock.model.fleet_wire import FleetChange, FleetItem, FleetRecord, shown, workers_of
 from penstock.model.notices import NoticeKind, notice
 from penstock.store import Store
@@ -20,7 +20,7 @@ logger = logging.getLogger("penstock.engine")
 
 NO_AUTOSCALER = "no autoscaler runs this fleet"
 
-_orders = msgspec.json.Decoder(Orders)
+_orders = msgspec.json.Decoder(Overrides)
 _record = msgspec.json.Decoder(FleetRecord)
 
 
@@ -31,16 +31,16 @@ class Fleets:
         self._store = store
         self._catalog = catalog
         self._settings = settings
-        self._plans: tuple[object, dict[str, Standing]] = (None, {})
+        self._plans: tuple[object, dict[str, EffectiveFleet]] = (None, {})
 
-    async def plan(self) -> Mapping[str, Standing]:
+    async def plan(self) -> Mapping[str, EffectiveFleet]:
         """Every fleet that there should be, by name, the default one first."""
         reading = await self._catalog.read()
         if self._plans[0] is not reading:
             self._plans = reading, self._plan(reading, _all_orders(reading))
         return self._plans[1]
 
-    def _plan(self, reading: Reading, orders: Mapping[str, Orders]) -> dict[str, Standing]:
+    def _plan(self, reading: CatalogReading, orders: Mapping[str, Overrides]) -> dict[str, EffectiveFleet]:
         settings = self._settings
         types, most = reading.types.values(), settings.fleet.declared_max
         copies = {name: one.copy_of for name, one in _records(reading).items() if one.copy_of is not None}
@@ -53,7 +53,7 @@ class Fleets:
 
     async def get(self, name: str) -> FleetItem:
         """With its decisions."""
-        standing, records = await self._standing(name), await self.records()
+        standing, records = await self._read_fleet(name), await self.records()
         item = _item(standing, records.get(name), await self._store.now())
         return replace(item, decisions=records[name].decisions) if name in records else item
 
@@ -62,7 +62,7 @@ class Fleets:
         asked = msgspec.to_builtins(change)
         asked.pop("reset", None)
 
-        def ordered(reading: Reading, before: Orders) -> Orders:
+        def ordered(reading: CatalogReading, before: Overrides) -> Overrides:
             kept = {} if change.reset else before.changes
             changes = _without_rival(kept, asked) | asked
             changed(self._plan(reading, {})[name].fleet, changes)
@@ -77,7 +77,7 @@ class Fleets:
     async def scale(self, name: str, count: int | None) -> FleetItem:
         """Let it have so many workers, whatever its policy says; None leaves that to the policy again."""
 
-        def ordered(reading: Reading, before: Orders) -> Orders:
+        def ordered(reading: CatalogReading, before: Overrides) -> Overrides:
             most = self._plan(reading, _all_orders(reading))[name].fleet.max
             if count is not None and count > most:
                 raise Invalid(f"fleet {name}: {count} workers are above its max ({most}); raise max first")
@@ -95,46 +95,46 @@ class Fleets:
             known, now = (await self._catalog.read()).notices, await self._store.now()
             kind = NoticeKind.FLEET_RECORD
             told = [notice(kind, name, msgspec.json.encode(one), now, known) for name, one in records.items()]
-            await self._store.tell(told)
+            await self._store.put_notices(told)
             self._catalog.forget()
 
     async def forget(self, names: Sequence[str]) -> None:
         """Withdraw the records of fleets that are no more."""
         if names:
-            await self._catalog.tell(NoticeKind.FLEET_RECORD, dict.fromkeys(names))
+            await self._catalog.put_notices(NoticeKind.FLEET_RECORD, dict.fromkeys(names))
 
-    async def _standing(self, name: str) -> Standing:
+    async def _read_fleet(self, name: str) -> EffectiveFleet:
         return _named(await self.plan(), name)
 
-    async def _order(self, name: str, ordered: "Ordered") -> FleetItem:
+    async def _order(self, name: str, ordered: "ChangeOverrides") -> FleetItem:
         """Make the fleet's orders what `ordered` makes of them, as the store has them now."""
 
-        def told(reading: Reading) -> dict[str, bytes | None]:
+        def told(reading: CatalogReading) -> dict[str, bytes | None]:
             orders = _all_orders(reading)
             _named(self._plan(reading, orders), name)
-            now = ordered(reading, orders.get(name, Orders()))
-            return {name: None if now == Orders() else msgspec.json.encode(now)}
+            now = ordered(reading, orders.get(name, Overrides()))
+            return {name: None if now == Overrides() else msgspec.json.encode(now)}
 
         await self._catalog.change(NoticeKind.FLEET, told)
         return await self.get(name)
 
 
-Ordered = Callable[[Reading, Orders], Orders]
+ChangeOverrides = Callable[[CatalogReading, Overrides], Overrides]
 """New orders for a fleet, made of the registry and the orders that it has."""
 
 
-def _named(known: Mapping[str, Standing], name: str) -> Standing:
+def _named(known: Mapping[str, EffectiveFleet], name: str) -> EffectiveFleet:
     if name not in known:
         raise NotFound(f"there is no fleet {name!r}; there are: {', '.join(sorted(known))}")
     return known[name]
 
 
-def _all_orders(reading: Reading) -> dict[str, Orders]:
+def _all_orders(reading: CatalogReading) -> dict[str, Overrides]:
     standing = [one for one in reading.notices.values() if one.kind == NoticeKind.FLEET and one.value is not None]
     return {one.name: _orders.decode(one.value or b"") for one in standing}
 
 
-def _records(reading: Reading) -> dict[str, FleetRecord]:
+def _records(reading: CatalogReading) -> dict[str, FleetRecord]:
     notices = reading.notices.values()
     records = {one.name: one.value for one in notices if one.kind == NoticeKind.FLEET_RECORD and one.value}
     return {name: record for name, value in records.items() if (record := _decoded(name, value)) is not None}
@@ -144,8 +144,8 @@ def _decoded(name: str, value: bytes) -> FleetRecord | None:
     """A record in the words of another version is worth no more than none."""
     try:
         return _record.decode(value)
-    except msgspec.ValidationError as fault:
-        logger.debug("the record of fleet %s cannot be read: %s", name, fault)
+    except msgspec.ValidationError as error:
+        logger.debug("the record of fleet %s cannot be read: %s", name, error)
         return None
 
 
@@ -156,7 +156,7 @@ def _without_rival(before: Mapping[str, object], asked: Mapping[str, object]) ->
     return {name: value for name, value in before.items() if name not in gone}
 
 
-def _item(standing: Standing, record: FleetRecord | None, now: datetime) -> FleetItem:
+def _item(standing: EffectiveFleet, record: FleetRecord | None, now: datetime) -> FleetItem:
     """A fleet as it is. What an autoscaler said that is gone is no longer so, but for when it said it."""
     item = FleetItem(
         name=standing.name,
@@ -180,7 +180,7 @@ def _item(standing: Standing, record: FleetRecord | None, now: datetime) -> Flee
         starts=record.starts,
         stops=record.stops,
     )
-    if now - latest.at > FRESH:
+    if now - latest.at > MAX_AGE:
         return replace(told, reason=NO_AUTOSCALER)
     return replace(
         told,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.engine.by_shard import each, split
-from penstock.engine.together import Together
+from penstock.engine.together import Batcher
 from penstock.model.errors import Unavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.job import NewJob
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.engine import Engine
 
 
-class Inserting:
+class Insertion:
     """One write at a time into each shard, for all who have jobs for it meanwhile.
 
     Jobs with keys have one of their own: it may have to wait for a key that another transaction holds.
@@ -23,7 +23,7 @@ class Inserting:
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._writes: dict[tuple[ShardId, bool], Together[NewJob, Submission]] = {}
+        self._writes: dict[tuple[ShardId, bool], Batcher[NewJob, Submission]] = {}
 
     async def insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
         """Each shard's jobs by themselves: what one does not answer for is unavailable, and never tried elsewhere.
@@ -64,8 +64,8 @@ class Inserting:
     def _ask(self, jobs: Sequence[NewJob]) -> Awaitable[list[Submission]]:
         place = (shard_of(jobs[0].id), any([job.key is not None for job in jobs]))
         if (together := self._writes.get(place)) is None:
-            together = self._writes[place] = Together(self._write)
-        return together.ask(jobs)
+            together = self._writes[place] = Batcher(self._write)
+        return together.submit(jobs)
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
         marked = await self._engine.posting.mark(jobs)
@@ -74,5 +74,5 @@ class Inserting:
         self._engine.meters.submitted += len(made)
         await self._engine.posting.post(marked, [one.new for one in made])
         # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.
-        self._engine.arrivals.came(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
+        self._engine.arrivals.publish(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
         return answers

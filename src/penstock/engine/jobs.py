@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from penstock.engine.batch import Batches, BatchKey, Outcome
+from penstock.engine.batch import Batches, BatchKey, SubmitOutcome
 from penstock.engine.files import job_prefix
-from penstock.engine.inserting import Inserting
-from penstock.engine.preparing import Preparing
+from penstock.engine.inserting import Insertion
+from penstock.engine.preparing import Preparation
 from penstock.engine.submit import same_again
 from penstock.engine.why import WaitReasons
 from penstock.model.errors import Conflict, KeyConflict, MapChanged, NotFound, Unavailable
@@ -29,16 +29,16 @@ PLACED_AGAIN = 3
 class Jobs:
     """Jobs as their clients see them."""
 
-    def __init__(self, engine: "Engine", chance: random.Random) -> None:
+    def __init__(self, engine: "Engine", rng: random.Random) -> None:
         self._engine = engine
         self._store = engine.store
         self._files = engine.files
-        self._preparing = Preparing(engine, chance)
-        self._inserting = Inserting(engine)
+        self._preparing = Preparation(engine, rng)
+        self._inserting = Insertion(engine)
         self._reasons = WaitReasons()
         self._batches = Batches(engine, self._preparing, self._inserting, self.submit)
 
-    async def submit(self, requests: Sequence[SubmitRequest]) -> list[Outcome]:
+    async def submit(self, requests: Sequence[SubmitRequest]) -> list[SubmitOutcome]:
         """Make each job durable, or refuse it by itself. One answer each, in order."""
         outcomes = await self._submit(requests)
         for _ in range(PLACED_AGAIN):
@@ -49,12 +49,12 @@ class Jobs:
                 outcomes[index] = outcome
         return outcomes
 
-    async def _submit(self, requests: Sequence[SubmitRequest]) -> list[Outcome]:
+    async def _submit(self, requests: Sequence[SubmitRequest]) -> list[SubmitOutcome]:
         prepared = await self._preparing.prepare(requests)
         answers = iter(await self._inserting.insert([job for job in prepared if isinstance(job, NewJob)]))
         return [_answer(next(answers)) if isinstance(job, NewJob) else job for job in prepared]
 
-    async def submit_batch(self, requests: Mapping[int, SubmitRequest], key: BatchKey) -> dict[int, Outcome]:
+    async def submit_batch(self, requests: Mapping[int, SubmitRequest], key: BatchKey) -> dict[int, SubmitOutcome]:
         """`submit`, by the places of the jobs in their batch; under the same key nothing is added twice."""
         return await self._batches.submit(requests, key)
 
@@ -66,7 +66,7 @@ class Jobs:
 
     async def wait(self, job: JobId, span: timedelta) -> Job:
         """The job once it has ended, or as it is after `span`."""
-        return await self._engine.watch.until_ended(job, lambda: self.get(job), span)
+        return await self._engine.job_waiters.wait_until_ended(job, lambda: self.get(job), span)
 
     async def item(self, job: Job, seen_at: datetime | None = None) -> JobItem:
         """The public face of a job, with large params and results read in; as it was at `seen_at`, else as of now."""
@@ -83,7 +83,7 @@ class Jobs:
         if cancellation.job is None:
             raise NotFound(f"there is no job {job}; it may have been removed after its retention")
         if cancellation.event is not None:
-            self._engine.moved([cancellation.event])
+            self._engine.publish_events([cancellation.event])
         return cancellation.job
 
     async def retry(self, job: JobId) -> Job:
@@ -122,7 +122,7 @@ class Jobs:
         return JobPage(items, page.cursor, page.missing)
 
 
-def _answer(submission: Submission | Unavailable) -> Outcome:
+def _answer(submission: Submission | Unavailable) -> SubmitOutcome:
     if isinstance(submission, Known) and submission.conflict:
         return KeyConflict(f"the idempotency key was used for job {submission.id}, which asked for something else")
     return submission

@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engine.catalog import Catalog, Reading
+from penstock.engine.catalog import Catalog, CatalogReading
 from penstock.model.errors import Forbidden, NotFound, Unauthorized
 from penstock.model.ids import ShardId
 from penstock.model.key_wire import KeyRequest, MadeKey, RotateRequest, made_key
@@ -77,18 +77,18 @@ class Keys:
 
     async def list(self) -> list[ApiKey]:
         """Every key that was not withdrawn, also expired ones; by name, then by age."""
-        return sorted((await self._standing()).values(), key=lambda key: (key.name, key.created_at, key.id))
+        return sorted((await self._read_keys()).values(), key=lambda key: (key.name, key.created_at, key.id))
 
     async def has_admin(self) -> bool:
         """Whether somebody could pass as admin now."""
         now = self._clock.now()
-        keys = (await self._standing()).values()
+        keys = (await self._read_keys()).values()
         return any(KeyScope.ADMIN in key.scopes and not key.expired(now) for key in keys)
 
     async def create(self, request: KeyRequest) -> MadeKey:
         """A new key, durable once this returns. Its secret is in the answer and nowhere else."""
         key, token = self._new(request.name, request.scopes, request.queues, request.lifetime_seconds)
-        await self._catalog.tell(NoticeKind.KEY, _told(key))
+        await self._catalog.put_notices(NoticeKind.KEY, _told(key))
         return made_key(key, token)
 
     async def rotate(self, id: KeyId, request: RotateRequest) -> MadeKey:
@@ -96,7 +96,7 @@ class Keys:
         last = self._clock.now() + seconds(request.grace_seconds)
         made: list[tuple[ApiKey, str]] = []
 
-        def rotated(reading: Reading) -> dict[str, bytes | None]:
+        def rotated(reading: CatalogReading) -> dict[str, bytes | None]:
             old = _named(_keys_in(reading.notices), id)
             # One new key, however often this is decided.
             if not made:
@@ -112,7 +112,7 @@ class Keys:
         They are told by every process that knows it, as soon as they answer. May be repeated.
         """
 
-        def revoked(reading: Reading) -> dict[str, bytes | None]:
+        def revoked(reading: CatalogReading) -> dict[str, bytes | None]:
             told = reading.notices.get((NoticeKind.KEY, id))
             if told is not None and told.value is None:
                 return {}
@@ -159,10 +159,10 @@ class Keys:
         if parsed is None:
             return None
         id, secret = parsed
-        key = self._lent.get(id) or (await self._standing()).get(id)
+        key = self._lent.get(id) or (await self._read_keys()).get(id)
         return key if proves(secret, key) else None
 
-    async def _standing(self) -> Mapping[str, ApiKey]:
+    async def _read_keys(self) -> Mapping[str, ApiKey]:
         """The keys by id; looked through once per reading of the catalog, and each decoded once."""
         notices = (await self._catalog.read()).notices
         if notices is not self._read_from:

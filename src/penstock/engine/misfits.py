@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from penstock.engine.catalog import Reading
+from penstock.engine.catalog import CatalogReading
 from penstock.engine.fit import signature_of_holder, wait_for_another
 from penstock.model.declarations import unfit_type
 from penstock.model.errors import CorruptObject, NotFound, ObjectsUnavailable
@@ -48,13 +48,13 @@ class Misfits:
             return await self._engine.files.read_value(job.params_object)
         except (NotFound, CorruptObject):
             return None
-        except ObjectsUnavailable as trouble:
-            return trouble
+        except ObjectsUnavailable as error:
+            return error
 
-    async def _for_others(self, misfits: Sequence[tuple[Job, bytes]]) -> dict[JobId, "_Terms"]:
+    async def _for_others(self, misfits: Sequence[tuple[Job, bytes]]) -> dict[JobId, "_GiveBackTerms"]:
         """On which terms each is given back that another worker may take."""
 
-        def terms(reading: Reading) -> dict[JobId, _Terms]:
+        def terms(reading: CatalogReading) -> dict[JobId, _GiveBackTerms]:
             found = {job.id: _terms_of(job, params, reading) for job, params in misfits}
             return {job: one for job, one in found.items() if one is not None}
 
@@ -62,21 +62,21 @@ class Misfits:
         # Nothing fails by what was known a second ago: a newer declaration may have been told since.
         return found if len(found) == len(misfits) else terms(await self._engine.catalog.read_store())
 
-    async def _give_back(self, misfits: Sequence[tuple[Lease, "_Terms"]]) -> list[Refusal]:
+    async def _give_back(self, misfits: Sequence[tuple[Lease, "_GiveBackTerms"]]) -> list[Refusal]:
         """Uncharged. First the name under which it waits: whoever dies in between leaves it running under that."""
         told: list[Refusal] = []
         for terms in {terms for _, terms in misfits}:
             leases = [lease for lease, its in misfits if its == terms]
             await self._store.retype(leases, terms.name)
             answers = await self._store.release(leases, delay=terms.delay)
-            self._engine.moved([answer.event for answer in answers if answer.event is not None])
+            self._engine.publish_events([answer.event for answer in answers if answer.event is not None])
             told += [
                 Refusal(one.job, one.fence, loss) for one in answers if (loss := _loss(one.loss, terms)) is not None
             ]
         return told
 
 
-class _Terms(Struct, frozen=True):
+class _GiveBackTerms(Struct, frozen=True):
     """Under which name a job waits for another worker, and for how long at least.
 
     `outdated`: its worker has another declaration than the current one, and should leave the type to those that do.
@@ -87,20 +87,20 @@ class _Terms(Struct, frozen=True):
     outdated: bool
 
 
-def _terms_of(job: Job, params: bytes, reading: Reading) -> _Terms | None:
+def _terms_of(job: Job, params: bytes, reading: CatalogReading) -> _GiveBackTerms | None:
     wait = wait_for_another(job, params, reading, reading.shard_now)
     if wait is None:
         return None
     refused, current = signature_of_holder(job, reading), reading.types.get(reading.run_as(job.type))
     name = job.type if refused is None else unfit_type(job.type, refused)
-    return _Terms(name, wait or None, outdated=current is None or current.signature != refused)
+    return _GiveBackTerms(name, wait or None, outdated=current is None or current.signature != refused)
 
 
 def _is_misfit(outcome: Outcome) -> bool:
     return outcome.error is not None and outcome.error.code is ErrorCode.INVALID_PARAMS
 
 
-def _loss(loss: Loss | None, terms: _Terms) -> Loss | None:
+def _loss(loss: Loss | None, terms: _GiveBackTerms) -> Loss | None:
     """A repeat of what was done already is no loss."""
     if loss not in (None, Loss.MINE_ALREADY):
         return loss

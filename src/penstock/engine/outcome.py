@@ -10,7 +10,7 @@ from penstock.model.lifecycle import POISON_LOSSES, State
 POISON = "poison"
 
 
-def settle_error(job: Job, fence: int, error: JobError, chance: random.Random) -> Settlement:
+def settle_error(job: Job, fence: int, error: JobError, rng: random.Random) -> Settlement:
     """An attempt that errored: tried again after a wait, or failed.
 
     Everything this reads of the job cannot change while the fence holds, so the settle's own guard makes it safe.
@@ -22,7 +22,7 @@ def settle_error(job: Job, fence: int, error: JobError, chance: random.Random) -
     if poison or not again:
         reason = POISON if poison else str(error.code)
         return Settlement(job=job.id, fence=fence, state=State.FAILED, error=error, reason=reason, loss=loss)
-    wait = job.retry.wait_after(job.attempt, chance)
+    wait = job.retry.wait_after(job.attempt, rng)
     return Settlement(job=job.id, fence=fence, state=State.SCHEDULED, error=error, retry_in=wait, loss=loss)
 
 

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from penstock.engine.catalog import Catalog
 from penstock.engine.tickets import Tickets
 from penstock.model.ids import shard_of
-from penstock.model.job import Job, Line, NewJob, Ticket
+from penstock.model.job import BacklogKey, Job, NewJob, Ticket
 
 
-class Posting:
+class TicketPosting:
     """Jobs due now get a ticket at once where the window has room, so that an idle system answers at once."""
 
     def __init__(self, catalog: Catalog, tickets: Tickets) -> None:
@@ -22,7 +22,7 @@ class Posting:
         """The jobs to insert, those `ticketed` that are due and find room; `post` must follow the write."""
         paused = (await self._catalog.read()).paused
         wanted = Counter([(job.queue, job.type) for job in jobs if job.delay is None and job.due_at is None])
-        room = await self._tickets.room([Line(*line) for line in wanted])
+        room = await self._tickets.room([BacklogKey(*line) for line in wanted])
         # All or nothing per line: a part of a batch in the broker would overtake the rest of it.
         fits = {line for line in room if line.queue not in paused and wanted[line] <= room[line]}
         if not fits:
@@ -40,7 +40,7 @@ class Posting:
         ticketed = {job.id for job in marked if job.ticketed}
         await self._tickets.publish([_ticket(job) for job in created if job.id in ticketed])
         for line in {(job.queue, job.type) for job in created if job.id not in ticketed}:
-            self._tickets.waits(Line(*line))
+            self._tickets.mark_backlog(BacklogKey(*line))
 
 
 def _ticket(job: Job | NewJob) -> Ticket:

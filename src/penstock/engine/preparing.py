@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from penstock.engine.catalog import Reading
+from penstock.engine.catalog import CatalogReading
 from penstock.engine.files import job_prefix
-from penstock.engine.repeating import Repeating
+from penstock.engine.repeating import RepeatedSubmits
 from penstock.engine.submit import fingerprint, new_job
 from penstock.model.errors import PenstockError
 from penstock.model.ids import JobId, Series, new_job_id
@@ -29,21 +29,21 @@ Prepared: TypeAlias = NewJob | Submission | PenstockError
 ANY_ID: Iterable[None] = repeat(None)
 
 
-class Preparing:
+class Preparation:
     """Makes jobs of requests, and the ids of new jobs."""
 
-    def __init__(self, engine: "Engine", chance: random.Random) -> None:
+    def __init__(self, engine: "Engine", rng: random.Random) -> None:
         self._engine = engine
-        self._chance = chance
-        self._repeating = Repeating(engine)
+        self._rng = rng
+        self._repeating = RepeatedSubmits(engine)
 
     def new_id(self, key: str | None = None, now: datetime | None = None) -> JobId:
         at_millis = to_millis(now or self._engine.clock.now())
-        return new_job_id(at_millis, self._engine.store.home(key), self._chance)
+        return new_job_id(at_millis, self._engine.store.shard_for(key), self._rng)
 
     def new_series(self, key: str) -> tuple[Series, int | None]:
         """Ids for the jobs of a batch where its key belongs, and the ring that says so."""
-        series = Series.new(to_millis(self._engine.clock.now()), self._engine.store.home(key), self._chance)
+        series = Series.new(to_millis(self._engine.clock.now()), self._engine.store.shard_for(key), self._rng)
         return series, self._engine.store.epoch(key)
 
     async def prepare(self, requests: Sequence[SubmitRequest], ids: Iterable[JobId | None] = ANY_ID) -> list[Prepared]:
@@ -54,9 +54,9 @@ class Preparing:
             for request, job in zip(requests, ids, strict=False)
         ]
 
-    async def _terms(self) -> "_Terms":
+    async def _terms(self) -> "_TypeResolver":
         self._engine.catalog.require_types()
-        return _Terms(self, self._engine, await self._engine.catalog.read())
+        return _TypeResolver(self, self._engine, await self._engine.catalog.read())
 
     def _has_more(self, request: SubmitRequest) -> bool:
         return (
@@ -66,14 +66,14 @@ class Preparing:
             or len(request.params) > self._engine.settings.limits.inline_bytes
         )
 
-    async def _with_more(self, request: SubmitRequest, job: JobId | None, terms: "_Terms") -> Prepared:
+    async def _with_more(self, request: SubmitRequest, job: JobId | None, terms: "_TypeResolver") -> Prepared:
         if request.interval is not None:
             return await self._repeating.submit(request, job or self.new_id())
         new = terms.resolve(request, job)
         try:
             return await self._complete(new, request) if isinstance(new, NewJob) else new
-        except PenstockError as refusal:
-            return refusal
+        except PenstockError as error:
+            return error
 
     async def _complete(self, new: NewJob, request: SubmitRequest) -> NewJob:
         """With its large values stored, and with a fingerprint if it has a key."""
@@ -86,10 +86,10 @@ class Preparing:
         return replace(new, fingerprint=fingerprint(request, new.inputs)) if new.key is not None else new
 
 
-class _Terms:
+class _TypeResolver:
     """What the jobs of one call have in common: looked up once, however many they are."""
 
-    def __init__(self, preparing: Preparing, engine: "Engine", reading: Reading) -> None:
+    def __init__(self, preparing: Preparation, engine: "Engine", reading: CatalogReading) -> None:
         self._new_id = preparing.new_id
         self._epoch = engine.store.epoch
         self._catalog = engine.catalog
@@ -109,8 +109,8 @@ class _Terms:
             if new.params is not None and declared.params_schema is not None:
                 self._catalog.check(declared, new.params)
             return new
-        except PenstockError as refusal:
-            return refusal
+        except PenstockError as error:
+            return error
 
     def _declared(self, name: str) -> JobType:
         declared = self._types[name] = self._reading.type(name, allow_unknown=self._allow_unknown)

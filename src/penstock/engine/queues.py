@@ -39,9 +39,9 @@ class Queues:
         """Stop or resume handing out a queue's jobs; running ones go on."""
         await self._catalog.pause(name, paused=paused)
         self._tickets.pauses_changed()
-        return await self.get(name) if paused else await self._resumed(name)
+        return await self.get(name) if paused else await self._read_resumed(name)
 
-    async def _resumed(self, name: str) -> QueueItem:
+    async def _read_resumed(self, name: str) -> QueueItem:
         try:
             return await self.get(name)
         except NotFound:

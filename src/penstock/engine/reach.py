@@ -8,10 +8,10 @@ from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
 from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
-from penstock.model.workers import JobType, Subscription, Worker
+from penstock.model.workers import JobType, Worker, WorkRequest
 
 
-class Reach(Protocol):
+class WorkerApi(Protocol):
     """The engine as a worker sees it. Every call may raise Unavailable: nothing may then be assumed, ask again."""
 
     async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
@@ -25,7 +25,7 @@ class Reach(Protocol):
         """
         ...
 
-    async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
+    async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
         """Up to `limit` jobs, answered the moment there is one, or with none after `wait`."""
         ...
 

@@ -21,7 +21,7 @@ EXCLUDED = ("delay_seconds", "scheduled_at", "expires_at", "inputs")
 """What one job may have and a repeating one cannot: its jobs are due at their ticks, and each would need its own."""
 
 
-class Repeating:
+class RepeatedSubmits:
     """Makes the schedule of a job that was submitted with an interval."""
 
     def __init__(self, engine: "Engine") -> None:
@@ -37,20 +37,20 @@ class Repeating:
             wanted = await self._schedule(request, job_id)
             made = await self._store.put_schedule(wanted, None)
             if made is None:
-                return await self._found(wanted, request)
-            self._engine.changes.note()
+                return await self._find_existing(wanted, request)
+            self._engine.changes.publish()
             (ticked,) = await self._engine.ticks.tick([_first_tick(made)])
-            return Known(ticked.jobs[0], ticked.events[0]) if ticked.jobs else await self._found(made, request)
-        except PenstockError as refusal:
-            return refusal
+            return Known(ticked.jobs[0], ticked.events[0]) if ticked.jobs else await self._find_existing(made, request)
+        except PenstockError as error:
+            return error
 
     async def _schedule(self, request: SubmitRequest, job_id: str) -> Schedule:
         _refuse_excluded(request)
         name = f"every-{job_id}" if request.idempotency_key is None else _name_of_key(request.idempotency_key)
         now = await self._engine.schedules.now()
-        return replace(await self._engine.schedules.checked(name, _body(request), now), next_tick_at=now)
+        return replace(await self._engine.schedules.check(name, _body(request), now), next_tick_at=now)
 
-    async def _found(self, wanted: Schedule, request: SubmitRequest) -> Submission:
+    async def _find_existing(self, wanted: Schedule, request: SubmitRequest) -> Submission:
         """The first job of the schedule as it stands, made by an earlier call or by a scheduler that was faster."""
         schedule = await self._engine.schedules.get(wanted.name)
         if not same_intention(schedule, wanted):
@@ -59,7 +59,7 @@ class Repeating:
                 "which asked for something else"
             )
         first = ticks.tick_job_id(
-            schedule.name, schedule.created_at, schedule.created_at, self._store.home(schedule_key(schedule.name))
+            schedule.name, schedule.created_at, schedule.created_at, self._store.shard_for(schedule_key(schedule.name))
         )
         return Known(await self._engine.jobs.get(first))
 

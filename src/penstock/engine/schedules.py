@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from penstock.engine.by_hand import MILLISECOND, TRIES, ByHand, too_busy, whole_millis
+from penstock.engine.by_hand import MILLISECOND, TRIES, ManualTicks, too_busy, whole_millis
 from penstock.engine.intention import changed_body, is_outdated, new_schedule, replaced, same_intention, when_of
 from penstock.model import ticks
 from penstock.model.errors import Conflict, Forbidden, NotFound, TooLarge
@@ -32,7 +32,7 @@ class Schedules:
         self._engine = engine
         self._store = engine.store
         self._queues = queues
-        self._by_hand = ByHand(engine, self.get)
+        self._by_hand = ManualTicks(engine, self.get)
 
     def within(self, queues: Collection[str] | None) -> "Schedules":
         """The same, limited to schedules whose jobs go to these queues."""
@@ -41,7 +41,7 @@ class Schedules:
     async def create(self, request: ScheduleRequest) -> tuple[Schedule, bool]:
         """Make the schedule, and True; where there is one of that name, do as `on_conflict` says, and False."""
         now = await self.now()
-        wanted = await self.checked(request.name, request, now)
+        wanted = await self.check(request.name, request, now)
         if request.code_age_seconds is not None:
             wanted = replace(wanted, deployed_at=whole_millis(now - seconds(request.code_age_seconds)))
         if (made := await self._store.put_schedule(wanted, None)) is not None:
@@ -59,7 +59,7 @@ class Schedules:
 
     async def replace(self, name: str, body: ScheduleBody) -> tuple[Schedule, bool]:
         """Make the schedule what the body says, whether there is one (False) or not (True)."""
-        return await self._replace(await self.checked(name, body, await self.now()), body)
+        return await self._replace(await self.check(name, body, await self.now()), body)
 
     async def _replace(self, wanted: Schedule, body: ScheduleBody) -> tuple[Schedule, bool]:
         if (made := await self._store.put_schedule(wanted, None)) is not None:
@@ -77,10 +77,10 @@ class Schedules:
     async def update(self, name: str, change: ScheduleChange) -> Schedule:
         """Change what is said and leave the rest. Another `when` counts from now; anything else goes on as it was."""
 
-        async def changed(old: Schedule, now: datetime) -> Schedule:
-            return replaced(old, await self.checked(name, changed_body(old, change), now))
+        async def apply(old: Schedule, now: datetime) -> Schedule:
+            return replaced(old, await self.check(name, changed_body(old, change), now))
 
-        return await self._change(name, changed)
+        return await self._change(name, apply)
 
     async def pause(self, name: str) -> Schedule:
         """No tick becomes a job until it is resumed; pausing twice is fine."""
@@ -91,10 +91,10 @@ class Schedules:
         return await self._pause(name, paused=False)
 
     async def _pause(self, name: str, *, paused: bool) -> Schedule:
-        async def turned(old: Schedule, now: datetime) -> Schedule:
+        async def set_paused(old: Schedule, now: datetime) -> Schedule:
             return old if old.paused == paused else replace(old, paused=paused, updated_at=now)
 
-        return await self._change(name, turned)
+        return await self._change(name, set_paused)
 
     async def get(self, name: str) -> Schedule:
         (found,) = await self._store.get_schedules([name])
@@ -115,7 +115,7 @@ class Schedules:
             await self.get(name)
         if not await self._store.drop_schedule(name):
             raise NotFound(f"there is no schedule {name!r}")
-        self._engine.changes.note()
+        self._engine.changes.publish()
 
     async def history(self, name: str, before: datetime | None, limit: int) -> Sequence[TickRecord]:
         """What became of its ticks, newest first."""
@@ -144,7 +144,7 @@ class Schedules:
         """Give a job to each tick of the range that has neither job nor record, and tell which; earliest first."""
         return await self._by_hand.backfill(name, from_at, to_at)
 
-    async def checked(self, name: str, body: ScheduleBody, now: datetime) -> Schedule:
+    async def check(self, name: str, body: ScheduleBody, now: datetime) -> Schedule:
         """The schedule that the body describes, if its jobs could be made today."""
         schedule = new_schedule(name, body, now)
         limit = self._engine.settings.limits.inline_bytes
@@ -184,7 +184,7 @@ class Schedules:
         raise too_busy(name)
 
     def _noted(self, stored: Schedule) -> Schedule:
-        self._engine.changes.note()
+        self._engine.changes.publish()
         return stored
 
     async def now(self) -> datetime:

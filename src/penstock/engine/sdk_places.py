@@ -9,7 +9,7 @@ from penstock.model.sdk_keys import SdkKey, read_sdk_key, write_shards
 from penstock.store import Store
 
 
-class SdkPlaces:
+class SdkPlacement:
     """Decides whether a key of the SDK may go on to live where it says. A user's own key always may."""
 
     def __init__(self, store: Store) -> None:
@@ -28,11 +28,11 @@ class SdkPlaces:
         self._check(named)
         try:
             yield
-        except StoreUnavailable as trouble:
+        except StoreUnavailable as error:
             others = {number: weight for number, weight in (self._store.takers() or {}).items() if number != named.home}
-            if not others or not (trouble.unsent or isinstance(trouble, MapChanged)):
+            if not others or not (error.unsent or isinstance(error, MapChanged)):
                 raise
-            raise _choose(others, trouble.message) from trouble
+            raise _choose(others, error.message) from error
 
     def shards(self, key: str | None) -> Mapping[ShardId, float] | None:
         """What the client is told to choose its next keys from; None if it need not choose."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from penstock.engine.catalog import Reading
+from penstock.engine.catalog import CatalogReading
 from penstock.model.job import Job
 from penstock.model.workers import Worker, WorkerState
 
@@ -15,7 +15,7 @@ def is_silent(worker: Worker, now: datetime) -> bool:
     return worker.seen_at is None or now - worker.seen_at > SILENT_FOR
 
 
-def servers_of(job: Job, reading: Reading, now: datetime) -> Iterator[Worker]:
+def servers_of(job: Job, reading: CatalogReading, now: datetime) -> Iterator[Worker]:
     """The workers that take jobs of its type from its queue now."""
     names = reading.handled_as(job.type)
     return (
@@ -30,7 +30,7 @@ def _serves(worker: Worker, job: Job, now: datetime) -> bool:
     return alive and (worker.queues is None or job.queue in worker.queues) and job.queue not in worker.except_queues
 
 
-def last_had(name: str, reading: Reading) -> datetime | None:
+def last_had(name: str, reading: CatalogReading) -> datetime | None:
     """When a worker was last known to have a type; None if it was never declared."""
     declared = reading.types.get(name)
     if declared is None:

@@ -13,7 +13,7 @@ from penstock.model.job import Retention
 from penstock.model.lifecycle import State
 from penstock.model.shard_wire import ShardChange, ShardItem, ShardRequest
 from penstock.model.shards import ShardState, redacted, without_secrets
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.orchestrator.guarded import GuardedShard
 from penstock.orchestrator.mapping import jobs_by_state
 from penstock.store import Shard, Store
@@ -38,16 +38,16 @@ class Shards:
 
     async def list(self) -> list[ShardItem]:
         """Every shard of the map, by number."""
-        if isinstance(self._store, Orchestrator):
+        if isinstance(self._store, ShardedStore):
             return await asyncio.gather(*map(_item, self._store.roster.all))
-        return [await _only(shard) for shard in self._store.parts()]
+        return [await _only(shard) for shard in self._store.shards()]
 
     async def views(self) -> "builtins.list[ShardView]":
         """Every shard that its operator lets be asked. Asks nothing of a shard that is known to be down."""
-        if isinstance(self._store, Orchestrator):
+        if isinstance(self._store, ShardedStore):
             used = [shard for shard in self._store.roster.all if shard.in_use]
             return [_view(shard) for shard in used]
-        return [ShardView(shard.shard, await _answers(shard)) for shard in self._store.parts()]
+        return [ShardView(shard.shard, await _answers(shard)) for shard in self._store.shards()]
 
     async def add(self, request: ShardRequest) -> ShardItem:
         """Take a shard into the map; every process uses it within about a second."""
@@ -69,19 +69,19 @@ class Shards:
 
     async def forget_former_rings(self, keep: Retention) -> None:
         """Stop asking where keys lived before the ring changed, once no job is left there from that time."""
-        if isinstance(self._store, Orchestrator):
+        if isinstance(self._store, ShardedStore):
             with suppress(Unavailable, Conflict):
                 await self._store.mapmaker.forget_former_rings(keep.longest)
 
-    def _many(self) -> Orchestrator:
-        if isinstance(self._store, Orchestrator):
+    def _many(self) -> ShardedStore:
+        if isinstance(self._store, ShardedStore):
             return self._store
         raise Conflict(
             "this server keeps its jobs in one file, so there are no shards to change; "
             "set store.shards to run on several databases"
         )
 
-    async def _get(self, store: Orchestrator, number: ShardId) -> ShardItem:
+    async def _get(self, store: ShardedStore, number: ShardId) -> ShardItem:
         shard = store.roster.find(number)
         if shard is None:
             raise Conflict(f"shard {number} was removed meanwhile")
@@ -89,12 +89,12 @@ class Shards:
 
 
 def _view(shard: GuardedShard) -> ShardView:
-    return ShardView(shard.shard, shard.well, shard.breaker.calls, shard.breaker.failures)
+    return ShardView(shard.shard, shard.healthy, shard.breaker.calls, shard.breaker.failures)
 
 
 async def _answers(shard: Shard) -> bool:
     try:
-        await shard.outlook()
+        await shard.due_summary()
     except Unavailable:
         return False
     return True
@@ -108,10 +108,10 @@ async def _item(shard: GuardedShard) -> ShardItem:
         weight=member.weight,
         state=member.state,
         keyed=member.keyed,
-        well=shard.well,
+        well=shard.healthy,
         since=health.since,
-        reason=None if shard.well else _reason(shard),
-        jobs=await _jobs(shard) if shard.well else None,
+        reason=None if shard.healthy else _reason(shard),
+        jobs=await _jobs(shard) if shard.healthy else None,
     )
 
 

@@ -14,25 +14,25 @@ from datetime import timedelta
 
 from penstock.broker import Broker
 from penstock.config import TimingSettings
-from penstock.engine.wake import Wake
+from penstock.engine.wake import WakeUps
 from penstock.model.errors import BrokerUnavailable, Unavailable
 from penstock.model.ids import ShardId
-from penstock.model.job import Line, Ticket
+from penstock.model.job import BacklogKey, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import Clock, seconds
-from penstock.model.workers import Subscription
+from penstock.model.workers import WorkRequest
 
 logger = logging.getLogger("penstock.engine")
 
-NO_TIME = timedelta(0)
-POSTED_BY_THEIR_MAKER = frozenset({Move.SUBMIT, Move.TICK})
+ZERO = timedelta(0)
+POSTED_BY_SUBMITTER = frozenset({Move.SUBMIT, Move.TICK})
 PUBLISH_WITHIN = timedelta(seconds=2)
 """A broker slower than this is left alone: its tickets lapse and are posted again."""
 
 
-AGAIN_AFTER = timedelta(seconds=1)
-MOMENT = 0.05
-REMEMBERED = 2.0
+REPUBLISH_AFTER = timedelta(seconds=1)
+DEPTHS_MAX_AGE = 0.05
+BACKLOG_HINT_TTL = 2.0
 """Seconds that a process without a dispatcher remembers that jobs of a line wait in the store."""
 
 
@@ -47,14 +47,14 @@ class Tickets:
         self._posting: set[asyncio.Future[None]] = set()
         self._outgoing: list[Ticket] = []
         self._sending: asyncio.Future[None] | None = None
-        self._backlogs: dict[ShardId, frozenset[Line]] = {}
-        self._told: dict[Line, float] = {}
-        self._depths_known: Counter[Line] = Counter()
+        self._backlogs: dict[ShardId, frozenset[BacklogKey]] = {}
+        self._told: dict[BacklogKey, float] = {}
+        self._depths_known: Counter[BacklogKey] = Counter()
         self._depths_at = float("-inf")
         self._takers: set[asyncio.Task[list[Ticket]]] = set()
-        self.wake = Wake()
+        self.wake = WakeUps()
         self.on_backlog: Callable[[], None] = lambda: None
-        self.on_line: Callable[[frozenset[Line]], None] = lambda lines: None
+        self.on_line_backlog: Callable[[frozenset[BacklogKey]], None] = lambda lines: None
 
     @property
     def ticket_for(self) -> timedelta:
@@ -64,7 +64,7 @@ class Tickets:
         """
         return seconds(self._timing.ticket_seconds)
 
-    async def room(self, lines: Iterable[Line]) -> dict[Line, int]:
+    async def room(self, lines: Iterable[BacklogKey]) -> dict[BacklogKey, int]:
         """For each line, how many jobs may be ticketed at their submit; none where others wait ahead.
 
         None at all while the broker is out of reach: the dispatcher sees to those jobs.
@@ -74,20 +74,20 @@ class Tickets:
         except Unavailable:
             return dict.fromkeys(lines, 0)
         window = self._timing.window_jobs
-        return {line: 0 if self._waits(line) else max(0, window - depths.get(line, 0)) for line in lines}
+        return {line: 0 if self._has_backlog(line) else max(0, window - depths.get(line, 0)) for line in lines}
 
-    async def _depths(self) -> Counter[Line]:
+    async def _depths(self) -> Counter[BacklogKey]:
         """What the broker holds; of a shared one what it held a moment ago, so that not every submit has to ask."""
         now = self._clock.monotonic()
-        if not self._shared or now - self._depths_at > MOMENT:
+        if not self._shared or now - self._depths_at > DEPTHS_MAX_AGE:
             self._depths_known, self._depths_at = Counter(await self._broker.depths()), now
         return self._depths_known
 
-    def _waits(self, line: Line) -> bool:
+    def _has_backlog(self, line: BacklogKey) -> bool:
         """Whether jobs of this line wait in the store, as far as this process knows."""
-        return self._known(line) or self._told.get(line, 0.0) > self._clock.monotonic()
+        return self._is_local_backlog(line) or self._told.get(line, 0.0) > self._clock.monotonic()
 
-    def _known(self, line: Line) -> bool:
+    def _is_local_backlog(self, line: BacklogKey) -> bool:
         """Whether a dispatcher of this process left jobs of this line waiting."""
         return any(line in backlog for backlog in self._backlogs.values())
 
@@ -114,8 +114,8 @@ class Tickets:
     async def _publish(self, tickets: Sequence[Ticket]) -> None:
         try:
             await self.post(tickets)
-        except BrokerUnavailable as trouble:
-            logger.warning("broker took none of %d tickets (%s); they are posted again later", len(tickets), trouble)
+        except BrokerUnavailable as error:
+            logger.warning("broker took none of %d tickets (%s); they are posted again later", len(tickets), error)
 
     async def post(self, tickets: Sequence[Ticket]) -> None:
         """Post tickets, or raise BrokerUnavailable: then some may be posted all the same."""
@@ -127,35 +127,35 @@ class Tickets:
         except TimeoutError:
             raise BrokerUnavailable(f"no answer within {PUBLISH_WITHIN.total_seconds():g} s") from None
         for line, posted in Counter([(ticket.queue, ticket.type) for ticket in tickets]).items():
-            self._depths_known[Line(*line)] += posted
+            self._depths_known[BacklogKey(*line)] += posted
 
     def publish_later(self, tickets: Sequence[Ticket]) -> None:
         """Post again what could not be claimed because its shard did not answer; whoever dies leaves it to lapse."""
 
-        async def posted() -> None:
-            await self._clock.sleep(AGAIN_AFTER)
+        async def post_again() -> None:
+            await self._clock.sleep(REPUBLISH_AFTER)
             await self.publish(tickets)
 
-        posting = asyncio.ensure_future(posted())
+        posting = asyncio.ensure_future(post_again())
         self._posting.add(posting)
         posting.add_done_callback(self._posting.discard)
 
-    def learn(self, shard: ShardId, backlog: frozenset[Line]) -> None:
+    def record_backlog(self, shard: ShardId, backlog: frozenset[BacklogKey]) -> None:
         """What the dispatcher of a shard left waiting on its last pass; other processes are told."""
         self._backlogs[shard] = backlog
         self._told = {line: until for line, until in self._told.items() if line in backlog}
         if backlog:
-            self.on_line(backlog)
+            self.on_line_backlog(backlog)
 
-    def hear(self, lines: Iterable[Line]) -> None:
+    def receive_backlog(self, lines: Iterable[BacklogKey]) -> None:
         """Another process's dispatcher left jobs of these lines waiting: new ones must not overtake them."""
-        until = self._clock.monotonic() + REMEMBERED
+        until = self._clock.monotonic() + BACKLOG_HINT_TTL
         self._told.update(dict.fromkeys(lines, until))
 
-    def waits(self, line: Line) -> None:
+    def mark_backlog(self, line: BacklogKey) -> None:
         """A job of this line waits in the store for a ticket. Where others wait already, a dispatcher here knows."""
-        self._told[line] = self._clock.monotonic() + REMEMBERED
-        if not self._known(line):
+        self._told[line] = self._clock.monotonic() + BACKLOG_HINT_TTL
+        if not self._is_local_backlog(line):
             self._wake_dispatchers()
 
     def _wake_dispatchers(self) -> None:
@@ -163,9 +163,9 @@ class Tickets:
         self.wake.set()
         self.on_backlog()
 
-    async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+    async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
         """Tickets for a subscription, the moment there are any; none after `wait`, or when a pause has changed."""
-        if wait <= NO_TIME:
+        if wait <= ZERO:
             return await self._broker.take(wanted, limit, wait)
         taker = asyncio.ensure_future(self._broker.take(wanted, limit, wait))
         self._takers.add(taker)
@@ -192,21 +192,21 @@ class Tickets:
         if self._sending is not None:
             await self._sending
 
-    async def taken(self, lines: Iterable[Line]) -> None:
+    async def wake_if_low(self, lines: Iterable[BacklogKey]) -> None:
         """Wake the dispatchers where the window runs low, more wait behind it, and takers cannot help themselves."""
-        if low := [line for line in lines if self._waits(line)]:
+        if low := [line for line in lines if self._has_backlog(line)]:
             with suppress(Unavailable):
                 depths = await self._depths()
                 if any(depths.get(line, 0) * 2 < self._timing.window_jobs for line in low):
                     self._wake_dispatchers()
 
-    def heed(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[Event]) -> None:
         """Jobs that came back to queued or scheduled need the dispatcher."""
         for event in events:
-            if event.move in POSTED_BY_THEIR_MAKER:
+            if event.move in POSTED_BY_SUBMITTER:
                 continue
             if event.after is State.QUEUED:
-                self.waits(Line(event.queue, event.type))
+                self.mark_backlog(BacklogKey(event.queue, event.type))
             elif event.after is State.SCHEDULED:
                 self._wake_dispatchers()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.engine.catalog import Reading
+from penstock.engine.catalog import CatalogReading
 from penstock.engine.failpoint import AFTER_TICK_COMMIT, failpoint
 from penstock.engine.intention import tick_job
 from penstock.model.errors import Invalid
@@ -20,7 +20,7 @@ from penstock.store import schedule_key
 if TYPE_CHECKING:
     from penstock.engine import Engine
 
-NO_TIME = timedelta(0)
+ZERO = timedelta(0)
 STALE = Ticked(applied=False)
 
 
@@ -32,9 +32,9 @@ class Ticks:
         self._store = engine.store
         self._changes = engine.changes
 
-    async def due(self, slot: timedelta, limit: int, wait: timedelta = NO_TIME, seen: str | None = None) -> Agenda:
+    async def due(self, slot: timedelta, limit: int, wait: timedelta = ZERO, seen: str | None = None) -> Agenda:
         if seen is not None:
-            await self._changes.after(seen, wait)
+            await self._changes.wait_for_change(seen, wait)
         # Named before it is read: a change between the two is then read again, never missed.
         seen = self._changes.seen
         until = await self._store.now() + slot
@@ -75,7 +75,7 @@ class Ticks:
         ticked = await self._store.tick(ready, self._engine.tickets.ticket_for)
         failpoint(AFTER_TICK_COMMIT)
         await self._engine.posting.post(marked, [job for one in ticked for job in one.jobs])
-        self._engine.moved([event for one in ticked for event in (*one.events, *one.yielded)])
+        self._engine.publish_events([event for one in ticked for event in (*one.events, *one.yielded)])
         self._note(ready, ticked)
         return ticked
 
@@ -84,7 +84,7 @@ class Ticks:
         jobs = sum(len(one.jobs) for one in ticked)
         self._engine.meters.note_ticks(jobs=jobs, skips=max(0, records - jobs))
 
-    def _move(self, decision: Decision, schedule: Schedule, reading: Reading) -> TickMove:
+    def _move(self, decision: Decision, schedule: Schedule, reading: CatalogReading) -> TickMove:
         outcomes = [self._outcome(schedule, verdict, reading) for verdict in decision.verdicts]
         records = tuple(outcome.record for outcome in outcomes)
         return TickMove(
@@ -93,20 +93,20 @@ class Ticks:
             jobs=tuple(outcome.job for outcome in outcomes if outcome.job is not None),
         )
 
-    def _outcome(self, schedule: Schedule, verdict: Verdict, reading: Reading) -> "_Outcome":
+    def _outcome(self, schedule: Schedule, verdict: Verdict, reading: CatalogReading) -> "_TickOutcome":
         if verdict.skipped is not None:
-            return _Outcome(TickRecord(verdict.at, skipped=verdict.skipped))
+            return _TickOutcome(TickRecord(verdict.at, skipped=verdict.skipped))
         try:
             job = self._job(schedule, verdict.at, reading)
-        except Invalid as refusal:
+        except Invalid as error:
             # An error here would be met again at every try: the tick says why it gave no job, and time goes on.
-            return _Outcome(TickRecord(verdict.at, skipped=reason_of(f"{refusal.code}: {refusal.message}")))
-        return _Outcome(TickRecord(verdict.at, job=job.id), job)
+            return _TickOutcome(TickRecord(verdict.at, skipped=reason_of(f"{error.code}: {error.message}")))
+        return _TickOutcome(TickRecord(verdict.at, job=job.id), job)
 
-    def _job(self, schedule: Schedule, at: datetime, reading: Reading) -> NewJob:
+    def _job(self, schedule: Schedule, at: datetime, reading: CatalogReading) -> NewJob:
         declared = reading.type(schedule.type, allow_unknown=self._engine.settings.server.allow_unknown_types)
         self._engine.catalog.check(declared, schedule.params)
-        return tick_job(schedule, declared, at, self._store.home(schedule_key(schedule.name)))
+        return tick_job(schedule, declared, at, self._store.shard_for(schedule_key(schedule.name)))
 
     def _await_ends(self, moves: Iterable[TickMove], schedules: Sequence[Schedule | None]) -> None:
         """Before they are made, so that no end is missed; the ids of a move that is refused are another's to make."""
@@ -114,7 +114,7 @@ class Ticks:
         self._changes.await_end(job.id for move in moves if move.decision.name in heeding for job in move.jobs)
 
 
-class _Outcome(Struct, frozen=True):
+class _TickOutcome(Struct, frozen=True):
     """What one verdict becomes."""
 
     record: TickRecord

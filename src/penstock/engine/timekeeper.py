@@ -8,7 +8,7 @@ from penstock.model.schedule import Decision
 from penstock.model.schedule_wire import Agenda
 
 
-class Timekeeper(Protocol):
+class SchedulerApi(Protocol):
     """Schedules as a scheduler sees them. Every call may raise Unavailable: nothing may then be assumed, ask again."""
 
     async def due(self, slot: timedelta, limit: int, wait: timedelta = ..., seen: str | None = None) -> Agenda:

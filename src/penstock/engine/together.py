@@ -12,7 +12,7 @@ Answer = TypeVar("Answer")
 MOST_ITEMS = 1000
 
 
-class Together(Generic[Item, Answer]):
+class Batcher(Generic[Item, Answer]):
     """One call of `move` at a time, for all who have asked meanwhile. It gives one answer per item, in order.
 
     What it raises as Unavailable is told to all of them; any other fault only to the one whose items have it.
@@ -23,7 +23,7 @@ class Together(Generic[Item, Answer]):
         self._asked: list[tuple[Sequence[Item], asyncio.Future[list[Answer]]]] = []
         self._running: asyncio.Future[None] | None = None
 
-    def ask(self, items: Sequence[Item]) -> "asyncio.Future[list[Answer]]":
+    def submit(self, items: Sequence[Item]) -> "asyncio.Future[list[Answer]]":
         """The answers to these items, to be awaited."""
         answer: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
         self._asked.append((items, answer))
@@ -54,8 +54,8 @@ class Together(Generic[Item, Answer]):
             answers = await self._move(
                 asked[0][0] if len(asked) == 1 else [item for items, _ in asked for item in items]
             )
-        except Exception as fault:  # noqa: BLE001 - told to those who asked
-            await self._tell(asked, fault)
+        except Exception as error:  # noqa: BLE001 - told to those who asked
+            await self._tell(asked, error)
             return
         start = 0
         for items, answer in asked:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from penstock.engine.catalog import Reading
+from penstock.engine.catalog import CatalogReading
 from penstock.model.declarations import plain_type
 from penstock.model.errors import Invalid, NotFound
 from penstock.model.job import JobFilter
@@ -35,7 +35,7 @@ class Types:
     async def alias(self, name: str, run_as: str) -> TypeItem:
         """Let jobs and submits of one type be run as another, which must be declared."""
 
-        def told(reading: Reading) -> dict[str, bytes | None]:
+        def told(reading: CatalogReading) -> dict[str, bytes | None]:
             declared = reading.type(run_as, allow_unknown=False)
             if declared.name == name:
                 raise Invalid(f"job type {name!r} cannot be run as {run_as!r}, which is run as {name!r} already")
@@ -49,7 +49,7 @@ class Types:
     async def remove_alias(self, name: str) -> None:
         """Let a type be run by its own handler again."""
 
-        def told(reading: Reading) -> dict[str, bytes | None]:
+        def told(reading: CatalogReading) -> dict[str, bytes | None]:
             if name not in reading.aliases:
                 raise NotFound(f"job type {name!r} is run as no other")
             return {name: None}
@@ -63,7 +63,7 @@ class Types:
         Code that is deployed later may declare it again. Jobs that wait stay; `cancel` cancels some of them.
         """
 
-        def told(reading: Reading) -> dict[str, bytes | None]:
+        def told(reading: CatalogReading) -> dict[str, bytes | None]:
             if name not in reading.types and name not in reading.aliases and reading.retired_at(name) is None:
                 raise NotFound(
                     f"there is no job type {name!r}; known: {', '.join(sorted(reading.types)) or 'none yet'}"
@@ -77,15 +77,15 @@ class Types:
 
     async def _cancel(self, name: str) -> int:
         cancelled = 0
-        for called, state in await self._waiting(name):
+        for called, state in await self._find_waiting(name):
             page = await self._store.page(JobFilter(type=called, state=state), None, CANCELLED_AT_ONCE - cancelled)
             answers = await self._store.cancel([job.id for job in page.jobs])
             events = [answer.event for answer in answers if answer.event is not None]
-            self._engine.moved(events)
+            self._engine.publish_events(events)
             cancelled += len(events)
         return cancelled
 
-    async def _waiting(self, name: str) -> Sequence[tuple[str, State]]:
+    async def _find_waiting(self, name: str) -> Sequence[tuple[str, State]]:
         """Under which names, and in which states, jobs of a type wait."""
         found = [one for one in await self._store.counts() if plain_type(one.type) == name and one.jobs]
         return sorted({(one.type, one.state) for one in found if one.state in WAITING})
@@ -99,7 +99,7 @@ class Types:
         return jobs
 
 
-def _item(reading: Reading, name: str) -> TypeItem:
+def _item(reading: CatalogReading, name: str) -> TypeItem:
     declared = reading.types[name]
     fields = {field: getattr(declared, field) for field in JobType.__struct_fields__}
     return TypeItem(

@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Wake:
+class WakeUps:
     """Each loop waits on an event of its own, so that none clears it before another has seen it."""
 
     def __init__(self) -> None:

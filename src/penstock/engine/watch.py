@@ -10,36 +10,36 @@ from penstock.model.job import Job
 from penstock.model.lifecycle import TERMINAL, Event
 from penstock.model.timing import Clock, seconds
 
-RECHECK = timedelta(seconds=1)
+RECHECK_INTERVAL = timedelta(seconds=1)
 """How soon an end is seen that no bell told of."""
 
 
-class Watch:
+class JobWaiters:
     """Who waits for which job."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: defaultdict[JobId, list[asyncio.Event]] = defaultdict(list)
 
-    def heed(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[Event]) -> None:
         if self._waiting:
-            self.ended(event.job for event in events if event.after in TERMINAL)
+            self.wake(event.job for event in events if event.after in TERMINAL)
 
-    def ended(self, jobs: Iterable[JobId]) -> None:
+    def wake(self, jobs: Iterable[JobId]) -> None:
         """Wake who waits for these."""
         if self._waiting:
             for job in jobs:
                 for waiter in self._waiting.get(job, ()):
                     waiter.set()
 
-    async def until_ended(self, job: JobId, read: Callable[[], Awaitable[Job]], span: timedelta) -> Job:
+    async def wait_until_ended(self, job: JobId, read: Callable[[], Awaitable[Job]], span: timedelta) -> Job:
         """The job as `read` gives it, once it has ended or `span` has passed."""
         ended = asyncio.Event()
         self._waiting[job].append(ended)
         deadline = self._clock.monotonic() + span.total_seconds()
         try:
             while not (found := await read()).ended and (left := deadline - self._clock.monotonic()) > 0:
-                await _set_within(ended, min(RECHECK, seconds(left)))
+                await _set_within(ended, min(RECHECK_INTERVAL, seconds(left)))
             return found
         finally:
             self._leave(job, ended)

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from penstock.engine.catalog import Reading
+from penstock.engine.catalog import CatalogReading
 from penstock.engine.coming import Prospect, prospect_of
 from penstock.engine.fit import fits_a_worker, fits_all
 from penstock.engine.serving import last_had, servers_of
@@ -32,10 +32,10 @@ class WaitReasons:
     """Why jobs wait, remembered for as long as a reading of the registry counts: most jobs of a type wait alike."""
 
     def __init__(self) -> None:
-        self._reading: Reading | None = None
+        self._reading: CatalogReading | None = None
         self._queued: dict[tuple[str, str], str] = {}
 
-    def find(self, job: Job, reading: Reading, now: datetime) -> str | None:
+    def find(self, job: Job, reading: CatalogReading, now: datetime) -> str | None:
         """`why_it_waits`. Jobs of one type in one queue share the answer unless it depends on their params."""
         if job.state is not State.QUEUED:
             return why_it_waits(job, reading, now)
@@ -50,7 +50,7 @@ class WaitReasons:
         return reason
 
 
-def why_it_waits(job: Job, reading: Reading, now: datetime) -> str | None:
+def why_it_waits(job: Job, reading: CatalogReading, now: datetime) -> str | None:
     """One of the reasons above for a job that waits or was asked to stop; None otherwise."""
     match job.state:
         case State.SCHEDULED:
@@ -63,7 +63,7 @@ def why_it_waits(job: Job, reading: Reading, now: datetime) -> str | None:
             return None
 
 
-def _why_no_worker(job: Job, reading: Reading, now: datetime) -> str:
+def _why_no_worker(job: Job, reading: CatalogReading, now: datetime) -> str:
     prospect, name = prospect_of(job, reading, now), reading.run_as(job.type)
     if prospect is Prospect.COMING:
         return SCALING_UP
@@ -79,14 +79,14 @@ def _shown(at: datetime) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _why_scheduled(job: Job, reading: Reading, now: datetime) -> str:
+def _why_scheduled(job: Job, reading: CatalogReading, now: datetime) -> str:
     if job.attempt:
         return WAITS_TO_RETRY
     was_given_back = job.fence > 0
     return NO_FIT if was_given_back and not fits_a_worker(job, reading, now) else DUE_LATER
 
 
-def _why_queued(job: Job, reading: Reading, now: datetime) -> str:
+def _why_queued(job: Job, reading: CatalogReading, now: datetime) -> str:
     if job.queue in reading.paused:
         return QUEUE_PAUSED
     if not any(servers_of(job, reading, now)):

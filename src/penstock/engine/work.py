@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from penstock.engine.budget import RetryBudget
 from penstock.engine.by_shard import PATIENCE, each, split
-from penstock.engine.claiming import Claiming
+from penstock.engine.claiming import Claims
 from penstock.engine.departures import note_departures
 from penstock.engine.files import job_prefix
 from penstock.engine.misfits import Misfits
@@ -39,7 +39,7 @@ from penstock.model.lifecycle import State
 from penstock.model.schedule_wire import OnConflict, ScheduleRequest
 from penstock.model.timing import seconds
 from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
-from penstock.model.workers import JobType, Subscription, Worker
+from penstock.model.workers import JobType, Worker, WorkRequest
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
@@ -50,18 +50,18 @@ logger = logging.getLogger("penstock.engine")
 Shown = TypeVar("Shown", Lease, Outcome, LogEntry)
 
 
-class Work:
+class EngineWorkerApi:
     """Keeps Reach directly, over this process's store, broker and objects."""
 
-    def __init__(self, engine: "Engine", chance: random.Random) -> None:
+    def __init__(self, engine: "Engine", rng: random.Random) -> None:
         self._engine = engine
         self._store = engine.store
         self._files = engine.files
-        self._chance = chance
+        self._rng = rng
         self._lease = seconds(engine.settings.timing.lease_seconds)
         self._inline_bytes = engine.settings.limits.inline_bytes
-        self._budget = RetryBudget(engine.settings.timing.retries_per_second, chance)
-        self._claiming = Claiming(engine, self, chance)
+        self._budget = RetryBudget(engine.settings.timing.retries_per_second, rng)
+        self._claiming = Claims(engine, self, rng)
         self._misfits = Misfits(engine)
 
     async def join(
@@ -69,7 +69,7 @@ class Work:
     ) -> JoinResponse:
         """`within`: it may declare types of these queues only."""
         await self._engine.catalog.declare(types, seconds(worker.code_age_seconds), within, worker.app)
-        await self._store.see(worker)
+        await self._store.put_worker(worker)
         self._engine.catalog.forget()
         timing = self._engine.settings.timing
         return JoinResponse(timing.lease_seconds, timing.heartbeat_seconds)
@@ -78,11 +78,11 @@ class Work:
         for schedule in schedules:
             await self._engine.schedules.create(replace(schedule, on_conflict=OnConflict.REPLACE))
 
-    async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
+    async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
         return await self._claiming.claim(worker, wanted, limit, wait)
 
     async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
-        seen = asyncio.ensure_future(self._store.see(worker))
+        seen = asyncio.ensure_future(self._store.put_worker(worker))
         try:
             return await self._renew(worker.id, leases) if leases else []
         finally:
@@ -150,7 +150,7 @@ class Work:
         if job is None:
             # Gone: any settlement is refused, and the store says why.
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.FAILED, error=outcome.error)
-        return self._spread(job, settle_error(job, outcome.fence, outcome.error, self._chance))
+        return self._spread(job, settle_error(job, outcome.fence, outcome.error, self._rng))
 
     def _spread(self, job: Job, settlement: Settlement) -> Settlement:
         """A retry waits as its policy says, and no less than the budget of its queue asks for."""
@@ -187,7 +187,7 @@ class Work:
         return await self._each_shard(leases, given_back) if leases else []
 
     def _report(self, answers: Sequence[Settled]) -> list[Refusal]:
-        self._engine.moved([answer.event for answer in answers if answer.event is not None])
+        self._engine.publish_events([answer.event for answer in answers if answer.event is not None])
         refused = [
             Refusal(answer.job, answer.fence, answer.loss)
             for answer in answers
@@ -223,13 +223,13 @@ class Work:
 
     async def leave(self, worker: str) -> None:
         rows = [one for one in (await self._engine.catalog.read()).workers if one.id == worker]
-        await self._store.forget(worker)
+        await self._store.delete_worker(worker)
         self._engine.catalog.forget()
         try:
             await note_departures(self._engine.catalog, rows)
-        except Unavailable as trouble:
+        except Unavailable as error:
             # It has left, whether or not this can be kept.
-            logger.debug("when %s left is not remembered: %s", worker, trouble)
+            logger.debug("when %s left is not remembered: %s", worker, error)
 
     async def close(self) -> None:
         """Nothing to let go of: the engine belongs to someone else."""

@@ -25,7 +25,7 @@ class Source(StrEnum):
     GONE = "nowhere any more"
 
 
-class Orders(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Overrides(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What operators want of a fleet while everything runs. Kept as a notice.
 
     `changes` are fields of the fleet, laid over what is declared. `paused`: no worker is started or stopped. `count`:
@@ -37,7 +37,7 @@ class Orders(Struct, frozen=True, kw_only=True, omit_defaults=True):
     count: int | None = None
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class EffectiveFleet(Struct, frozen=True, kw_only=True):
     """One fleet as it is in force.
 
     `queues` None: all that are in none of `except_queues`. `faults` are what was declared or ordered about it but
@@ -62,10 +62,10 @@ def plan(
     default: Fleet,
     tables: Mapping[str, Mapping[str, object]],
     types: Iterable[JobType],
-    orders: Mapping[str, Orders],
+    orders: Mapping[str, Overrides],
     declared_max: int = MOST_WORKERS,
     copies: Mapping[str, str] | None = None,
-) -> dict[str, Standing]:
+) -> dict[str, EffectiveFleet]:
     """Every fleet by name, the default one among them. A queue is served by one fleet: the first by name that wants it.
 
     `copies` are the fleets, by name, that another app has for the queues of one: they are the same but for orders.
@@ -97,11 +97,11 @@ def changed(fleet: Fleet, said: Mapping[str, object]) -> Fleet:
             fields.pop(other)
     try:
         return msgspec.convert(fields | dict(said), Fleet)
-    except msgspec.ValidationError as fault:
-        raise Invalid(f"fleet: {fault}") from None
+    except msgspec.ValidationError as error:
+        raise Invalid(f"fleet: {error}") from None
 
 
-def _default(fleet: Fleet, types: Iterable[JobType]) -> Standing:
+def _default(fleet: Fleet, types: Iterable[JobType]) -> EffectiveFleet:
     """The default fleet; a job type whose queue has its name can have none of its own."""
     nameless = [one.name for one in types if one.fleet is not None and one.queue == DEFAULT]
     faults = tuple(
@@ -110,9 +110,9 @@ def _default(fleet: Fleet, types: Iterable[JobType]) -> Standing:
     return replace(_standing(DEFAULT, fleet, Source.DEFAULT), faults=faults)
 
 
-def _declared(types: Iterable[JobType]) -> dict[str, Standing]:
+def _declared(types: Iterable[JobType]) -> dict[str, EffectiveFleet]:
     """Those beside job types, each named after the queue of its type. Of two for one queue the first by name counts."""
-    found: dict[str, Standing] = {}
+    found: dict[str, EffectiveFleet] = {}
     for one in types:
         if one.fleet is None or one.queue == DEFAULT:
             continue
@@ -124,7 +124,7 @@ def _declared(types: Iterable[JobType]) -> dict[str, Standing]:
     return found
 
 
-def _clamped(standing: Standing, most: int) -> Standing:
+def _clamped(standing: EffectiveFleet, most: int) -> EffectiveFleet:
     """What stands beside a job may come from a worker that is trusted with its queue, and no more."""
     fleet = standing.fleet
     if fleet.max <= most:
@@ -140,28 +140,28 @@ def _clamped(standing: Standing, most: int) -> Standing:
     return replace(standing, fleet=bounded, faults=(*standing.faults, fault))
 
 
-def _standing(name: str, fleet: Fleet, source: Source) -> Standing:
-    return Standing(name=name, fleet=fleet, queues=None, source=source)
+def _standing(name: str, fleet: Fleet, source: Source) -> EffectiveFleet:
+    return EffectiveFleet(name=name, fleet=fleet, queues=None, source=source)
 
 
-def _laid_over(standing: Standing, said: Mapping[str, object], where: str) -> Standing:
+def _laid_over(standing: EffectiveFleet, said: Mapping[str, object], where: str) -> EffectiveFleet:
     try:
         return replace(standing, fleet=changed(standing.fleet, said)) if said else standing
-    except Invalid as fault:
-        return replace(standing, faults=(*standing.faults, f"what was said {where} is passed over: {fault.message}"))
+    except Invalid as error:
+        return replace(standing, faults=(*standing.faults, f"what was said {where} is passed over: {error.message}"))
 
 
-def _ordered(standing: Standing, ordered: Orders | None) -> Standing:
+def _ordered(standing: EffectiveFleet, ordered: Overrides | None) -> EffectiveFleet:
     if ordered is None:
         return standing
     changed_now = _laid_over(standing, ordered.changes, "at run time")
     return replace(changed_now, paused=ordered.paused, count=ordered.count)
 
 
-def _settled(known: Mapping[str, Standing]) -> dict[str, Standing]:
+def _settled(known: Mapping[str, EffectiveFleet]) -> dict[str, EffectiveFleet]:
     """Each queue given to one fleet, the others told; the default gets the rest."""
     owners: dict[str, str] = {}
-    settled: dict[str, Standing] = {}
+    settled: dict[str, EffectiveFleet] = {}
     for name in sorted(set(known) - {DEFAULT}):
         standing = known[name]
         wanted = (name,) if standing.fleet.queues is None else standing.fleet.queues

@@ -29,7 +29,7 @@ def known(reading: T | Unknown) -> TypeGuard[T]:
     return not isinstance(reading, Unknown)
 
 
-class Due(Struct, frozen=True):
+class DueCount(Struct, frozen=True):
     """Jobs that are not due yet: so many, in so many seconds."""
 
     in_seconds: float
@@ -48,7 +48,7 @@ class FleetReading(Struct, frozen=True, kw_only=True):
     at: Instant
     backlog: Tally = Unknown()
     running: Tally = Unknown()
-    due_soon: tuple[Due, ...] | Unknown = Unknown()
+    due_soon: tuple[DueCount, ...] | Unknown = Unknown()
     oldest_wait_seconds: Reading = Unknown()
     arrival_rate: Reading = Unknown()
     service_seconds: Reading = Unknown()
@@ -91,7 +91,7 @@ def runs_of(workers: Iterable[Worker]) -> Runs | None:
     return Runs(tuple(sorted(types)), newest, tuple(sorted(unfit)))
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class ScalingDecision(Struct, frozen=True, kw_only=True):
     """What to do now: start `start` workers, or stop `stop` of the idle ones; `desired` is the count that is aimed at.
 
     `reason` is for people. Look again after `look_again_seconds`, or sooner when something happens.

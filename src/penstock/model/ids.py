@@ -26,9 +26,9 @@ SERIES_MAX = 1 << _INDEX_BITS
 """The most ids of one series."""
 
 
-def new_job_id(now_millis: int, shard: ShardId, chance: random.Random) -> JobId:
+def new_job_id(now_millis: int, shard: ShardId, rng: random.Random) -> JobId:
     """A fresh id. Ids of one shard and one millisecond differ by 62 random bits."""
-    return _written((now_millis << 80) | _VERSION_AND_VARIANT | (shard << 64) | chance.getrandbits(62))
+    return _written((now_millis << 80) | _VERSION_AND_VARIANT | (shard << 64) | rng.getrandbits(62))
 
 
 def first_id(at_millis: int) -> JobId:
@@ -47,9 +47,9 @@ class Series:
         self._lowest = int(job[-4:], 16) & -SERIES_MAX
 
     @classmethod
-    def new(cls, now_millis: int, shard: ShardId, chance: random.Random) -> "Series":
+    def new(cls, now_millis: int, shard: ShardId, rng: random.Random) -> "Series":
         """A fresh one. Those of one shard and one millisecond differ by 48 random bits."""
-        return cls(new_job_id(now_millis, shard, chance))
+        return cls(new_job_id(now_millis, shard, rng))
 
     def ids(self, places: Iterable[int]) -> list[JobId]:
         """The ids of the jobs that stand at these places of their batch."""

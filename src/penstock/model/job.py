@@ -159,7 +159,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     ring: int | None = None
 
 
-class Line(NamedTuple):
+class BacklogKey(NamedTuple):
     """The jobs of one type in one queue. Each has its own window of tickets: none stands in another's way."""
 
     queue: str
@@ -176,8 +176,8 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
     priority: int = DEFAULT_PRIORITY
 
     @property
-    def line(self) -> Line:
-        return Line(self.queue, self.type)
+    def line(self) -> BacklogKey:
+        return BacklogKey(self.queue, self.type)
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, gc=False):

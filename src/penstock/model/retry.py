@@ -76,10 +76,10 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False
         """True when an error that is of these classes (`module.Name`) is never tried again."""
         return any(name in self.never or name.rpartition(".")[2] in self.never for name in classes)
 
-    def wait_after(self, attempt: int, chance: random.Random) -> timedelta:
+    def wait_after(self, attempt: int, rng: random.Random) -> timedelta:
         """How long to wait after `attempt` (from 1) has errored. Full jitter: anything from zero to the whole wait."""
         whole = min(self.cap_seconds, self._growth(attempt))
-        return seconds(chance.uniform(0, whole) if self.jitter else whole)
+        return seconds(rng.uniform(0, whole) if self.jitter else whole)
 
     def _growth(self, attempt: int) -> float:
         match self.kind:

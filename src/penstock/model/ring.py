@@ -27,16 +27,16 @@ class Ring(Struct, frozen=True):
     shards: tuple[ShardId, ...]
     before: tuple[FormerRing, ...] = ()
 
-    def home(self, key: str) -> ShardId:
+    def shard_for(self, key: str) -> ShardId:
         """The one shard that a key lives on."""
-        return home_of(key, self.shards)
+        return shard_for_key(key, self.shards)
 
-    def former_homes(self, key: str) -> tuple[ShardId, ...]:
+    def former_shards(self, key: str) -> tuple[ShardId, ...]:
         """Where else the job of a key may be; nowhere for most keys."""
         if not self.before:
             return ()
-        former = dict.fromkeys(home_of(key, ring.shards) for ring in self.before)
-        former.pop(self.home(key), None)
+        former = dict.fromkeys(shard_for_key(key, ring.shards) for ring in self.before)
+        former.pop(self.shard_for(key), None)
         return tuple(former)
 
     def changed(self, shards: Sequence[ShardId], now: datetime) -> "Ring":
@@ -50,7 +50,7 @@ class Ring(Struct, frozen=True):
         return Ring(self.shards, tuple(ring for ring in self.before if ring not in forgotten))
 
 
-def home_of(key: str, shards: Sequence[ShardId]) -> ShardId:
+def shard_for_key(key: str, shards: Sequence[ShardId]) -> ShardId:
     """The shard that a key lives on: the highest hash of the two.
 
     A ring that grows moves keys to the new shard only; one that shrinks moves only those of the shard that left.

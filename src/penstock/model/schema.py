@@ -78,7 +78,7 @@ class _Shape(Struct, frozen=True):
 def _compiled(schema: Mapping[str, Any]) -> _Shape:
     try:
         root = msgspec.convert(schema, Node)
-        types = _Types(root.defs)
+        types = _SchemaTypes(root.defs)
         rest = root.additional_properties if root.properties is not None else True
         return _Shape(
             msgspec.json.Decoder(types.of(root)),
@@ -89,7 +89,7 @@ def _compiled(schema: Mapping[str, Any]) -> _Shape:
         return _Shape(msgspec.json.Decoder(dict[str, Any]))
 
 
-class _Types:
+class _SchemaTypes:
     """Turns nodes back into types that msgspec decodes natively."""
 
     def __init__(self, defs: Mapping[str, Node]) -> None:

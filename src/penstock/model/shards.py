@@ -40,7 +40,7 @@ class ShardState(StrEnum):
     DOWN = "down"
 
 
-class Member(Struct, frozen=True):
+class ShardMember(Struct, frozen=True):
     """One shard as the map knows it. `keyed`: keys and schedules may live there."""
 
     number: ShardId
@@ -53,9 +53,9 @@ class Member(Struct, frozen=True):
     def takes_new_jobs(self) -> bool:
         return self.state is ShardState.ACTIVE and self.weight > 0
 
-    def changed(self, weight: float | None, state: ShardState | None) -> "Member":
+    def changed(self, weight: float | None, state: ShardState | None) -> "ShardMember":
         """With what is not None."""
-        return Member(
+        return ShardMember(
             self.number,
             self.url,
             self.weight if weight is None else weight,
@@ -64,39 +64,39 @@ class Member(Struct, frozen=True):
         )
 
 
-class Told(Struct, frozen=True, omit_defaults=True):
+class ShardNotice(Struct, frozen=True, omit_defaults=True):
     """What a notice says about a shard; what is None stays as the settings have it."""
 
     url: str | None = None
     weight: float | None = None
     state: ShardState | None = None
 
-    def then(self, weight: float | None, state: ShardState | None) -> "Told":
+    def then(self, weight: float | None, state: ShardState | None) -> "ShardNotice":
         """What has been said once this is said too."""
-        return Told(self.url, self.weight if weight is None else weight, self.state if state is None else state)
+        return ShardNotice(self.url, self.weight if weight is None else weight, self.state if state is None else state)
 
-    def over(self, number: ShardId, settled: Member | None) -> Member | None:
+    def over(self, number: ShardId, settled: ShardMember | None) -> ShardMember | None:
         """The shard after this was said; None when nobody has said where it is."""
         url = self.url or (None if settled is None else settled.url)
         if url is None:
             return None
-        before = Member(number, url) if settled is None else replace(settled, url=url)
+        before = ShardMember(number, url) if settled is None else replace(settled, url=url)
         return before.changed(self.weight, self.state)
 
 
 class ShardMap(Struct, frozen=True):
     """All shards by number, and the ring. `epoch` tells one ring from another; 0: no more than the settings say so."""
 
-    members: Mapping[ShardId, Member]
+    members: Mapping[ShardId, ShardMember]
     ring: Ring
     epoch: int = 0
 
-    def with_(self, member: Member) -> "ShardMap":
+    def with_(self, member: ShardMember) -> "ShardMap":
         """With one more shard, or one that has changed; the ring stays."""
         return ShardMap({**self.members, member.number: member}, self.ring, self.epoch)
 
 
-def shard_map(members: Iterable[Member]) -> ShardMap:
+def shard_map(members: Iterable[ShardMember]) -> ShardMap:
     """The map of the settings, in which all shards that may be are in the ring."""
     by_number = {member.number: member for member in members}
     return ShardMap(by_number, Ring(tuple(sorted(number for number, one in by_number.items() if one.keyed))))
@@ -108,7 +108,7 @@ def merged(settled: ShardMap, notices: Sequence[Notice]) -> ShardMap:
     Once a ring was told, a shard that only the settings name takes no part in it before somebody says so, because
     another process may not have its settings yet.
     """
-    members: dict[ShardId, Member | None] = dict(settled.members)
+    members: dict[ShardId, ShardMember | None] = dict(settled.members)
     for one in notices:
         if (number := _number_of(one)) is not None:
             said = _said(one)
@@ -126,7 +126,7 @@ def merged(settled: ShardMap, notices: Sequence[Notice]) -> ShardMap:
     )
 
 
-def said_about(number: ShardId, notices: Iterable[Notice]) -> Told | None:
+def said_about(number: ShardId, notices: Iterable[Notice]) -> ShardNotice | None:
     """What was told about a shard; None when nothing was, or it was removed."""
     return next((_said(one) for one in notices if _number_of(one) == number), None)
 
@@ -143,16 +143,16 @@ def _number_of(notice: Notice) -> ShardId | None:
     return ShardId(int(notice.name))
 
 
-def _said(notice: Notice) -> Told | None:
-    return None if notice.value is None else msgspec.json.decode(notice.value, type=Told)
+def _said(notice: Notice) -> ShardNotice | None:
+    return None if notice.value is None else msgspec.json.decode(notice.value, type=ShardNotice)
 
 
-def choose(members: Sequence[Member], chance: random.Random) -> ShardId | None:
+def choose(members: Sequence[ShardMember], rng: random.Random) -> ShardId | None:
     """One of those that take new jobs, by weight; None when none does."""
     open_ones = [member for member in members if member.takes_new_jobs]
     if len(open_ones) <= 1:
         return open_ones[0].number if open_ones else None
-    (chosen,) = chance.choices(open_ones, [member.weight for member in open_ones])
+    (chosen,) = rng.choices(open_ones, [member.weight for member in open_ones])
     return chosen.number
 
 

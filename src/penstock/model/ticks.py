@@ -117,8 +117,8 @@ def tick_job_id(schedule_name: str, created_at: datetime, tick_at: datetime, sha
 
     An ordinary job id, whose time is the tick's.
     """
-    chance = _digest(schedule_name, to_millis(created_at), to_millis(tick_at)) >> 2
-    value = (to_millis(tick_at) << 80) | _UUID_V7 | (shard << 64) | chance
+    rng = _digest(schedule_name, to_millis(created_at), to_millis(tick_at)) >> 2
+    value = (to_millis(tick_at) << 80) | _UUID_V7 | (shard << 64) | rng
     return from_bytes(value.to_bytes(16))
 
 

@@ -19,8 +19,8 @@ __all__ = [
     "JobType",
     "Name",
     "Seen",
-    "Subscription",
     "TimeoutSeconds",
+    "WorkRequest",
     "Worker",
     "WorkerState",
 ]
@@ -109,7 +109,7 @@ def deployed_at(worker: Worker) -> datetime | None:
     return None if worker.seen_at is None else worker.seen_at - timedelta(seconds=worker.code_age_seconds)
 
 
-class Subscription(Struct, frozen=True):
+class WorkRequest(Struct, frozen=True):
     """Which tickets a worker wants: of these types, in these queues (None: in any) but not in some others.
 
     Never what it cannot run. Of the types in `only_given_back` it wants only jobs that did not fit another worker's

@@ -58,7 +58,7 @@ class FolderObjects:
     ) -> ObjectLink:
         path = self._path(key)
         check_content_type(content_type)
-        upload = Upload(self._incoming)
+        upload = FolderUpload(self._incoming)
         try:
             async for block in _blocks(body):
                 await self._off_loop(upload.write, block)
@@ -114,9 +114,9 @@ class FolderObjects:
     async def _off_loop(self, work: Callable[..., T], *args: object) -> T:
         """Run blocking work in a thread. A cancelled caller leaves when it has ended: no file is closed under it."""
         with _available(self._root):
-            return await _ended(asyncio.ensure_future(asyncio.to_thread(work, *args)))
+            return await _await_end(asyncio.ensure_future(asyncio.to_thread(work, *args)))
 
-    def _keep(self, upload: "Upload", key: str, path: Path, content_type: str, digest: str | None) -> ObjectLink:
+    def _keep(self, upload: "FolderUpload", key: str, path: Path, content_type: str, digest: str | None) -> ObjectLink:
         link = ObjectLink(key, upload.size, upload.digest, content_type)
         if digest is not None and digest != link.digest:
             raise CorruptObject(
@@ -153,7 +153,7 @@ class FolderObjects:
             self._duplicate(source, target)
 
     def _duplicate(self, source: Path, target: Path) -> None:
-        upload = Upload(self._incoming)
+        upload = FolderUpload(self._incoming)
         try:
             with source.open("rb") as file:
                 while block := file.read(BLOCK):
@@ -214,7 +214,7 @@ class FolderObjects:
                         yield str(path.relative_to(self._objects)).removesuffix(SUFFIX)
 
 
-class Upload:
+class FolderUpload:
     """A file being written that has no name among the objects yet.
 
     It stays locked while it is open, so that a sweep can tell it from one whose writer has died.
@@ -325,7 +325,7 @@ def _available(root: Path) -> Iterator[None]:
         raise ObjectsUnavailable(f"the folder {root} cannot be used now: {error.strerror or error}") from error
 
 
-async def _ended(running: asyncio.Future[T]) -> T:
+async def _await_end(running: asyncio.Future[T]) -> T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -38,7 +38,7 @@ def read(cursor: str | None) -> dict[ShardId, str | None]:
     return places
 
 
-class _Step(Struct, frozen=True):
+class _PageStep(Struct, frozen=True):
     """A job of one shard, and where that shard goes on behind it."""
 
     job: Job
@@ -66,7 +66,7 @@ def merge(pages: Mapping[ShardId, Page], places: Places, limit: int, missing: tu
 _created_at = attrgetter("job.created_at")
 
 
-def _steps(shard: ShardId, page: Page) -> Iterator[_Step]:
+def _steps(shard: ShardId, page: Page) -> Iterator[_PageStep]:
     last = len(page.jobs) - 1
     for index, job in enumerate(page.jobs):
-        yield _Step(job, shard, page.cursor if index == last else page.behind[index])
+        yield _PageStep(job, shard, page.cursor if index == last else page.behind[index])

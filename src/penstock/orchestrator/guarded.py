@@ -7,13 +7,13 @@ from typing import Self, TypeVar
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
+    BacklogKey,
     Cancellation,
     Claim,
     Count,
     Job,
     JobFilter,
     Lease,
-    Line,
     LogLine,
     NewJob,
     Page,
@@ -27,11 +27,11 @@ from penstock.model.job import (
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
-from penstock.model.shards import Member, ShardState
+from penstock.model.shards import ShardMember, ShardState
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import EVER, Seen, Worker
-from penstock.orchestrator.health import RETRY_AFTER_SECONDS, Breaker
-from penstock.store.seam import Capabilities, Outlook, Post, Shard, Share
+from penstock.orchestrator.health import RETRY_AFTER_SECONDS, ShardBreaker
+from penstock.store.seam import Capabilities, DueSummary, PostTickets, Shard, Share
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ UNOPENED = Capabilities(atomic_batches=False, exact_counts=False)
 class GuardedShard:
     """Keeps the Shard protocol over a shard that may not be open yet. What each method promises stands in the seam."""
 
-    def __init__(self, member: Member, breaker: Breaker) -> None:
+    def __init__(self, member: ShardMember, breaker: ShardBreaker) -> None:
         self.member = member
         self.breaker = breaker
         self._inside: Shard | None = None
@@ -56,12 +56,12 @@ class GuardedShard:
         return self._inside is not None
 
     @property
-    def well(self) -> bool:
-        return self._inside is not None and self.breaker.health.well and self.in_use
+    def healthy(self) -> bool:
+        return self._inside is not None and self.breaker.health.healthy and self.in_use
 
     @property
     def takes_new_jobs(self) -> bool:
-        return self.member.takes_new_jobs and self.well
+        return self.member.takes_new_jobs and self.healthy
 
     @property
     def in_use(self) -> bool:
@@ -72,7 +72,7 @@ class GuardedShard:
         """Send calls to this shard from now on."""
         self._inside = shard
 
-    async def let_go(self) -> None:
+    async def detach(self) -> None:
         """Close what is inside; calls are refused from now on."""
         shard, self._inside = self._inside, None
         if shard is not None:
@@ -82,7 +82,7 @@ class GuardedShard:
     def capabilities(self) -> Capabilities:
         return UNOPENED if self._inside is None else self._inside.capabilities
 
-    def home(self, key: str | None = None) -> ShardId:
+    def shard_for(self, key: str | None = None) -> ShardId:
         return self.shard
 
     def epoch(self, key: str) -> None:
@@ -91,11 +91,11 @@ class GuardedShard:
     def takers(self) -> None:
         return None
 
-    def parts(self) -> Sequence[Self]:
+    def shards(self) -> Sequence[Self]:
         return (self,)
 
-    def missing(self) -> tuple[ShardId, ...]:
-        return () if self.well else (self.shard,)
+    def unavailable(self) -> tuple[ShardId, ...]:
+        return () if self.healthy else (self.shard,)
 
     async def probe(self) -> None:
         await self.breaker.probe(lambda: self._open().probe(), PROBE_DEADLINE)
@@ -143,17 +143,19 @@ class GuardedShard:
     async def promote(self, limit: int) -> list[Event]:
         return await self._ask(lambda shard: shard.promote(limit))
 
-    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(
+        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+    ) -> list[Ticket]:
         return await self._ask(lambda shard: shard.dispatch(room, ticket_for, post))
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
         return await self._ask(lambda shard: shard.overdue_tickets(after, limit))
 
-    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
-        return await self._ask(lambda shard: shard.lapse(jobs))
+    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
+        return await self._ask(lambda shard: shard.expire_tickets(jobs))
 
-    async def outlook(self) -> Outlook:
-        return await self._ask(lambda shard: shard.outlook())
+    async def due_summary(self) -> DueSummary:
+        return await self._ask(lambda shard: shard.due_summary())
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         return await self._ask(lambda shard: shard.claim(tickets, worker, lease))
@@ -196,11 +198,11 @@ class GuardedShard:
     async def oldest_due(self) -> dict[str, datetime]:
         return await self._ask(lambda shard: shard.oldest_due())
 
-    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        return await self._ask(lambda shard: shard.falling_due(before, limit))
+    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        return await self._ask(lambda shard: shard.due_before(before, limit))
 
-    async def holders(self) -> dict[str, int]:
-        return await self._ask(lambda shard: shard.holders())
+    async def running_by_worker(self) -> dict[str, int]:
+        return await self._ask(lambda shard: shard.running_by_worker())
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         return await self._ask(lambda shard: shard.prune(keep, limit))
@@ -211,8 +213,8 @@ class GuardedShard:
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
         return await self._ask(lambda shard: shard.read_log(job, after, limit))
 
-    async def tell(self, notices: Sequence[Notice]) -> None:
-        await self._ask(lambda shard: shard.tell(notices))
+    async def put_notices(self, notices: Sequence[Notice]) -> None:
+        await self._ask(lambda shard: shard.put_notices(notices))
 
     async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
         return await self._ask(lambda shard: shard.change_notices(changes))
@@ -220,17 +222,17 @@ class GuardedShard:
     async def notices(self) -> list[Notice]:
         return await self._ask(lambda shard: shard.notices())
 
-    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
-        return await self._ask(lambda shard: shard.lead(role, holder, span))
+    async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
+        return await self._ask(lambda shard: shard.acquire_role(role, holder, span))
 
-    async def resign(self, role: str, holder: str) -> None:
-        await self._ask(lambda shard: shard.resign(role, holder))
+    async def release_role(self, role: str, holder: str) -> None:
+        await self._ask(lambda shard: shard.release_role(role, holder))
 
-    async def see(self, worker: Worker) -> None:
-        await self._ask(lambda shard: shard.see(worker))
+    async def put_worker(self, worker: Worker) -> None:
+        await self._ask(lambda shard: shard.put_worker(worker))
 
-    async def forget(self, worker: str) -> None:
-        await self._ask(lambda shard: shard.forget(worker))
+    async def delete_worker(self, worker: str) -> None:
+        await self._ask(lambda shard: shard.delete_worker(worker))
 
     async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
         return await self._ask(lambda shard: shard.workers(seen, limit))

@@ -23,26 +23,26 @@ RETRY_AFTER_SECONDS = 1
 CALL_DEADLINE = timedelta(seconds=5)
 
 
-class Health(Struct, frozen=True):
+class ShardHealth(Struct, frozen=True):
     """How a shard is, since when, and how many steps it has taken towards being otherwise."""
 
-    well: bool
+    healthy: bool
     since: datetime
     steps: int = 0
 
-    def note(self, ok: bool, now: datetime, *, probe: bool = False) -> "Health":
+    def note(self, ok: bool, now: datetime, *, probe: bool = False) -> "ShardHealth":
         """After one more answer, or none. Down, only probes count: nothing else should be asked then."""
-        if not self.well and not probe:
+        if not self.healthy and not probe:
             return self
-        if ok is self.well:
+        if ok is self.healthy:
             return replace(self, steps=0) if self.steps else self
-        needed = FAILURES_TO_FALL if self.well else PROBES_TO_RISE
+        needed = FAILURES_TO_FALL if self.healthy else PROBES_TO_RISE
         if self.steps + 1 >= needed:
-            return Health(not self.well, now)
+            return ShardHealth(not self.healthy, now)
         return replace(self, steps=self.steps + 1)
 
 
-class Breaker:
+class ShardBreaker:
     """Lets calls through to a shard that is well, each for a limited time, and refuses the others at once.
 
     When the shard falls, the calls that still wait for it are refused too: nobody waits for a shard known to be down.
@@ -50,7 +50,7 @@ class Breaker:
 
     def __init__(self, shard: ShardId, clock: Clock, deadline: timedelta = CALL_DEADLINE, *, well: bool = True) -> None:
         self.shard = shard
-        self.health = Health(well, clock.now())
+        self.health = ShardHealth(well, clock.now())
         self.reason: str | None = None
         self.calls = 0
         self.failures = 0
@@ -60,21 +60,21 @@ class Breaker:
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         """What the shard answers; StoreUnavailable, naming the shard, when it is down, fails or takes too long."""
-        if not self.health.well:
+        if not self.health.healthy:
             raise self.refusal(sent=False)
         self.calls += 1
-        answer = await self._tried(call, self._deadline, probe=False)
+        answer = await self._try(call, self._deadline, probe=False)
         if self.health.steps:
             self._note(ok=True, probe=False)
         return answer
 
     async def probe(self, call: Callable[[], Awaitable[T]], deadline: timedelta) -> T:
         """As `run`, but also while the shard is down: what comes back is what decides."""
-        answer = await self._tried(call, deadline, probe=True)
+        answer = await self._try(call, deadline, probe=True)
         self._note(ok=True, probe=True)
         return answer
 
-    def see(self, *, ok: bool, reason: str | None = None) -> None:
+    def record(self, *, ok: bool, reason: str | None = None) -> None:
         """Note what was seen elsewhere, as a probe."""
         self._note(ok=ok, probe=True, reason=reason)
 
@@ -83,9 +83,9 @@ class Breaker:
         since = f"{self.health.since:%Y-%m-%d %H:%M:%S}Z"
         return self._error(f"shard {self.shard} does not answer since {since}; retry in a moment", sent=sent)
 
-    async def _tried(self, call: Callable[[], Awaitable[T]], deadline: timedelta, *, probe: bool) -> T:
+    async def _try(self, call: Callable[[], Awaitable[T]], deadline: timedelta, *, probe: bool) -> T:
         try:
-            return await self._limited(call, asyncio.timeout(deadline.total_seconds()), probe=probe)
+            return await self._run_limited(call, asyncio.timeout(deadline.total_seconds()), probe=probe)
         except TimeoutError:
             error = self._late(deadline)
             self._note(ok=False, probe=probe, reason=error.message)
@@ -102,7 +102,7 @@ class Breaker:
             self._note(ok=False, probe=probe, reason=error.message)
             raise self._error(f"shard {self.shard}: {error.message}", sent=not error.unsent) from error
 
-    async def _limited(self, call: Callable[[], Awaitable[T]], limit: asyncio.Timeout, *, probe: bool) -> T:
+    async def _run_limited(self, call: Callable[[], Awaitable[T]], limit: asyncio.Timeout, *, probe: bool) -> T:
         if not probe:
             self._waiting.add(limit)
         try:
@@ -112,7 +112,7 @@ class Breaker:
             self._waiting.discard(limit)
 
     def _late(self, deadline: timedelta) -> StoreUnavailable:
-        if not self.health.well:
+        if not self.health.healthy:
             return self.refusal(sent=True)
         return self._error(
             f"shard {self.shard} did not answer within {deadline.total_seconds():g} s; retry in a moment", sent=True
@@ -124,12 +124,12 @@ class Breaker:
     def _note(self, *, ok: bool, probe: bool, reason: str | None = None) -> None:
         before, self.health = self.health, self.health.note(ok, self._clock.now(), probe=probe)
         self.failures += not ok
-        if not ok and (probe or before.well):
+        if not ok and (probe or before.healthy):
             self.reason = reason
-        if before.well and not self.health.well:
+        if before.healthy and not self.health.healthy:
             logger.warning("shard %s does not answer: %s", self.shard, self.reason)
             self._release()
-        elif self.health.well and not before.well:
+        elif self.health.healthy and not before.healthy:
             logger.warning("shard %s answers again", self.shard)
             self.reason = None
 

@@ -11,13 +11,13 @@ from typing import TypeVar
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, ShardId, shard_of, shards_of
 from penstock.model.job import (
+    BacklogKey,
     Cancellation,
     Claim,
     Count,
     Job,
     JobFilter,
     Lease,
-    Line,
     Loss,
     NewJob,
     Page,
@@ -32,9 +32,9 @@ from penstock.model.lifecycle import Event, State
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.orchestrator import cursor as cursors
 from penstock.orchestrator.guarded import GuardedShard
-from penstock.orchestrator.roster import Roster
-from penstock.orchestrator.spread import answered, shared, split, together
-from penstock.store.seam import Outlook, Post, Share
+from penstock.orchestrator.roster import ShardDirectory
+from penstock.orchestrator.spread import ask_all, gather_answers, share_out, split
+from penstock.store.seam import DueSummary, PostTickets, Share
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -43,13 +43,13 @@ A = TypeVar("A")
 class JobRoutes:
     """The moves of jobs, each sent to the shard that its id names."""
 
-    def __init__(self, roster: Roster, chance: random.Random) -> None:
+    def __init__(self, roster: ShardDirectory, rng: random.Random) -> None:
         self._roster = roster
-        self._chance = chance
+        self._rng = rng
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
         self._roster.check_open()
-        answers = await self._routed(jobs, _new_id, lambda shard, mine: shard.submit(mine, ticket_for), Misplaced)
+        answers = await self._route(jobs, _new_id, lambda shard, mine: shard.submit(mine, ticket_for), Misplaced)
         await self._catch_up(answers)
         return answers
 
@@ -61,9 +61,11 @@ class JobRoutes:
             if job.ring is not None and job.ring != self._roster.map.epoch:
                 answers[index] = Misplaced(job)
             elif job.ring is not None and job.key is not None:
-                for shard in self._roster.formerly_at(job.key):
+                for shard in self._roster.former_shards(job.key):
                     asked[shard].append(index)
-        ends = await together([shard.find_keyed([jobs[index] for index in mine]) for shard, mine in asked.items()])
+        ends = await gather_answers(
+            [shard.find_keyed([jobs[index] for index in mine]) for shard, mine in asked.items()]
+        )
         for mine, end in zip(asked.values(), ends, strict=True):
             found = [end] * len(mine) if isinstance(end, Unavailable) else end
             for index, one in zip(mine, found, strict=True):
@@ -79,16 +81,16 @@ class JobRoutes:
                 await self._roster.catch_up()
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
-        async def claimed(shard: GuardedShard, mine: Sequence[Ticket]) -> list[Claim | None]:
+        async def claim_mine(shard: GuardedShard, mine: Sequence[Ticket]) -> list[Claim | None]:
             """One for each ticket: a doubled one finds its job gone."""
             found = {claim.job: claim for claim in await shard.claim(mine, worker, lease)}
             return [found.pop(ticket.job, None) for ticket in mine]
 
-        claims = await self._routed(tickets, _ticket_id, claimed, lambda _: None)
+        claims = await self._route(tickets, _ticket_id, claim_mine, lambda _: None)
         return [claim for claim in claims if claim is not None]
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
-        return await self._routed(
+        return await self._route(
             leases,
             _job_id,
             lambda shard, mine: shard.renew(worker, mine, lease),
@@ -96,37 +98,37 @@ class JobRoutes:
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        return await self._routed(settlements, _job_id, lambda shard, mine: shard.settle(mine), _gone)
+        return await self._route(settlements, _job_id, lambda shard, mine: shard.settle(mine), _gone)
 
     async def release(self, leases: Sequence[Lease], *, suspects: bool, delay: timedelta | None) -> list[Settled]:
         def given_back(shard: GuardedShard, mine: Sequence[Lease]) -> Awaitable[list[Settled]]:
             return shard.release(mine, suspects=suspects, delay=delay)
 
-        return await self._routed(leases, _job_id, given_back, _gone)
+        return await self._route(leases, _job_id, given_back, _gone)
 
     async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
-        async def retyped(shard: GuardedShard, mine: Sequence[Lease]) -> list[None]:
+        async def retype_mine(shard: GuardedShard, mine: Sequence[Lease]) -> list[None]:
             await shard.retype(mine, type_name)
             return [None] * len(mine)
 
-        await self._routed(leases, _job_id, retyped, lambda _: None)
+        await self._route(leases, _job_id, retype_mine, lambda _: None)
 
     async def cancel(self, jobs: Sequence[JobId], *, force: bool) -> list[Cancellation]:
-        return await self._routed(
+        return await self._route(
             jobs, _itself, lambda shard, mine: shard.cancel(mine, force=force), lambda _: Cancellation(None)
         )
 
     async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
-        return await self._routed(jobs, _itself, lambda shard, mine: shard.get(mine), lambda _: None)
+        return await self._route(jobs, _itself, lambda shard, mine: shard.get(mine), lambda _: None)
 
     async def shard_with(self, job: JobId) -> GuardedShard | None:
         """The shard that keeps this job; None when there is none of its number."""
         number = shard_of(job)
         if self._roster.find(number) is None:
-            await self._roster.learn([number])
+            await self._roster.refresh_unknown([number])
         return self._roster.find(number)
 
-    async def _routed(
+    async def _route(
         self,
         items: Sequence[T],
         id_of: Callable[[T], JobId],
@@ -138,7 +140,7 @@ class JobRoutes:
 
         numbers = shards_of(map(id_of, items))
         if unknown_numbers := {number for number in numbers if self._roster.find(number) is None}:
-            await self._roster.learn(unknown_numbers)
+            await self._roster.refresh_unknown(unknown_numbers)
         if len(numbers) == 1 and (shard := find(items[0])) is not None:
             return await call(shard, items)
         return await split(items, find, call, unknown)
@@ -147,94 +149,98 @@ class JobRoutes:
 
     async def events(self, limit: int, call: Callable[[GuardedShard, int], Awaitable[list[Event]]]) -> list[Event]:
         """What a sweep of at most `limit` jobs has moved."""
-        batches = await self._limited(limit, call, len)
+        batches = await self._share_limit(limit, call, len)
         return [event for batch in batches for event in batch]
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
-        found = await self._limited(limit, lambda shard, share: shard.prune(keep, share), lambda pruned: pruned.jobs)
+        found = await self._share_limit(
+            limit, lambda shard, share: shard.prune(keep, share), lambda pruned: pruned.jobs
+        )
         return Pruned(sum(one.jobs for one in found), tuple(owner for one in found for owner in one.owners))
 
-    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
-        batches = await shared(
-            self._roster.well,
+    async def dispatch(
+        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+    ) -> list[Ticket]:
+        batches = await share_out(
+            self._roster.healthy,
             room,
             lambda shard, share: shard.dispatch(share, ticket_for, post),
             lambda tickets: Counter(ticket.line for ticket in tickets),
-            self._chance,
+            self._rng,
         )
         return [ticket for batch in batches for ticket in batch]
 
     async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
         types = {share.queue: share.types for share in asked}
-        batches = await shared(
-            self._roster.well,
+        batches = await share_out(
+            self._roster.healthy,
             {share.queue: share.jobs for share in asked},
             lambda shard, room: shard.claim_next(
                 [Share(queue, types[queue], jobs) for queue, jobs in room.items()], worker, lease
             ),
             lambda claims: Counter(claim.queue for claim in claims),
-            self._chance,
+            self._rng,
         )
         return [claim for batch in batches for claim in batch]
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        found = await answered(self._roster.well, lambda shard: shard.overdue_tickets(after, limit))
+        found = await ask_all(self._roster.healthy, lambda shard: shard.overdue_tickets(after, limit))
         return sorted(job for mine in found.values() for job in mine)[:limit]
 
-    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
-        return sum((await answered(self._roster.well, lambda shard: shard.lapse(jobs))).values())
+    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
+        return sum((await ask_all(self._roster.healthy, lambda shard: shard.expire_tickets(jobs))).values())
 
-    async def _limited(
+    async def _share_limit(
         self, limit: int, call: Callable[[GuardedShard, int], Awaitable[A]], size: Callable[[A], int]
     ) -> list[A]:
-        return await shared(
-            self._roster.well,
+        return await share_out(
+            self._roster.healthy,
             {"": limit},
             lambda shard, share: call(shard, share[""]),
             lambda answer: {"": size(answer)},
-            self._chance,
+            self._rng,
         )
 
     # -- reads over all shards
 
-    async def outlook(self) -> Outlook:
-        views = (await answered(self._roster.well, lambda shard: shard.outlook())).values()
-        backlog = frozenset[Line]().union(*(view.backlog for view in views))
-        return Outlook(backlog, min((at for view in views if (at := view.next_due_at) is not None), default=None))
+    async def due_summary(self) -> DueSummary:
+        views = (await ask_all(self._roster.healthy, lambda shard: shard.due_summary())).values()
+        backlog = frozenset[BacklogKey]().union(*(view.backlog for view in views))
+        return DueSummary(backlog, min((at for view in views if (at := view.next_due_at) is not None), default=None))
 
     async def counts(self) -> list[Count]:
         total: Counter[tuple[str, str, State]] = Counter()
-        for counts in (await answered(self._roster.well, lambda shard: shard.counts())).values():
+        for counts in (await ask_all(self._roster.healthy, lambda shard: shard.counts())).values():
             for count in counts:
                 total[count.queue, count.type, count.state] += count.jobs
         return [Count(*about, jobs) for about, jobs in total.items()]
 
     async def oldest_due(self) -> dict[str, datetime]:
         oldest: dict[str, datetime] = {}
-        for found in (await answered(self._roster.well, lambda shard: shard.oldest_due())).values():
+        for found in (await ask_all(self._roster.healthy, lambda shard: shard.oldest_due())).values():
             for queue, at in found.items():
                 oldest[queue] = min(at, oldest.get(queue, at))
         return oldest
 
-    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        found = await answered(self._roster.well, lambda shard: shard.falling_due(before, limit))
+    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        found = await ask_all(self._roster.healthy, lambda shard: shard.due_before(before, limit))
         return sorted((one for mine in found.values() for one in mine), key=itemgetter(1))[:limit]
 
-    async def holders(self) -> dict[str, int]:
+    async def running_by_worker(self) -> dict[str, int]:
         held: Counter[str] = Counter()
-        for found in (await answered(self._roster.well, lambda shard: shard.holders())).values():
+        for found in (await ask_all(self._roster.healthy, lambda shard: shard.running_by_worker())).values():
             held.update(found)
         return dict(held)
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
         places = cursors.read(cursor)
-        asked = [shard for shard in self._roster.well if places.get(shard.shard, "") is not None]
+        asked = [shard for shard in self._roster.healthy if places.get(shard.shard, "") is not None]
         pages: dict[ShardId, Page] = {}
-        if asked or not self._roster.well:
-            found = await answered(asked, lambda shard: shard.page(where, places.get(shard.shard), limit))
+        if asked or not self._roster.healthy:
+            found = await ask_all(asked, lambda shard: shard.page(where, places.get(shard.shard), limit))
             pages = {shard.shard: page for shard, page in found.items()}
         left_out = {shard.shard for shard in asked} - set(pages)
-        return cursors.merge(pages, places, limit, tuple(sorted({*self._roster.missing(), *left_out})))
+        return cursors.merge(pages, places, limit, tuple(sorted({*self._roster.unavailable(), *left_out})))
 
 
 def _itself(job: JobId) -> JobId:

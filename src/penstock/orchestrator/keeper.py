@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from penstock.model.errors import PenstockError
 from penstock.model.ids import ShardId
-from penstock.model.shards import Member, without_secrets
+from penstock.model.shards import ShardMember, without_secrets
 from penstock.model.timing import Clock
 from penstock.orchestrator.guarded import GuardedShard
-from penstock.orchestrator.health import CALL_DEADLINE, Breaker
+from penstock.orchestrator.health import CALL_DEADLINE, ShardBreaker
 from penstock.store.seam import Shard
 
 logger = logging.getLogger("penstock.orchestrator")
@@ -25,30 +25,30 @@ OPEN_DEADLINE = timedelta(seconds=60)
 """Opening may have to migrate, which takes longer than any call."""
 
 
-class Keeper:
+class ShardSupervisor:
     """The task behind one shard of the map."""
 
     def __init__(
         self,
-        member: Member,
+        member: ShardMember,
         open_shard: OpenShard,
         clock: Clock,
-        chance: random.Random,
+        rng: random.Random,
         *,
         deadline: timedelta = CALL_DEADLINE,
         opened: Shard | None = None,
     ) -> None:
-        self.guarded = GuardedShard(member, Breaker(member.number, clock, deadline))
+        self.guarded = GuardedShard(member, ShardBreaker(member.number, clock, deadline))
         self.tried = asyncio.Event()
         self._open_shard = open_shard
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._tries = 0
         if opened is not None:
             self.guarded.adopt(opened)
-        self._task = asyncio.create_task(self._keep(), name=f"shard {member.number}")
+        self._task = asyncio.create_task(self._supervise(), name=f"shard {member.number}")
 
-    def change(self, member: Member) -> None:
+    def change(self, member: ShardMember) -> None:
         """Go on under other terms."""
         self.guarded.member = member
 
@@ -56,19 +56,19 @@ class Keeper:
         """Stop probing and close the shard."""
         self._task.cancel()
         await asyncio.wait([self._task])
-        await self.guarded.let_go()
+        await self.guarded.detach()
 
     async def step(self) -> timedelta:
         """Open or probe once; how long to wait before the next time."""
         if not self.guarded.in_use:
-            await self.guarded.let_go()
+            await self.guarded.detach()
         elif not self.guarded.opened:
             return await self._open()
         else:
             await self._probe()
         return self._about(PROBE_EVERY)
 
-    async def _keep(self) -> None:
+    async def _supervise(self) -> None:
         while True:
             delay = PROBE_EVERY
             try:
@@ -87,7 +87,7 @@ class Keeper:
             return self._not_opened(f"{error}" or "it could not be opened in time")
         self._tries = 0
         self.guarded.adopt(shard)
-        self.guarded.breaker.see(ok=True)
+        self.guarded.breaker.record(ok=True)
         await self._probe()
         return self._about(PROBE_EVERY)
 
@@ -95,7 +95,7 @@ class Keeper:
         member = self.guarded.member
         reason = without_secrets(reason, member.url)
         logger.warning("shard %s cannot be opened: %s", member.number, reason)
-        self.guarded.breaker.see(ok=False, reason=reason)
+        self.guarded.breaker.record(ok=False, reason=reason)
         self._tries += 1
         return self._about(min(PROBE_EVERY * self._tries, REOPEN_AT_MOST))
 
@@ -106,4 +106,4 @@ class Keeper:
             logger.debug("probing: %s", error)
 
     def _about(self, span: timedelta) -> timedelta:
-        return span * self._chance.uniform(0.8, 1.2)
+        return span * self._rng.uniform(0.8, 1.2)

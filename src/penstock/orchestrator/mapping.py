@@ -7,42 +7,50 @@ from datetime import timedelta
 from penstock.model.errors import Conflict, Invalid, NotFound, PenstockError, StoreUnavailable
 from penstock.model.ids import SHARDS_MAX, ShardId
 from penstock.model.lifecycle import TERMINAL, State
-from penstock.model.ring import FormerRing, Ring, home_of
-from penstock.model.shards import Member, ShardState, Told, merged, numbers_used, said_about, without_secrets
+from penstock.model.ring import FormerRing, Ring, shard_for_key
+from penstock.model.shards import (
+    ShardMember,
+    ShardNotice,
+    ShardState,
+    merged,
+    numbers_used,
+    said_about,
+    without_secrets,
+)
 from penstock.model.timing import Clock
 from penstock.orchestrator.guarded import GuardedShard
 from penstock.orchestrator.keeper import OpenShard
-from penstock.orchestrator.roster import Roster
-from penstock.orchestrator.spread import answered
+from penstock.orchestrator.roster import ShardDirectory
+from penstock.orchestrator.spread import ask_all
 from penstock.store.seam import Shard, schedule_key
 
 SCHEDULES_AT_ONCE = 1000
-LOOK_EVERY = timedelta(hours=1)
+CHECK_INTERVAL = timedelta(hours=1)
 """How often former rings are looked at."""
 
 
-class Mapmaker:
+class ShardAdmin:
     """The only writer of notices about shards."""
 
-    def __init__(self, roster: Roster, open_shard: OpenShard, clock: Clock) -> None:
+    def __init__(self, roster: ShardDirectory, open_shard: OpenShard, clock: Clock) -> None:
         self._roster = roster
         self._open_shard = open_shard
         self._clock = clock
         self._looked_at = float("-inf")
 
-    async def add(self, url: str, number: int | None, weight: float, state: ShardState, *, keyed: bool) -> Member:
+    async def add(self, url: str, number: int | None, weight: float, state: ShardState, *, keyed: bool) -> ShardMember:
         """Take a shard into the map, once it has been opened here. Conflict when its number or URL is taken."""
         async with self._roster.changing:
             await self._roster.refresh()
-            member = Member(self._number(number), url, weight, state, keyed=False)
+            member = ShardMember(self._number(number), url, weight, state, keyed=False)
             self._check_new(member)
             ring = self._ring_with(member.number, keyed=keyed)
             await self._check_ring(ring)
-            shard = await self._opened(member)
+            shard = await self._open(member)
             try:
                 await shard.admit(jobs=True)
-                await self._roster.tell({member.number: Told(url, weight, state)})
-                await shard.tell(list((await self._roster.notices()).values()))
+                await self._roster.put_shard_notices({member.number: ShardNotice(url, weight, state)})
+                await shard.put_notices(list((await self._roster.notices()).values()))
             except BaseException:
                 await shard.close()
                 raise
@@ -52,19 +60,19 @@ class Mapmaker:
 
     async def change(
         self, number: ShardId, weight: float | None, state: ShardState | None, *, keyed: bool | None
-    ) -> Member:
+    ) -> ShardMember:
         """Change what is said (None: leave it) of a shard. Conflict when keys of schedules would move."""
         async with self._roster.changing:
             await self._roster.refresh()
             shard = self._find(number)
             ring = self._ring_with(number, keyed=shard.member.keyed if keyed is None else keyed)
             await self._check_ring(ring)
-            if shard.well and (state is ShardState.ACTIVE or keyed):
+            if shard.healthy and (state is ShardState.ACTIVE or keyed):
                 # It may have been closed by a removal that was broken off.
                 await shard.admit(jobs=True)
             if weight is not None or state is not None:
-                before = said_about(number, self._roster.about_shards) or Told()
-                await self._roster.tell({number: before.then(weight, state)})
+                before = said_about(number, self._roster.about_shards) or ShardNotice()
+                await self._roster.put_shard_notices({number: before.then(weight, state)})
                 await self._roster.apply(self._roster.map.with_(shard.member.changed(weight, state)))
             await self._change_ring(ring)
             return self._roster.map.members[number]
@@ -78,13 +86,13 @@ class Mapmaker:
             await self._roster.refresh()
             shard = self._find(number)
             self._check_leaving(shard.member, force=force)
-            if not [one for one in self._roster.well if one is not shard]:
+            if not [one for one in self._roster.healthy if one is not shard]:
                 raise StoreUnavailable(f"no shard but {number} answers, so nobody would know that it left; retry later")
             if shard.in_use:
                 await _close(shard, force=force)
             await self._change_ring(self._ring_with(number, keyed=False))
-            await self._roster.tell({number: None})
-            await self._roster.apply(merged(self._roster.settled, self._roster.about_shards))
+            await self._roster.put_shard_notices({number: None})
+            await self._roster.apply(merged(self._roster.configured, self._roster.about_shards))
 
     async def forget_former_rings(self, keep: timedelta) -> None:
         """Forget where keys lived before, once no job is there any more that was submitted then.
@@ -92,7 +100,7 @@ class Mapmaker:
         Looked at only after `keep`, the longest retention, has passed since the ring changed; and not often.
         """
         since = self._clock.monotonic() - self._looked_at
-        if not self._roster.map.ring.before or since < LOOK_EVERY.total_seconds():
+        if not self._roster.map.ring.before or since < CHECK_INTERVAL.total_seconds():
             return
         self._looked_at = self._clock.monotonic()
         async with self._roster.changing:
@@ -100,8 +108,8 @@ class Mapmaker:
             over = [one for one in self._roster.map.ring.before if now - one.left_at > keep]
             empty = [one for one in over if not await self._has_keys_of(one)]
             if empty:
-                await self._roster.tell_ring(self._roster.map.ring.without(empty))
-                await self._roster.apply(merged(self._roster.settled, self._roster.about_shards))
+                await self._roster.put_ring(self._roster.map.ring.without(empty))
+                await self._roster.apply(merged(self._roster.configured, self._roster.about_shards))
 
     async def _has_keys_of(self, former: FormerRing) -> bool:
         """Unavailable when one of its shards does not answer."""
@@ -121,25 +129,25 @@ class Mapmaker:
         before = self._roster.map.ring
         if before.shards == shards:
             return
-        await self._tell_ring(before.changed(shards, await self._roster.now()))
-        if moving := await self._moving(shards):
-            await self._tell_ring(self._roster.map.ring.changed(before.shards, await self._roster.now()))
+        await self._put_ring(before.changed(shards, await self._roster.now()))
+        if moving := await self._find_moving(shards):
+            await self._put_ring(self._roster.map.ring.changed(before.shards, await self._roster.now()))
             raise _would_move(moving)
 
-    async def _tell_ring(self, ring: Ring) -> None:
-        if not await self._roster.tell_ring(ring):
+    async def _put_ring(self, ring: Ring) -> None:
+        if not await self._roster.put_ring(ring):
             raise Conflict("the ring was changed by another process at the same time; look, and try again")
-        await self._roster.apply(merged(self._roster.settled, self._roster.about_shards))
+        await self._roster.apply(merged(self._roster.configured, self._roster.about_shards))
 
     def _number(self, wanted: int | None) -> ShardId:
         """The number asked for, or the first that no shard ever had: ids of jobs may still carry the others."""
-        used = numbers_used(self._roster.settled, self._roster.about_shards)
+        used = numbers_used(self._roster.configured, self._roster.about_shards)
         number = max(used, default=-1) + 1 if wanted is None else wanted
         if number >= SHARDS_MAX:
             raise Invalid(f"shard {number}: numbers go from 0 to {SHARDS_MAX - 1}; say which to use")
         return ShardId(number)
 
-    def _check_new(self, member: Member) -> None:
+    def _check_new(self, member: ShardMember) -> None:
         if self._roster.find(member.number) is not None:
             raise Conflict(f"there is a shard {member.number} already; choose another number, or leave it out")
         for one in self._roster.all:
@@ -153,7 +161,7 @@ class Mapmaker:
             raise NotFound(f"there is no shard {number}; there are {known}")
         return shard
 
-    def _check_leaving(self, member: Member, *, force: bool) -> None:
+    def _check_leaving(self, member: ShardMember, *, force: bool) -> None:
         number, lost = member.number, member.state is ShardState.DOWN
         if lost and not force:
             raise Conflict(
@@ -179,24 +187,24 @@ class Mapmaker:
             return
         if not after:
             raise Conflict("one shard at least must be keyed: keys and schedules have to live somewhere")
-        if unread := {*ring.shards, *after} & set(self._roster.missing()):
+        if unread := {*ring.shards, *after} & set(self._roster.unavailable()):
             raise StoreUnavailable(
                 f"shard {min(unread)} does not answer, so its schedules cannot be looked at; change the ring later"
             )
-        if moving := await self._moving(after):
+        if moving := await self._find_moving(after):
             raise _would_move(moving)
 
-    async def _moving(self, after: tuple[ShardId, ...]) -> list[str]:
+    async def _find_moving(self, after: tuple[ShardId, ...]) -> list[str]:
         """The schedules that this ring would have elsewhere than they are."""
-        found = await answered(self._roster.well, _names)
+        found = await ask_all(self._roster.healthy, _names)
         return sorted(
             name
             for shard, names in found.items()
             for name in names
-            if home_of(schedule_key(name), after) != shard.shard
+            if shard_for_key(schedule_key(name), after) != shard.shard
         )
 
-    async def _opened(self, member: Member) -> Shard:
+    async def _open(self, member: ShardMember) -> Shard:
         try:
             return await self._open_shard(member.number, member.url)
         except PenstockError as error:

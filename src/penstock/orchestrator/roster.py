@@ -14,12 +14,12 @@ from penstock.model.ids import ShardId
 from penstock.model.notices import Name, Notice, NoticeKind, newest, notice, notice_change
 from penstock.model.ring import Ring
 from penstock.model.sdk_keys import read_sdk_key
-from penstock.model.shards import RING, Member, ShardMap, Told, choose, merged
+from penstock.model.shards import RING, ShardMap, ShardMember, ShardNotice, choose, merged
 from penstock.model.timing import Clock, within
 from penstock.orchestrator.guarded import GuardedShard
 from penstock.orchestrator.health import CALL_DEADLINE, RETRY_AFTER_SECONDS
-from penstock.orchestrator.keeper import Keeper, OpenShard
-from penstock.orchestrator.spread import answered
+from penstock.orchestrator.keeper import OpenShard, ShardSupervisor
+from penstock.orchestrator.spread import ask_all
 from penstock.store.seam import Shard
 
 logger = logging.getLogger("penstock.orchestrator")
@@ -32,7 +32,7 @@ FIRST_TRIES = timedelta(seconds=10)
 """How long a start waits for shards that neither open nor fail."""
 
 
-class Roster:
+class ShardDirectory:
     """Opens, keeps and closes the shards of the map, and finds the one that a job or a key belongs to."""
 
     def __init__(
@@ -40,16 +40,16 @@ class Roster:
         settled: ShardMap,
         open_shard: OpenShard,
         clock: Clock,
-        chance: random.Random,
+        rng: random.Random,
         deadline: timedelta = CALL_DEADLINE,
     ) -> None:
-        self.settled = settled
+        self.configured = settled
         self.map = settled
         self._open_shard = open_shard
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._deadline = deadline
-        self._keepers: dict[ShardId, Keeper] = {}
+        self._supervisors: dict[ShardId, ShardSupervisor] = {}
         self._by_number: Sequence[GuardedShard] = ()
         self._remembered: dict[Name, Notice] = {}
         self._repairs: dict[ShardId, asyncio.Task[None]] = {}
@@ -61,12 +61,12 @@ class Roster:
 
     async def start(self) -> None:
         """Return once at least one shard is open, and all have been tried; StoreUnavailable if none opens."""
-        await self.apply(self.settled)
-        tries = [asyncio.ensure_future(keeper.tried.wait()) for keeper in self._keepers.values()]
+        await self.apply(self.configured)
+        tries = [asyncio.ensure_future(keeper.tried.wait()) for keeper in self._supervisors.values()]
         await asyncio.wait(tries, timeout=FIRST_TRIES.total_seconds())
         for trial in tries:
             trial.cancel()
-        if not self.well:
+        if not self.healthy:
             reasons = "; ".join(f"shard {one.shard}: {one.breaker.reason or 'no answer'}" for one in self.all)
             await self.close()
             raise StoreUnavailable(f"no shard can be opened: {reasons}")
@@ -80,19 +80,19 @@ class Roster:
         return self._by_number
 
     @property
-    def well(self) -> Sequence[GuardedShard]:
-        return [shard for shard in self.all if shard.well]
+    def healthy(self) -> Sequence[GuardedShard]:
+        return [shard for shard in self.all if shard.healthy]
 
-    def missing(self) -> tuple[ShardId, ...]:
-        return tuple(shard.shard for shard in self.all if not shard.well)
+    def unavailable(self) -> tuple[ShardId, ...]:
+        return tuple(shard.shard for shard in self.all if not shard.healthy)
 
     def find(self, number: ShardId) -> GuardedShard | None:
-        keeper = self._keepers.get(number)
+        keeper = self._supervisors.get(number)
         return None if keeper is None else keeper.guarded
 
-    def at(self, key: str) -> GuardedShard:
+    def shard_for_key(self, key: str) -> GuardedShard:
         """The shard that a key lives on."""
-        number = self.home(key)
+        number = self.shard_for(key)
         if (shard := self.find(number)) is None:
             raise unknown(number)
         return shard
@@ -102,16 +102,16 @@ class Roster:
         if self._closed:
             raise StoreUnavailable("the store is closed")
 
-    def home(self, key: str | None) -> ShardId:
+    def shard_for(self, key: str | None) -> ShardId:
         """The one place of a key, well or not; without a key, any shard that is well and takes new jobs."""
         self.check_open()
         if key is not None:
-            return self._home_of(key)
+            return self._shard_for_key(key)
         if len(self._by_number) == 1 and self._by_number[0].takes_new_jobs:
             return self._by_number[0].member.number
-        chosen = choose([shard.member for shard in self.well], self._chance)
+        chosen = choose([shard.member for shard in self.healthy], self._rng)
         if chosen is None:
-            raise none_left("no shard takes new jobs now", self.missing())
+            raise none_left("no shard takes new jobs now", self.unavailable())
         return chosen
 
     def epoch(self, key: str) -> int | None:
@@ -123,37 +123,37 @@ class Roster:
         """The shards that take new jobs and are well, with their weights; None where there is only one shard."""
         if len(self.all) == 1:
             return None
-        return {shard.shard: shard.member.weight for shard in self.well if shard.member.takes_new_jobs}
+        return {shard.shard: shard.member.weight for shard in self.healthy if shard.member.takes_new_jobs}
 
-    def _home_of(self, key: str) -> ShardId:
+    def _shard_for_key(self, key: str) -> ShardId:
         named = read_sdk_key(key)
         if named is not None and named.home is not None:
             return named.home
         if not self.map.ring.shards:
             raise none_left("no shard of the map is keyed, so no key has a place: penstock shards set N --keyed", ())
-        return self.map.ring.home(key)
+        return self.map.ring.shard_for(key)
 
-    def formerly_at(self, key: str) -> list[GuardedShard]:
+    def former_shards(self, key: str) -> list[GuardedShard]:
         """The other shards that a key lived on before the ring changed, as far as they are still in the map."""
-        return [shard for number in self.map.ring.former_homes(key) if (shard := self.find(number)) is not None]
+        return [shard for number in self.map.ring.former_shards(key) if (shard := self.find(number)) is not None]
 
     async def now(self) -> datetime:
         """The clock of the first shard that answers."""
-        *others, last = self.well or (None,)
+        *others, last = self.healthy or (None,)
         for shard in others:
             try:
                 return await shard.now()
             except Unavailable:
                 continue
         if last is None:
-            raise none_left("no shard answers", self.missing())
+            raise none_left("no shard answers", self.unavailable())
         return await last.now()
 
     # -- the map
 
     async def notices(self) -> dict[Name, Notice]:
         """What counts of all that the shards say. One that lacks something, or has something older, is told."""
-        said = await answered(self.well, lambda shard: shard.notices())
+        said = await ask_all(self.healthy, lambda shard: shard.notices())
         self.remember(chain(*said.values()))
         counting = newest(chain(self._remembered.values(), *said.values()))
         for shard, notices in said.items():
@@ -169,17 +169,17 @@ class Roster:
         """
         self._refreshed = self._clock.monotonic()
         await self.notices()
-        if not self._ring_told and not self.missing():
+        if not self._ring_told and not self.unavailable():
             await self._write_down_ring()
-        await self.apply(merged(self.settled, self.about_shards))
+        await self.apply(merged(self.configured, self.about_shards))
 
     async def _write_down_ring(self) -> None:
         try:
-            if not await self.tell_ring(self.settled.ring):
+            if not await self.put_ring(self.configured.ring):
                 # Another process was faster.
                 await self.notices()
-        except Conflict as refusal:
-            logger.debug("the ring is written down later: %s", refusal)
+        except Conflict as error:
+            logger.debug("the ring is written down later: %s", error)
 
     @property
     def about_shards(self) -> list[Notice]:
@@ -201,9 +201,9 @@ class Roster:
                 await self.refresh()
         if repairs := list(self._repairs.values()):
             await asyncio.wait(repairs)
-        await self._let_open(self._keepers)
+        await self._let_open(self._supervisors)
 
-    async def tell_ring(self, ring: Ring) -> bool:
+    async def put_ring(self, ring: Ring) -> bool:
         """Make this the ring; False when another was told since the map was read. While holding `changing`.
 
         The first shard of the present ring decides between two that change it at once. Whoever dies after that leaves
@@ -212,21 +212,21 @@ class Roster:
         change = notice_change(
             NoticeKind.RING, RING, msgspec.json.encode(ring), await self.now(), newest(self.about_shards)
         )
-        deciding = [shard for shard in self.well if shard.shard in self.map.ring.shards]
+        deciding = [shard for shard in self.healthy if shard.shard in self.map.ring.shards]
         if not deciding:
-            raise none_left("no shard of the ring answers", self.missing())
+            raise none_left("no shard of the ring answers", self.unavailable())
         (told,) = await deciding[0].change_notices([change])
         if told:
             self.remember([change.notice])
-            await asyncio.gather(*(_tell(shard, [change.notice]) for shard in self.well))
+            await asyncio.gather(*(_put_notices(shard, [change.notice]) for shard in self.healthy))
         return told
 
-    async def tell(self, said: Mapping[ShardId, Told | None]) -> None:
+    async def put_shard_notices(self, said: Mapping[ShardId, ShardNotice | None]) -> None:
         """Tell every shard that is well about shards; None: it left the map."""
         known, now = newest(self.about_shards), await self.now()
         values = {str(number): None if one is None else msgspec.json.encode(one) for number, one in said.items()}
         notices = [notice(NoticeKind.SHARD, name, value, now, known) for name, value in values.items()]
-        await answered(self.well, lambda shard: shard.tell(notices))
+        await ask_all(self.healthy, lambda shard: shard.put_notices(notices))
         self.remember(notices)
 
     def remember(self, notices: Iterable[Notice]) -> None:
@@ -234,7 +234,7 @@ class Roster:
         told = [one for one in notices if one.kind in REMEMBERED]
         self._remembered = newest([*self._remembered.values(), *told])
 
-    async def learn(self, numbers: Iterable[ShardId]) -> None:
+    async def refresh_unknown(self, numbers: Iterable[ShardId]) -> None:
         """Refresh, unless that was just done, and let the shards be opened: somebody named some that are not known."""
         if self._clock.monotonic() - self._refreshed >= REFRESH_EVERY.total_seconds() / 4:
             async with self.changing:
@@ -243,7 +243,7 @@ class Roster:
 
     async def _let_open(self, numbers: Iterable[ShardId]) -> None:
         for number in list(numbers):
-            if (keeper := self._keepers.get(number)) is not None:
+            if (keeper := self._supervisors.get(number)) is not None:
                 await within(self._deadline, keeper.tried.wait())
 
     async def apply(self, wanted: ShardMap, opened: Mapping[ShardId, Shard] | None = None) -> None:
@@ -252,26 +252,26 @@ class Roster:
             return
         self.map = wanted
         gone = [
-            self._keepers.pop(number)
-            for number, keeper in list(self._keepers.items())
+            self._supervisors.pop(number)
+            for number, keeper in list(self._supervisors.items())
             if number not in wanted.members or keeper.guarded.member.url != wanted.members[number].url
         ]
         for member in wanted.members.values():
-            self._keep(member, (opened or {}).get(member.number))
-        self._by_number = [self._keepers[number].guarded for number in sorted(self._keepers)]
+            self._supervise(member, (opened or {}).get(member.number))
+        self._by_number = [self._supervisors[number].guarded for number in sorted(self._supervisors)]
         await _stop(gone)
 
-    def _keep(self, member: Member, opened: Shard | None) -> None:
-        if (keeper := self._keepers.get(member.number)) is not None:
+    def _supervise(self, member: ShardMember, opened: Shard | None) -> None:
+        if (keeper := self._supervisors.get(member.number)) is not None:
             keeper.change(member)
         else:
-            self._keepers[member.number] = Keeper(
-                member, self._open_shard, self._clock, self._chance, deadline=self._deadline, opened=opened
+            self._supervisors[member.number] = ShardSupervisor(
+                member, self._open_shard, self._clock, self._rng, deadline=self._deadline, opened=opened
             )
 
     async def _follow(self) -> None:
         while True:
-            await self._clock.sleep(REFRESH_EVERY * self._chance.uniform(0.8, 1.2))
+            await self._clock.sleep(REFRESH_EVERY * self._rng.uniform(0.8, 1.2))
             try:
                 async with self.changing:
                     await self.refresh()
@@ -283,7 +283,7 @@ class Roster:
     def _repair(self, shard: GuardedShard, lacking: Sequence[Notice]) -> None:
         """Tell a shard what it missed, behind the caller's back; one telling at a time."""
         if lacking and shard.shard not in self._repairs and not self._closed:
-            task = self._repairs[shard.shard] = asyncio.create_task(_tell(shard, lacking))
+            task = self._repairs[shard.shard] = asyncio.create_task(_put_notices(shard, lacking))
             task.add_done_callback(lambda _: self._repairs.pop(shard.shard, None))
 
     async def close(self) -> None:
@@ -294,22 +294,22 @@ class Roster:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        gone, self._keepers, self._by_number = list(self._keepers.values()), {}, ()
+        gone, self._supervisors, self._by_number = list(self._supervisors.values()), {}, ()
         await _stop(gone)
 
 
-async def _tell(shard: GuardedShard, lacking: Sequence[Notice]) -> None:
+async def _put_notices(shard: GuardedShard, lacking: Sequence[Notice]) -> None:
     """The ring by itself: it may have to wait for a user's transaction."""
     rings = [one for one in lacking if one.kind == NoticeKind.RING]
     for notices in ([one for one in lacking if one not in rings], rings):
         try:
             if notices:
-                await shard.tell(notices)
+                await shard.put_notices(notices)
         except PenstockError as error:
             logger.debug("told nothing for now: %s", error)
 
 
-async def _stop(keepers: Iterable[Keeper]) -> None:
+async def _stop(keepers: Iterable[ShardSupervisor]) -> None:
     for end in await asyncio.gather(*(keeper.stop() for keeper in keepers), return_exceptions=True):
         if isinstance(end, BaseException):
             logger.warning("closing a shard: %s", end)

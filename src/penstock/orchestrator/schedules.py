@@ -9,19 +9,19 @@ from operator import attrgetter
 from penstock.model.errors import MapChanged
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove
 from penstock.orchestrator.guarded import GuardedShard
-from penstock.orchestrator.roster import Roster
-from penstock.orchestrator.spread import answered, split
+from penstock.orchestrator.roster import ShardDirectory
+from penstock.orchestrator.spread import ask_all, split
 from penstock.store.seam import schedule_key
 
 PLACED_AGAIN = 3
 """How often a schedule is placed again because the ring has changed."""
 
 
-def shard_of_schedule(roster: Roster, name: str) -> GuardedShard:
-    return roster.at(schedule_key(name))
+def shard_of_schedule(roster: ShardDirectory, name: str) -> GuardedShard:
+    return roster.shard_for_key(schedule_key(name))
 
 
-async def put_schedule(roster: Roster, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+async def put_schedule(roster: ShardDirectory, schedule: Schedule, expected_version: int | None) -> Schedule | None:
     """Where the ring puts it now, however often it changes meanwhile."""
     for _ in range(PLACED_AGAIN):
         try:
@@ -31,12 +31,12 @@ async def put_schedule(roster: Roster, schedule: Schedule, expected_version: int
     return await _put(roster, schedule, expected_version)
 
 
-async def _put(roster: Roster, schedule: Schedule, expected_version: int | None) -> Schedule | None:
+async def _put(roster: ShardDirectory, schedule: Schedule, expected_version: int | None) -> Schedule | None:
     shard, epoch = shard_of_schedule(roster, schedule.name), roster.map.epoch
     return await shard.put_schedule(schedule, expected_version, epoch)
 
 
-async def get_schedules(roster: Roster, names: Sequence[str]) -> list[Schedule | None]:
+async def get_schedules(roster: ShardDirectory, names: Sequence[str]) -> list[Schedule | None]:
     return await split(
         names,
         lambda name: shard_of_schedule(roster, name),
@@ -45,7 +45,7 @@ async def get_schedules(roster: Roster, names: Sequence[str]) -> list[Schedule |
     )
 
 
-async def tick(roster: Roster, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
+async def tick(roster: ShardDirectory, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
     return await split(
         moves,
         lambda move: shard_of_schedule(roster, move.decision.name),
@@ -54,19 +54,19 @@ async def tick(roster: Roster, moves: Sequence[TickMove], ticket_for: timedelta)
     )
 
 
-async def list_schedules(roster: Roster, after: str | None, limit: int) -> list[Schedule]:
-    found = await answered(roster.well, lambda shard: shard.schedules(after, limit))
+async def list_schedules(roster: ShardDirectory, after: str | None, limit: int) -> list[Schedule]:
+    found = await ask_all(roster.healthy, lambda shard: shard.schedules(after, limit))
     return list(islice(heapq.merge(*found.values(), key=attrgetter("name")), limit))
 
 
-async def due_schedules(roster: Roster, before: datetime, limit: int) -> list[Due]:
-    found = await answered(roster.well, lambda shard: shard.due_schedules(before, limit))
+async def due_schedules(roster: ShardDirectory, before: datetime, limit: int) -> list[Due]:
+    found = await ask_all(roster.healthy, lambda shard: shard.due_schedules(before, limit))
     dues = [due for mine in found.values() for due in mine]
     return sorted(dues, key=lambda due: (_due_at(due, before), due.schedule.name))[:limit]
 
 
-async def next_tick(roster: Roster) -> datetime | None:
-    found = await answered(roster.well, lambda shard: shard.next_tick())
+async def next_tick(roster: ShardDirectory) -> datetime | None:
+    found = await ask_all(roster.healthy, lambda shard: shard.next_tick())
     return min((at for at in found.values() if at is not None), default=None)
 
 

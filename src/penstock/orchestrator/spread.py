@@ -17,11 +17,11 @@ K = TypeVar("K", bound=Hashable)
 Shards = Sequence[GuardedShard]
 
 
-async def together(calls: Iterable[Awaitable[A]]) -> list[A | Unavailable]:
+async def gather_answers(calls: Iterable[Awaitable[A]]) -> list[A | Unavailable]:
     """All answers, in order; Unavailable is one of them. Nothing is raised before all are over."""
     calls = list(calls)
     if len(calls) == 1:
-        return [await _alone(calls[0])]
+        return [await _answer_of(calls[0])]
     ends = await asyncio.gather(*calls, return_exceptions=True)
     found: list[A | Unavailable] = []
     for end in ends:
@@ -31,7 +31,7 @@ async def together(calls: Iterable[Awaitable[A]]) -> list[A | Unavailable]:
     return found
 
 
-async def _alone(call: Awaitable[A]) -> A | Unavailable:
+async def _answer_of(call: Awaitable[A]) -> A | Unavailable:
     """Without a task of its own: most calls are about one shard."""
     try:
         return await call
@@ -39,9 +39,9 @@ async def _alone(call: Awaitable[A]) -> A | Unavailable:
         return error
 
 
-async def answered(shards: Shards, call: Callable[[GuardedShard], Awaitable[A]]) -> dict[GuardedShard, A]:
+async def ask_all(shards: Shards, call: Callable[[GuardedShard], Awaitable[A]]) -> dict[GuardedShard, A]:
     """What each shard says, without those that do not answer; StoreUnavailable when none does."""
-    ends = await together([call(shard) for shard in shards])
+    ends = await gather_answers([call(shard) for shard in shards])
     found = {shard: end for shard, end in zip(shards, ends, strict=True) if not isinstance(end, Unavailable)}
     if not found:
         raise next((end for end in ends if isinstance(end, Unavailable)), None) or StoreUnavailable(
@@ -65,7 +65,7 @@ async def split(
         places[find(item)].append(index)
     answers: dict[int, A] = {index: unknown(items[index]) for index in places.pop(None, ())}
     asked = {shard: indexes for shard, indexes in places.items() if shard is not None}
-    ends = await together([call(shard, [items[index] for index in indexes]) for shard, indexes in asked.items()])
+    ends = await gather_answers([call(shard, [items[index] for index in indexes]) for shard, indexes in asked.items()])
     for indexes, end in zip(asked.values(), ends, strict=True):
         if isinstance(end, Unavailable):
             raise end
@@ -73,12 +73,12 @@ async def split(
     return [answers[index] for index in range(len(items))]
 
 
-async def shared(
+async def share_out(
     shards: Shards,
     room: Mapping[K, int],
     call: Callable[[GuardedShard, dict[K, int]], Awaitable[A]],
     used: Callable[[A], Mapping[K, int]],
-    chance: random.Random,
+    rng: random.Random,
 ) -> list[A]:
     """Ask every shard for its share of each room; what some leave is offered to those that took all of theirs.
 
@@ -88,9 +88,9 @@ async def shared(
     hungry = {name: set(shards) for name in left}
     found: list[A] = []
     while left:
-        shares = _shares(left, hungry, shards, chance)
+        shares = _shares(left, hungry, shards, rng)
         try:
-            answers = await answered(list(shares), partial(_share, call, shares))
+            answers = await ask_all(list(shares), partial(_share, call, shares))
         except Unavailable:
             if found:
                 # What others have done must reach the caller.
@@ -116,13 +116,13 @@ async def _share(
 
 
 def _shares(
-    left: Mapping[K, int], hungry: Mapping[K, set[GuardedShard]], shards: Shards, chance: random.Random
+    left: Mapping[K, int], hungry: Mapping[K, set[GuardedShard]], shards: Shards, rng: random.Random
 ) -> dict[GuardedShard, dict[K, int]]:
     """Equal shares; who gets one more is left to chance, so that a small room favours nobody."""
     shares: defaultdict[GuardedShard, dict[K, int]] = defaultdict(dict)
     for name, free in left.items():
         takers = [shard for shard in shards if shard in hungry[name]]
-        chance.shuffle(takers)
+        rng.shuffle(takers)
         each, more = divmod(free, len(takers) or 1)
         for number, shard in enumerate(takers):
             if offered := each + (number < more):

@@ -9,13 +9,13 @@ from typing import Self
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
+    BacklogKey,
     Cancellation,
     Claim,
     Count,
     Job,
     JobFilter,
     Lease,
-    Line,
     LogLine,
     NewJob,
     Page,
@@ -37,22 +37,22 @@ from penstock.orchestrator import registry, schedules
 from penstock.orchestrator.health import CALL_DEADLINE
 from penstock.orchestrator.jobs import JobRoutes
 from penstock.orchestrator.keeper import OpenShard
-from penstock.orchestrator.mapping import Mapmaker
-from penstock.orchestrator.roster import Roster
+from penstock.orchestrator.mapping import ShardAdmin
+from penstock.orchestrator.roster import ShardDirectory
 from penstock.orchestrator.schedules import shard_of_schedule
-from penstock.orchestrator.spread import answered
-from penstock.store.seam import Capabilities, Outlook, Post, Shard, Share
+from penstock.orchestrator.spread import ask_all
+from penstock.store.seam import Capabilities, DueSummary, PostTickets, Shard, Share
 
 
-class Orchestrator:
+class ShardedStore:
     """A store over shards. One that does not answer delays and hides only its own jobs."""
 
     capabilities = Capabilities(atomic_batches=False, exact_counts=True, one_line=False)
 
-    def __init__(self, roster: Roster, mapmaker: Mapmaker, chance: random.Random) -> None:
+    def __init__(self, roster: ShardDirectory, mapmaker: ShardAdmin, rng: random.Random) -> None:
         self.roster = roster
         self.mapmaker = mapmaker
-        self._jobs = JobRoutes(roster, chance)
+        self._jobs = JobRoutes(roster, rng)
 
     @classmethod
     async def open(
@@ -60,7 +60,7 @@ class Orchestrator:
         shards: ShardMap,
         open_shard: OpenShard,
         clock: Clock,
-        chance: random.Random,
+        rng: random.Random,
         *,
         deadline: timedelta = CALL_DEADLINE,
     ) -> Self:
@@ -68,7 +68,7 @@ class Orchestrator:
 
         Those that cannot be opened are tried again while the others work. StoreUnavailable when none can.
         """
-        roster = Roster(shards, open_shard, clock, chance, deadline)
+        roster = ShardDirectory(shards, open_shard, clock, rng, deadline)
         await roster.start()
         try:
             with suppress(Unavailable):
@@ -77,10 +77,10 @@ class Orchestrator:
         except BaseException:
             await roster.close()
             raise
-        return cls(roster, Mapmaker(roster, open_shard, clock), chance)
+        return cls(roster, ShardAdmin(roster, open_shard, clock), rng)
 
-    def home(self, key: str | None = None) -> ShardId:
-        return self.roster.home(key)
+    def shard_for(self, key: str | None = None) -> ShardId:
+        return self.roster.shard_for(key)
 
     def epoch(self, key: str) -> int | None:
         return self.roster.epoch(key)
@@ -88,11 +88,11 @@ class Orchestrator:
     def takers(self) -> Mapping[ShardId, float] | None:
         return self.roster.takers()
 
-    def parts(self) -> Sequence[Shard]:
+    def shards(self) -> Sequence[Shard]:
         return [shard for shard in self.roster.all if shard.in_use]
 
-    def missing(self) -> tuple[ShardId, ...]:
-        return self.roster.missing()
+    def unavailable(self) -> tuple[ShardId, ...]:
+        return self.roster.unavailable()
 
     async def now(self) -> datetime:
         return await self.roster.now()
@@ -106,17 +106,19 @@ class Orchestrator:
     async def promote(self, limit: int) -> list[Event]:
         return await self._jobs.events(limit, lambda shard, share: shard.promote(share))
 
-    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(
+        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+    ) -> list[Ticket]:
         return await self._jobs.dispatch(room, ticket_for, post)
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
         return await self._jobs.overdue_tickets(after, limit)
 
-    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
-        return await self._jobs.lapse(jobs)
+    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
+        return await self._jobs.expire_tickets(jobs)
 
-    async def outlook(self) -> Outlook:
-        return await self._jobs.outlook()
+    async def due_summary(self) -> DueSummary:
+        return await self._jobs.due_summary()
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         return await self._jobs.claim(tickets, worker, lease)
@@ -159,11 +161,11 @@ class Orchestrator:
     async def oldest_due(self) -> dict[str, datetime]:
         return await self._jobs.oldest_due()
 
-    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        return await self._jobs.falling_due(before, limit)
+    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        return await self._jobs.due_before(before, limit)
 
-    async def holders(self) -> dict[str, int]:
-        return await self._jobs.holders()
+    async def running_by_worker(self) -> dict[str, int]:
+        return await self._jobs.running_by_worker()
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         return await self._jobs.prune(keep, limit)
@@ -176,8 +178,8 @@ class Orchestrator:
         shard = await self._jobs.shard_with(job)
         return ([], after) if shard is None else await shard.read_log(job, after, limit)
 
-    async def tell(self, notices: Sequence[Notice]) -> None:
-        await registry.tell_all(self.roster, lambda shard: shard.tell(notices))
+    async def put_notices(self, notices: Sequence[Notice]) -> None:
+        await registry.put_notices(self.roster, lambda shard: shard.put_notices(notices))
 
     async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
         return await registry.change_notices(self.roster, changes)
@@ -186,17 +188,17 @@ class Orchestrator:
         """All but those about shards, which are the orchestrator's own. A shard that missed something is told."""
         return await registry.notices(self.roster)
 
-    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
-        return await registry.lead(self.roster, role, holder, span)
+    async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
+        return await registry.acquire_role(self.roster, role, holder, span)
 
-    async def resign(self, role: str, holder: str) -> None:
-        await registry.resign(self.roster, role, holder)
+    async def release_role(self, role: str, holder: str) -> None:
+        await registry.release_role(self.roster, role, holder)
 
-    async def see(self, worker: Worker) -> None:
-        await registry.tell_all(self.roster, lambda shard: shard.see(worker))
+    async def put_worker(self, worker: Worker) -> None:
+        await registry.put_notices(self.roster, lambda shard: shard.put_worker(worker))
 
-    async def forget(self, worker: str) -> None:
-        await registry.tell_all(self.roster, lambda shard: shard.forget(worker))
+    async def delete_worker(self, worker: str) -> None:
+        await registry.put_notices(self.roster, lambda shard: shard.delete_worker(worker))
 
     async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
         return await registry.workers(self.roster, seen, limit)
@@ -232,8 +234,8 @@ class Orchestrator:
 
     async def probe(self) -> None:
         """One shard that takes new jobs is enough."""
-        await answered(
-            [shard for shard in self.roster.well if shard.member.takes_new_jobs], lambda shard: shard.probe()
+        await ask_all(
+            [shard for shard in self.roster.healthy if shard.member.takes_new_jobs], lambda shard: shard.probe()
         )
 
     async def refresh(self) -> None:

@@ -14,11 +14,11 @@ from penstock.model import shards
 from penstock.model.errors import InvalidSetting
 from penstock.model.extras import require
 from penstock.model.ids import SHARDS_MAX, ShardId
-from penstock.model.shards import Member, ShardMap
+from penstock.model.shards import ShardMap, ShardMember
 from penstock.model.timing import Clock, SystemClock, seconds
 from penstock.objects import ObjectStore
 from penstock.objects.folder import FolderObjects
-from penstock.orchestrator import Orchestrator
+from penstock.orchestrator import ShardedStore
 from penstock.store import Shard, Store
 from penstock.store.sqlite import SqliteStore
 
@@ -30,15 +30,15 @@ POSTGRES = frozenset({"postgresql", "postgres"})
 async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
     """The engine over what the settings name; without anything named, over the data folder, made if it is missing."""
     require(*engine_extras(settings))
-    clock, chance = SystemClock(), random.Random()
+    clock, rng = SystemClock(), random.Random()
     async with AsyncExitStack() as undo:
-        store = await open_store(settings, clock, chance)
+        store = await open_store(settings, clock, rng)
         undo.push_async_callback(store.close)
         objects = await open_objects(settings, clock)
         undo.push_async_callback(objects.close)
         broker = await open_broker(settings, clock)
         undo.pop_all()
-        engine = Engine(store, broker, objects, settings, clock, chance)
+        engine = Engine(store, broker, objects, settings, clock, rng)
         undo.push_async_callback(engine.close)
         yield engine
 
@@ -77,19 +77,19 @@ def shard_map(settings: Settings) -> ShardMap:
     """The shards that the settings name; InvalidSetting tells which cannot be used."""
     if settings.store.shards:
         return shards.shard_map(_member(entry) for entry in settings.store.shards)
-    return shards.shard_map([Member(number=ShardId(0), url=settings.store.url)])
+    return shards.shard_map([ShardMember(number=ShardId(0), url=settings.store.url)])
 
 
-async def open_store(settings: Settings, clock: Clock, chance: random.Random) -> Store:
+async def open_store(settings: Settings, clock: Clock, rng: random.Random) -> Store:
     """The shards that the settings name behind an orchestrator, or the one in the data folder."""
     if embedded(settings):
         return await SqliteStore.open(_made(data_folder(settings)) / "penstock.db", clock=clock)
 
-    async def opened(number: ShardId, url: str) -> Shard:
+    async def open_one(number: ShardId, url: str) -> Shard:
         return await open_shard(number, url, settings, clock)
 
     deadline = seconds(settings.store.deadline_seconds)
-    return await Orchestrator.open(shard_map(settings), opened, clock, chance, deadline=deadline)
+    return await ShardedStore.open(shard_map(settings), open_one, clock, rng, deadline=deadline)
 
 
 async def open_shard(number: ShardId, url: str, settings: Settings, clock: Clock) -> Shard:
@@ -136,14 +136,14 @@ async def open_objects(settings: Settings, clock: Clock) -> ObjectStore:
     return await S3Objects.open(place.url, clock, access)
 
 
-def _member(entry: str) -> Member:
+def _member(entry: str) -> ShardMember:
     number, _, url = entry.partition("=")
     if not (number.isdecimal() and int(number) < SHARDS_MAX and url):
         raise InvalidSetting(
             f"store.shards: {number!r} does not begin an entry NUMBER=URL; "
             f"write for example 0=postgresql://db/penstock, with a number below {SHARDS_MAX}"
         )
-    return Member(number=ShardId(int(number)), url=url)
+    return ShardMember(number=ShardId(int(number)), url=url)
 
 
 def data_folder(settings: Settings) -> Path:
@@ -154,8 +154,8 @@ def data_folder(settings: Settings) -> Path:
 def _made(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as fault:
+    except OSError as error:
         raise InvalidSetting(
-            f"server.data: cannot use the folder {folder} ({fault.strerror}); choose another with --data"
-        ) from fault
+            f"server.data: cannot use the folder {folder} ({error.strerror}); choose another with --data"
+        ) from error
     return folder

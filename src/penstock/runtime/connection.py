@@ -68,8 +68,8 @@ class BoundedConnection(asyncio.Protocol):
         self._ahead = 0
         self._head_since = 0.0
         self._not_body = 0
-        self._body = Progress()
-        self._answer = Progress()
+        self._body = RequestProgress()
+        self._answer = RequestProgress()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(Corked(cast(asyncio.Transport, transport)))  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ class BoundedConnection(asyncio.Protocol):
             self.transport.close()
 
 
-class Progress:
+class RequestProgress:
     """How far something has come, and since when it has not moved."""
 
     def __init__(self) -> None:

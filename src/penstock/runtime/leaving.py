@@ -24,7 +24,7 @@ _PROGRAM = b"".join(
 )
 
 
-def turn_away(listener: socket.socket) -> None:
+def refuse_new_connections(listener: socket.socket) -> None:
     """Let the kernel begin no more connections on a listening socket, while those that it has begun are still accepted.
 
     Closing it would break what waits to be accepted, with requests that may have been sent already; whoever connects

@@ -38,19 +38,19 @@ def listen(server: ServerSettings, blame: tuple[str, str] = TRY_ANOTHER_PORT) ->
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((server.host, server.port))
-        except OSError as fault:
+        except OSError as error:
             setting, remedy = blame
             raise InvalidSetting(
-                f"{setting}: cannot listen on {server.host}:{server.port} ({fault.strerror}); "
+                f"{setting}: cannot listen on {server.host}:{server.port} ({error.strerror}); "
                 f"stop what runs there, or {remedy}"
-            ) from fault
+            ) from error
         # From here on the kernel takes connections, so that whoever is told of the URL can use it.
         listener.listen(BACKLOG)
         yield listener
 
 
 @asynccontextmanager
-async def answering(
+async def answer(
     app: ASGIApp, listener: socket.socket, engine: Engine, let_go: Callable[[], Awaitable[None]] | None = None
 ) -> AsyncIterator[str]:
     """Answer requests while the body runs; then `let_go` of what open ones wait for. Gives the URL."""

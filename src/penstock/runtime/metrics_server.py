@@ -11,7 +11,7 @@ from penstock.api.app import METRICS_OPERATIONS
 from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.runtime.guard import refuse_unguarded
-from penstock.runtime.listener import answering, listen
+from penstock.runtime.listener import answer, listen
 
 logger = logging.getLogger("penstock.metrics")
 
@@ -39,7 +39,7 @@ async def telling_metrics(engine: Engine) -> AsyncIterator[None]:
         return
     await refuse_unguarded(settings.server, engine.keys, "metrics.address")
     with listen(settings.server, TRY_ANOTHER_PORT) as listener:
-        async with answering(create_app(engine, METRICS_OPERATIONS), listener, engine) as url:
+        async with answer(create_app(engine, METRICS_OPERATIONS), listener, engine) as url:
             logger.info("metrics at %s/metrics", url)
             yield
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from penstock.autoscaler.fleets import Fleets
+from penstock.autoscaler.fleets import FleetBackend
 from penstock.autoscaler.fleets.processes import ProcessFleets
 from penstock.autoscaler.loop import Autoscaler
 from penstock.config import Settings
@@ -19,7 +19,7 @@ from penstock.model.timing import Clock, seconds
 from penstock.runtime.backends import check_shared, engine_extras, open_engine
 from penstock.runtime.metrics_server import telling_metrics, with_metrics_address
 from penstock.runtime.schedulers import process_name
-from penstock.runtime.services import hearing, noting, running
+from penstock.runtime.services import noting, run_loops, signal_loops
 from penstock.runtime.stopping import Stopping
 from penstock.runtime.tallies import collecting
 from penstock.runtime.workers import container_environ, pod_environ, worker_environ
@@ -51,7 +51,7 @@ async def local_fleets(
         try:
             await _declare(engine, await launcher.load(app, environ), settings.worker.app or app)
             hurrying = asyncio.ensure_future(_hurry(fleets, stopping))
-            async with _scaling(engine, fleets, settings, app, environ):
+            async with _run_autoscaler(engine, fleets, settings, app, environ):
                 yield
             hurrying.cancel()
         finally:
@@ -71,7 +71,7 @@ async def scale(settings: Settings, app: str) -> None:
     async with (
         open_engine(with_metrics_address(settings)) as engine,
         telling_metrics(engine),
-        running(hearing(engine)),
+        run_loops(signal_loops(engine)),
     ):
         if settings.fleet.backend == "processes":
             async with local_fleets(engine, settings, app, settings.worker.url, stopping):
@@ -79,7 +79,9 @@ async def scale(settings: Settings, app: str) -> None:
                 await stopping.asked.wait()
         else:
             await _declare_from_here(engine, settings, app)
-            async with _scaling(engine, remote_fleets(settings, engine.clock), settings, app, _environ(settings)):
+            async with _run_autoscaler(
+                engine, remote_fleets(settings, engine.clock), settings, app, _environ(settings)
+            ):
                 logger.info("autoscaler ready")
                 await stopping.asked.wait()
 
@@ -87,7 +89,7 @@ async def scale(settings: Settings, app: str) -> None:
 async def _declare(engine: Engine, loaded: Loaded, app_name: str, age: timedelta = timedelta(0)) -> None:
     await engine.catalog.declare(loaded.types, age, app=app_name)
     engine.catalog.expecting = None
-    await declare(loaded, engine.work, age.total_seconds())
+    await declare(loaded, engine.worker_api, age.total_seconds())
 
 
 async def _declare_from_here(engine: Engine, settings: Settings, app: str) -> None:
@@ -98,22 +100,22 @@ async def _declare_from_here(engine: Engine, settings: Settings, app: str) -> No
     launcher = Launcher(template=False)
     try:
         await _declare(engine, await launcher.load(app, {}), settings.worker.app or app, OLDER_THAN_ANY_IMAGE)
-    except (InvalidSetting, Unavailable) as fault:
-        logger.warning("the job types of %s are known once a worker has joined: %s", app, fault.message)
+    except (InvalidSetting, Unavailable) as error:
+        logger.warning("the job types of %s are known once a worker has joined: %s", app, error.message)
     finally:
         await launcher.close()
 
 
 @asynccontextmanager
-async def _scaling(
-    engine: Engine, fleets: Fleets, settings: Settings, app: str, environ: Mapping[str, str]
+async def _run_autoscaler(
+    engine: Engine, fleets: FleetBackend, settings: Settings, app: str, environ: Mapping[str, str]
 ) -> AsyncIterator[None]:
     """Scale these fleets while the body runs; their workers are left to themselves afterwards."""
     named = settings.worker.app or None
     autoscaler = Autoscaler(engine, fleets, holder=process_name(), app=app, app_name=named, environment=environ)
     try:
         noted = noting(engine, "autoscaler")
-        async with running([run_service("autoscaler", autoscaler.step, autoscaler.wake, noted)]):
+        async with run_loops([run_service("autoscaler", autoscaler.step, autoscaler.wake, noted)]):
             yield
     finally:
         await autoscaler.close()
@@ -125,18 +127,18 @@ def fleet_extras(settings: Settings) -> list[str]:
     return [] if settings.fleet.backend == "processes" else [settings.fleet.backend]
 
 
-def remote_fleets(settings: Settings, clock: Clock) -> Fleets:
+def remote_fleets(settings: Settings, clock: Clock) -> FleetBackend:
     """The containers or pods that the settings ask for. The engine or cluster is not asked yet."""
     fleet = settings.fleet
     image = fleet.image or None
     if fleet.backend == "kubernetes":
         from penstock.autoscaler.fleets.kubernetes import KubernetesFleets
-        from penstock.autoscaler.fleets.kubernetes import Surroundings as OfPods
+        from penstock.autoscaler.fleets.kubernetes import PodDefaults as OfPods
 
         pods = OfPods(image=image, secrets=fleet.secrets)
         return KubernetesFleets(clock, namespace=fleet.namespace or None, around=pods)
+    from penstock.autoscaler.fleets.containers import ContainerDefaults as OfContainers
     from penstock.autoscaler.fleets.containers import ContainerFleets
-    from penstock.autoscaler.fleets.containers import Surroundings as OfContainers
 
     containers = OfContainers(image=image, binds=fleet.binds, network=fleet.network or None)
     return ContainerFleets(fleet.engine, clock, random.Random(), around=containers)

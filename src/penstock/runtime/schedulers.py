@@ -10,19 +10,19 @@ from penstock.model.errors import ServerUnavailable
 from penstock.model.timing import SystemClock, seconds
 from penstock.runtime.backends import check_shared, embedded, open_engine
 from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
-from penstock.runtime.services import running, services, ticking
+from penstock.runtime.services import run_loops, services, ticker_loops
 from penstock.runtime.stopping import Stopping
 from penstock.scheduler import Ticker
-from penstock.scheduler.http import HttpTimekeeper
+from penstock.scheduler.http import HttpSchedulerApi
 from penstock.worker.calls import Broken, Calls
 from penstock.worker.http import error_of
 
-logger = logging.getLogger("penstock.scheduler")
+scheduler_logger = logging.getLogger("penstock.scheduler")
 
 JSON = MappingProxyType({"content-type": "application/json"})
 
 
-class ServerLine:
+class HttpSchedulerConnection:
     """Keeps `scheduler.http.Line` over kept connections to one server."""
 
     def __init__(self, url: str, key: str = "") -> None:
@@ -63,17 +63,19 @@ async def _schedule_directly(settings: Settings, stopping: Stopping) -> None:
         telling_metrics(engine),
         services(engine, ticker=True),
     ):
-        logger.info("scheduler ready, for shards %s", ", ".join(str(one.shard) for one in engine.store.parts()))
+        scheduler_logger.info(
+            "scheduler ready, for shards %s", ", ".join(str(one.shard) for one in engine.store.shards())
+        )
         await stopping.asked.wait()
 
 
 async def _schedule_over_http(settings: Settings, stopping: Stopping) -> None:
     warn_of_no_metrics(settings, "scheduler")
-    timekeeper = HttpTimekeeper(ServerLine(settings.worker.url, settings.worker.key), process_name())
+    timekeeper = HttpSchedulerApi(HttpSchedulerConnection(settings.worker.url, settings.worker.key), process_name())
     ticker = Ticker(timekeeper, seconds(settings.timing.slot_seconds), SystemClock())
     try:
-        async with running(ticking(ticker)):
-            logger.info("scheduler ready, for %s", settings.worker.url)
+        async with run_loops(ticker_loops(ticker)):
+            scheduler_logger.info("scheduler ready, for %s", settings.worker.url)
             await stopping.asked.wait()
     finally:
         await timekeeper.close()

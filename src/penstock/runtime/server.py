@@ -17,10 +17,10 @@ from penstock.model.keys import KeyScope
 from penstock.model.timing import seconds, within
 from penstock.runtime.backends import check_shared, data_folder, open_engine
 from penstock.runtime.guard import refuse_unguarded
-from penstock.runtime.leaving import turn_away
-from penstock.runtime.listener import answering, listen
+from penstock.runtime.leaving import refuse_new_connections
+from penstock.runtime.listener import answer, listen
 from penstock.runtime.scaling import local_fleets
-from penstock.runtime.services import hearing, running, services
+from penstock.runtime.services import run_loops, services, signal_loops
 from penstock.runtime.stopping import Stopping
 from penstock.runtime.worker_key import kept_token
 
@@ -54,7 +54,7 @@ async def up(
     stopping = Stopping()
     stopping.listen()
     async with (
-        _opened(settings, expecting=app if workers else None) as (engine, listener),
+        _open(settings, expecting=app if workers else None) as (engine, listener),
         services(engine, ticker=settings.server.scheduler),
         _http(engine, listener) as url,
     ):
@@ -80,14 +80,14 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = 
     stopping = Stopping()
     stopping.listen()
     async with (
-        _opened(settings) as (engine, listener),
-        running(hearing(engine)),
+        _open(settings) as (engine, listener),
+        run_loops(signal_loops(engine)),
         _http(engine, listener) as url,
     ):
         _call(on_ready, url)
         await _asked_to_stop(stopping, engine)
         await within(LEAVE_WITHIN, stopping.urgent.wait())
-        turn_away(listener)
+        refuse_new_connections(listener)
         await within(TURN_AWAY_WITHIN, stopping.urgent.wait())
 
 
@@ -107,7 +107,7 @@ def _call(on_ready: Callable[[str], None] | None, url: str) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, *, expecting: str | None = None) -> AsyncIterator[tuple[Engine, socket.socket]]:
+async def _open(settings: Settings, *, expecting: str | None = None) -> AsyncIterator[tuple[Engine, socket.socket]]:
     """The engine and a listening socket; refused before it is bound where anyone could reach it without a key.
 
     Until the types of the app that it is `expecting` are declared, no job is accepted.
@@ -130,12 +130,12 @@ class _Leaving:
         return self._app(scope, receive, self._closing(send) if self._engine.leaving else send)
 
     def _closing(self, send: Send) -> Send:
-        async def closing(message: Message) -> None:
+        async def send_closing(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             await send(message)
 
-        return closing
+        return send_closing
 
 
 @asynccontextmanager
@@ -146,5 +146,5 @@ async def _http(engine: Engine, listener: socket.socket) -> AsyncIterator[str]:
         await engine.broker.close()
         engine.changes.close()
 
-    async with answering(_Leaving(create_app(engine), engine), listener, engine, let_go) as url:
+    async with answer(_Leaving(create_app(engine), engine), listener, engine, let_go) as url:
         yield url

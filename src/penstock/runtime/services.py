@@ -12,7 +12,7 @@ from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
 from penstock.scheduler.service import OnStep, Step
 from penstock.store import Shard
 
-LOOK_EVERY = timedelta(seconds=1)
+CHECK_INTERVAL = timedelta(seconds=1)
 """How soon a shard that was added gets its loops."""
 
 Loop = Coroutine[None, None, None]
@@ -21,19 +21,19 @@ Loop = Coroutine[None, None, None]
 @asynccontextmanager
 async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
     """Sweep every shard while the body runs; with `ticker`, also turn the ticks of schedules into jobs."""
-    sweeping = Sweeping(engine)
-    loops = [run_service("shards", sweeping.step), *hearing(engine)]
+    sweeping = Sweeps(engine)
+    loops = [run_service("shards", sweeping.step), *signal_loops(engine)]
     if ticker:
         slot = seconds(engine.settings.timing.slot_seconds)
-        loops += ticking(Ticker(engine.ticks, slot, engine.clock), noting(engine, "ticker"))
-    async with running(loops):
+        loops += ticker_loops(Ticker(engine.ticks, slot, engine.clock), noting(engine, "ticker"))
+    async with run_loops(loops):
         try:
             yield
         finally:
             await sweeping.end()
 
 
-class Sweeping:
+class Sweeps:
     """One set of loops for each shard in use, so that a slow one delays nothing but its own jobs."""
 
     def __init__(self, engine: Engine) -> None:
@@ -42,19 +42,19 @@ class Sweeping:
 
     async def step(self) -> timedelta:
         """Start what is missing and end what is not needed any more."""
-        wanted = {shard.shard: shard for shard in self._engine.store.parts()}
+        wanted = {shard.shard: shard for shard in self._engine.store.shards()}
         for number, (shard, _) in list(self._swept.items()):
             if wanted.get(number) is not shard:
                 await self._end(number)
         for number, shard in wanted.items():
             if number not in self._swept:
                 self._swept[number] = shard, [asyncio.ensure_future(loop) for loop in self._loops(shard)]
-        return LOOK_EVERY
+        return CHECK_INTERVAL
 
     def _loops(self, shard: Shard) -> list[Loop]:
         dispatching, reaping, pruning = _names(shard.shard)
         return [
-            self._dispatching(dispatching, Dispatcher(self._engine, shard)),
+            self._run_dispatcher(dispatching, Dispatcher(self._engine, shard)),
             self._service(reaping, Reaper(self._engine, shard).step),
             self._service(pruning, Pruner(self._engine, shard).step),
         ]
@@ -62,7 +62,7 @@ class Sweeping:
     def _service(self, name: str, step: Step, wake: asyncio.Event | None = None) -> Loop:
         return run_service(name, step, wake, noting(self._engine, name))
 
-    async def _dispatching(self, name: str, dispatcher: Dispatcher) -> None:
+    async def _run_dispatcher(self, name: str, dispatcher: Dispatcher) -> None:
         wake = self._engine.tickets.wake.event()
         try:
             await self._service(name, dispatcher.step, wake)
@@ -71,7 +71,7 @@ class Sweeping:
 
     async def _end(self, number: ShardId) -> None:
         _, tasks = self._swept.pop(number)
-        await _cancelled(tasks)
+        await _cancel(tasks)
         for name in _names(number):
             self._engine.meters.services.pop(name, None)
 
@@ -94,26 +94,26 @@ def noting(engine: Engine, service: str) -> OnStep:
 
 
 @asynccontextmanager
-async def running(loops: list[Loop]) -> AsyncIterator[None]:
+async def run_loops(loops: list[Loop]) -> AsyncIterator[None]:
     """Run the loops while the body runs."""
     tasks = [asyncio.ensure_future(loop) for loop in loops]
     try:
         yield
     finally:
-        await _cancelled(tasks)
+        await _cancel(tasks)
 
 
-def ticking(ticker: Ticker, on_step: OnStep | None = None) -> list[Loop]:
+def ticker_loops(ticker: Ticker, on_step: OnStep | None = None) -> list[Loop]:
     """The two loops of a ticker: deciding, and hearing of changes."""
-    return [run_service("ticker", ticker.step, ticker.wake, on_step), run_service("changes", ticker.hear)]
+    return [run_service("ticker", ticker.step, ticker.wake, on_step), run_service("changes", ticker.follow_changes)]
 
 
-def hearing(engine: Engine) -> list[Loop]:
+def signal_loops(engine: Engine) -> list[Loop]:
     """The loop that hears the bells of other processes, where there are any."""
-    return [run_service("bells", engine.bells.listen)] if engine.shared else []
+    return [run_service("bells", engine.signals.listen)] if engine.shared else []
 
 
-async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -18,7 +18,7 @@ import msgspec
 from penstock.engine import Engine
 from penstock.engine.meters import Meters
 from penstock.engine.tally import add_tally, take_tally
-from penstock.runtime.services import running
+from penstock.runtime.services import run_loops
 from penstock.scheduler import run_service
 
 logger = logging.getLogger("penstock.metrics")
@@ -45,8 +45,8 @@ class Collection:
             file.unlink()
             try:
                 add_tally(self._meters, told)
-            except msgspec.MsgspecError as fault:
-                logger.warning("what a worker has counted cannot be read: %s", fault)
+            except msgspec.MsgspecError as error:
+                logger.warning("what a worker has counted cannot be read: %s", error)
         return EVERY
 
 
@@ -70,8 +70,8 @@ class Contribution:
         try:
             name.write_bytes(told)
             name.rename(name.with_suffix(SUFFIX))
-        except OSError as fault:
-            logger.debug("what was counted is not told: %s", fault)
+        except OSError as error:
+            logger.debug("what was counted is not told: %s", error)
 
 
 @asynccontextmanager
@@ -84,7 +84,7 @@ async def collecting(engine: Engine) -> AsyncIterator[dict[str, str]]:
         yield {}
         return
     with tempfile.TemporaryDirectory(prefix="penstock-tallies-") as folder:
-        async with running([run_service("tallies", Collection(engine.meters, Path(folder)).step)]):
+        async with run_loops([run_service("tallies", Collection(engine.meters, Path(folder)).step)]):
             yield {FOLDER: folder}
 
 
@@ -96,7 +96,7 @@ async def contributing(engine: Engine) -> AsyncIterator[None]:
         yield
         return
     contribution = Contribution(engine.meters, Path(folder))
-    async with running([run_service("tallies", contribution.step)]):
+    async with run_loops([run_service("tallies", contribution.step)]):
         try:
             yield
         finally:

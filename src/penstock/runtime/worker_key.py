@@ -23,8 +23,8 @@ def kept_token(folder: Path, lend: Callable[[str | None], str]) -> Iterator[str]
     token = lend(_read(path))
     try:
         _write(path, token)
-    except OSError as fault:
-        logger.warning("%s cannot be written (%s): workers that outlive this server will be lost", path, fault.strerror)
+    except OSError as error:
+        logger.warning("%s cannot be written (%s): workers that outlive this server will be lost", path, error.strerror)
     try:
         yield token
     finally:

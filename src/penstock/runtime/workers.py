@@ -12,11 +12,11 @@ from penstock.model.names import MEMBER
 from penstock.model.timing import SystemClock
 from penstock.runtime.backends import check_shared, data_folder, embedded, open_engine
 from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
-from penstock.runtime.services import hearing, running
+from penstock.runtime.services import run_loops, signal_loops
 from penstock.runtime.tallies import contributing
 from penstock.worker.agent.agent import Agent
-from penstock.worker.http import HttpReach
-from penstock.worker.mortality import PARENT, stop_with
+from penstock.worker.http import HttpWorkerApi
+from penstock.worker.mortality import PARENT, drain_with_parent
 from penstock.worker.run import run
 
 PASSED_ON = ("store", "broker", "objects", "log", "timing", "limits", "retention")
@@ -78,12 +78,12 @@ def _text(value: object) -> str:
 async def work(settings: Settings, app: str) -> None:
     """Run one worker until a signal; it drains first. It reaches the server's HTTP, or store and broker directly."""
     if parent := os.environ.get(PARENT):
-        stop_with(int(parent))
+        drain_with_parent(int(parent))
     if settings.worker.direct:
         await _work_directly(settings, app)
         return
     warn_of_no_metrics(settings, "worker")
-    reach = HttpReach(settings.worker.url, settings.worker.key)
+    reach = HttpWorkerApi(settings.worker.url, settings.worker.key)
     try:
         await run(Agent(app, reach, settings, SystemClock(), worker=os.environ.get(MEMBER)))
     finally:
@@ -93,14 +93,14 @@ async def work(settings: Settings, app: str) -> None:
 async def _work_directly(settings: Settings, app: str) -> None:
     check_shared(settings, "worker --direct")
     async with open_engine(with_metrics_address(settings)) as engine, telling_metrics(engine):
-        agent = Agent(app, engine.work, settings, engine.clock, worker=os.environ.get(MEMBER))
-        async with contributing(engine), running([*hearing(engine), _beating(engine, agent)]):
+        agent = Agent(app, engine.worker_api, settings, engine.clock, worker=os.environ.get(MEMBER))
+        async with contributing(engine), run_loops([*signal_loops(engine), _beat_on_cancel(engine, agent)]):
             await run(agent)
 
 
-async def _beating(engine: Engine, agent: Agent) -> None:
+async def _beat_on_cancel(engine: Engine, agent: Agent) -> None:
     """A heartbeat at once whenever a running job was asked to stop: the answer says which."""
     while True:
-        await engine.bells.cancels.wait()
-        engine.bells.cancels.clear()
+        await engine.signals.cancels.wait()
+        engine.signals.cancels.clear()
         agent.beat()

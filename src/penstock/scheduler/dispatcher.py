@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from penstock.engine import Engine
 from penstock.model.errors import BrokerUnavailable
-from penstock.model.job import Line, Ticket
+from penstock.model.job import BacklogKey, Ticket
 from penstock.model.notices import Notice
 from penstock.scheduler import plan
 from penstock.store import Shard
@@ -18,7 +18,7 @@ PROMOTE_JOBS = 5000
 LONGEST_REST = timedelta(seconds=1)
 """How soon a job is seen that another process submitted without waking us."""
 
-AT_ONCE = timedelta(0)
+ZERO = timedelta(0)
 EPOCH = "epoch"
 """The kind of notice that says, under a shard's number, which broker's memory its tickets went to."""
 
@@ -34,25 +34,25 @@ class Dispatcher:
 
     async def step(self) -> timedelta:
         promoted = await self._shard.promote(PROMOTE_JOBS)
-        self._engine.moved(promoted)
+        self._engine.publish_events(promoted)
         try:
             rest = await self._post()
-        except BrokerUnavailable as trouble:
-            rest = await self._without_broker(trouble)
-        return AT_ONCE if len(promoted) == PROMOTE_JOBS else rest
+        except BrokerUnavailable as error:
+            rest = await self._without_broker(error)
+        return ZERO if len(promoted) == PROMOTE_JOBS else rest
 
     async def _post(self) -> timedelta:
         """Give tickets to what waits; when to look again."""
         await self._notice_a_new_broker()
-        outlook = await self._shard.outlook()
+        outlook = await self._shard.due_summary()
         room = await self._room(outlook.backlog)
         posted = Counter(ticket.line for ticket in await self._dispatch(room))
         self._out_of_reach = False
         # Where there was more room than jobs, nobody waits any more.
         left = frozenset(line for line in outlook.backlog if posted[line] >= room.get(line, 0))
-        self._engine.tickets.learn(self._shard.shard, left)
+        self._engine.tickets.record_backlog(self._shard.shard, left)
         if posted.total() >= plan.PASS_JOBS:
-            return AT_ONCE
+            return ZERO
         return await self._until(outlook.next_due_at)
 
     async def _notice_a_new_broker(self) -> None:
@@ -61,8 +61,10 @@ class Dispatcher:
         if self._epoch is None:
             self._epoch = await self._known_epoch()
         if epoch != self._epoch:
-            await self._shard.lapse(None)
-            await self._shard.tell([Notice(EPOCH, str(self._shard.shard), epoch.encode(), await self._shard.now())])
+            await self._shard.expire_tickets(None)
+            await self._shard.put_notices(
+                [Notice(EPOCH, str(self._shard.shard), epoch.encode(), await self._shard.now())]
+            )
             self._epoch = epoch
 
     async def _known_epoch(self) -> str:
@@ -71,12 +73,12 @@ class Dispatcher:
         kept = [one.value for one in await self._shard.notices() if one.about == about]
         return (kept[0] or b"").decode() if kept else ""
 
-    async def _room(self, backlog: frozenset[Line]) -> dict[Line, int]:
+    async def _room(self, backlog: frozenset[BacklogKey]) -> dict[BacklogKey, int]:
         depths = await self._engine.broker.depths()
         paused = (await self._engine.catalog.read()).paused
-        return plan.room(backlog, paused, depths, self._engine.settings.timing.window_jobs)
+        return plan.window_room(backlog, paused, depths, self._engine.settings.timing.window_jobs)
 
-    async def _dispatch(self, room: Mapping[Line, int]) -> list[Ticket]:
+    async def _dispatch(self, room: Mapping[BacklogKey, int]) -> list[Ticket]:
         tickets = self._engine.tickets
         return await self._shard.dispatch(room, tickets.ticket_for, tickets.post) if room else []
 
@@ -84,11 +86,11 @@ class Dispatcher:
         """Forget the tickets it holds, so that workers can take their jobs from the store meanwhile."""
         if not self._out_of_reach:
             logger.warning("%s; workers take jobs of shard %d from the store", trouble, self._shard.shard)
-            await self._shard.lapse(None)
+            await self._shard.expire_tickets(None)
             self._out_of_reach = True
         return LONGEST_REST
 
     async def _until(self, next_due_at: datetime | None) -> timedelta:
         if next_due_at is None:
             return LONGEST_REST
-        return min(LONGEST_REST, max(AT_ONCE, next_due_at - await self._shard.now()))
+        return min(LONGEST_REST, max(ZERO, next_due_at - await self._shard.now()))

@@ -11,12 +11,12 @@ from penstock.model.schedule import Decision
 from penstock.model.schedule_wire import Agenda, DueRequest, TickRequest, TickResponse
 
 ANSWER_SECONDS = 10.0
-NO_TIME = timedelta(0)
+ZERO = timedelta(0)
 
 T = TypeVar("T")
 
 
-class Line(Protocol):
+class SchedulerConnection(Protocol):
     """A connection to one server."""
 
     async def post(self, path: str, body: bytes, seconds: float) -> bytes:
@@ -26,15 +26,15 @@ class Line(Protocol):
     async def close(self) -> None: ...
 
 
-class HttpTimekeeper:
+class HttpSchedulerApi:
     """Keeps Timekeeper over one server's `/v1/schedulers`. No answer in time, or none at all, is ServerUnavailable."""
 
-    def __init__(self, line: Line, scheduler: str) -> None:
+    def __init__(self, line: SchedulerConnection, scheduler: str) -> None:
         self._line = line
         self._path = f"/v1/schedulers/{scheduler}"
         self._encoder = msgspec.json.Encoder()
 
-    async def due(self, slot: timedelta, limit: int, wait: timedelta = NO_TIME, seen: str | None = None) -> Agenda:
+    async def due(self, slot: timedelta, limit: int, wait: timedelta = ZERO, seen: str | None = None) -> Agenda:
         request = DueRequest(slot.total_seconds(), limit, wait.total_seconds(), seen)
         return await self._post("due", request, Agenda, wait.total_seconds() + ANSWER_SECONDS)
 

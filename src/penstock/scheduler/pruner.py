@@ -12,11 +12,11 @@ from penstock.scheduler.worker_pruner import WorkerPruner
 from penstock.store import Shard
 
 PRUNE_JOBS = 500
-EVERY = timedelta(minutes=1)
-BREATH = timedelta(milliseconds=50)
+PRUNE_INTERVAL = timedelta(minutes=1)
+BATCH_PAUSE = timedelta(milliseconds=50)
 """Between two full passes, so that removing millions of jobs leaves room for the living."""
 
-SWEEP_EVERY = timedelta(hours=1)
+SWEEP_INTERVAL = timedelta(hours=1)
 _OF_A_JOB = re.compile(r"^jobs/(?P<job>[0-9a-f-]{36})/(?:(?P<fence>\d+)/)?")
 
 
@@ -39,11 +39,11 @@ class Pruner:
         await self._sweep_when_due()
         await self._engine.shards.forget_former_rings(self._keep)
         forgot_all = await self._workers.step()
-        return EVERY if pruned.jobs < PRUNE_JOBS and forgot_all else BREATH
+        return PRUNE_INTERVAL if pruned.jobs < PRUNE_JOBS and forgot_all else BATCH_PAUSE
 
     async def _sweep_when_due(self) -> None:
         now = self._engine.clock.monotonic()
-        if self._swept_at is None or now - self._swept_at >= SWEEP_EVERY.total_seconds():
+        if self._swept_at is None or now - self._swept_at >= SWEEP_INTERVAL.total_seconds():
             self._swept_at = now
             await self.sweep()
 

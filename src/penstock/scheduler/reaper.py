@@ -14,8 +14,8 @@ REAP_JOBS = 1000
 OVERDUE_TICKETS = 20_000
 """How many are looked at in one step; the next one goes on behind them."""
 
-AT_ONCE = timedelta(0)
-RETURN = seconds(5.0)
+ZERO = timedelta(0)
+RETURN_WITHIN = seconds(5.0)
 """How long a shard has to answer before leases are taken back: a worker that could not reach it asks every 2 s."""
 
 
@@ -26,7 +26,7 @@ class Reaper:
     start, and whenever the shard was away, it first lets the workers that are still there be heard.
     """
 
-    def __init__(self, engine: Engine, shard: Shard, patience: timedelta = RETURN) -> None:
+    def __init__(self, engine: Engine, shard: Shard, patience: timedelta = RETURN_WITHIN) -> None:
         self._engine = engine
         self._shard = shard
         self._patience = patience.total_seconds()
@@ -45,9 +45,9 @@ class Reaper:
         more = [await self._reap(self._shard.expire)]
         if self._was_heard():
             more.append(await self._reap(self._shard.reclaim))
-        if (lost := await self._lost_tickets()) and await self._shard.lapse(lost):
+        if (lost := await self._lost_tickets()) and await self._shard.expire_tickets(lost):
             self._engine.tickets.wake.set()
-        return AT_ONCE if any(more) else self._every
+        return ZERO if any(more) else self._every
 
     def _was_heard(self) -> bool:
         """Whether the shard has answered for long enough that every worker could renew its leases."""
@@ -61,7 +61,7 @@ class Reaper:
         overdue = await self._shard.overdue_tickets(self._after, OVERDUE_TICKETS)
         self._after = overdue[-1] if len(overdue) == OVERDUE_TICKETS else None
         try:
-            held = await self._engine.broker.held(overdue) if overdue else set()
+            held = await self._engine.broker.find_held(overdue) if overdue else set()
         except BrokerUnavailable:
             # The dispatcher sees to all tickets of a broker that is away.
             return []
@@ -70,5 +70,5 @@ class Reaper:
     async def _reap(self, move: Callable[[int], Awaitable[list[Event]]]) -> bool:
         """Apply a move; True when there may be more to do."""
         events = await move(REAP_JOBS)
-        self._engine.moved(events)
+        self._engine.publish_events(events)
         return len(events) == REAP_JOBS

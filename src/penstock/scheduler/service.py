@@ -10,7 +10,7 @@ from penstock.model.errors import Unavailable
 
 logger = logging.getLogger("penstock.scheduler")
 
-AFTER_TROUBLE = timedelta(seconds=1)
+RETRY_PAUSE = timedelta(seconds=1)
 
 Step = Callable[[], Awaitable[timedelta]]
 
@@ -43,14 +43,14 @@ class Service:
         rest = await self._try()
         if self._on_step is not None:
             self._on_step(ok=rest is not None)
-        return AFTER_TROUBLE if rest is None else rest
+        return RETRY_PAUSE if rest is None else rest
 
     async def _try(self) -> timedelta | None:
         """How long to wait, or None where the step failed."""
         try:
             rest = await self._step()
-        except Unavailable as trouble:
-            logger.log(logging.DEBUG if self._out else logging.WARNING, "%s: %s; trying again", self._name, trouble)
+        except Unavailable as error:
+            logger.log(logging.DEBUG if self._out else logging.WARNING, "%s: %s; trying again", self._name, error)
             self._out = True
             return None
         except Exception:

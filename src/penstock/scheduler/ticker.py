@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from penstock.engine import Timekeeper
+from penstock.engine import SchedulerApi
 from penstock.model.errors import Invalid
 from penstock.model.schedule import Decision, Due, Overlap
 from penstock.model.ticks import counts_from_completion, next_tick
@@ -26,17 +26,17 @@ LONGEST_REST = timedelta(seconds=5)
 """How soon a change is seen that nobody told us of: made by another server, or a job that ended there."""
 
 LISTEN_FOR = timedelta(seconds=20)
-BREATH = timedelta(milliseconds=20)
+RETRY_PAUSE = timedelta(milliseconds=20)
 """Between two readings where another scheduler was faster, so that those who lost do not crowd the shard."""
 
-COURTESY = timedelta(milliseconds=20)
+CONTENTION_DELAY = timedelta(milliseconds=20)
 """How long after the instant a scheduler looks that was second the last time: work for it only if the first is gone."""
 
-AT_ONCE = timedelta(0)
-MOMENT = timedelta(milliseconds=1)
+ZERO = timedelta(0)
+MIN_REST = timedelta(milliseconds=1)
 
 
-class Held(Struct, frozen=True):
+class UpcomingSchedule(Struct, frozen=True):
     """A schedule on the timer."""
 
     at: datetime
@@ -51,17 +51,17 @@ class Planned(Struct, frozen=True):
 
 
 class Ticker:
-    """`step` decides what is ripe and says when to step again; `hear` waits for changes and wakes it early."""
+    """`step` decides what is ripe and says when to step again; `follow_changes` wakes it early."""
 
-    def __init__(self, timekeeper: Timekeeper, slot: timedelta, clock: Clock) -> None:
+    def __init__(self, timekeeper: SchedulerApi, slot: timedelta, clock: Clock) -> None:
         self.wake = asyncio.Event()
         self._timekeeper = timekeeper
         self._slot = slot
         self._clock = clock
         self._heard: str | None = None
         self._changed = False
-        self._courtesy = AT_ONCE
-        self._held: list[Held] = []
+        self._courtesy = ZERO
+        self._held: list[UpcomingSchedule] = []
         self._shown_at, self._shown = clock.monotonic(), EPOCH
         self._read_by = self._shown_at
 
@@ -70,17 +70,17 @@ class Ticker:
         if fresh:
             await self._read()
         if ripe := self._take_ripe():
-            await self._decide(ripe if fresh else await self._refreshed(ripe))
+            await self._decide(ripe if fresh else await self._refresh(ripe))
         return self._rest()
 
-    async def hear(self) -> timedelta:
+    async def follow_changes(self) -> timedelta:
         """Wait until something has changed, and wake the step."""
-        agenda = await self._timekeeper.due(MOMENT, 1, LISTEN_FOR, self._heard)
+        agenda = await self._timekeeper.due(MIN_REST, 1, LISTEN_FOR, self._heard)
         if agenda.seen == self._heard:
-            return BREATH
+            return RETRY_PAUSE
         self._heard, self._changed = agenda.seen, True
         self.wake.set()
-        return AT_ONCE
+        return ZERO
 
     async def _read(self) -> None:
         # First, so that what changes during the reading, or makes it fail, is read again.
@@ -88,10 +88,12 @@ class Ticker:
         agenda = await self._timekeeper.due(self._slot, READ_SCHEDULES)
         self._shown_at, self._shown = self._clock.monotonic(), agenda.now
         moments = [(wake_at(due), due) for due in agenda.due]
-        self._held = sorted((Held(at, due) for at, due in moments if at is not None), key=lambda held: held.at)
+        self._held = sorted(
+            (UpcomingSchedule(at, due) for at, due in moments if at is not None), key=lambda held: held.at
+        )
         self._read_by = self._shown_at + LONGEST_REST.total_seconds()
         if agenda.more:
-            self._read_in(BREATH)
+            self._read_in(RETRY_PAUSE)
         elif agenda.next_tick_at is not None:
             # What the slot holds is on the timer: the next reading is for what comes after it.
             self._read_before(max(agenda.next_tick_at, agenda.until + self._slot / 4))
@@ -106,13 +108,13 @@ class Ticker:
         self._held = self._held[len(ripe) :]
         return ripe
 
-    async def _refreshed(self, ripe: Sequence[Due]) -> list[Due]:
+    async def _refresh(self, ripe: Sequence[Due]) -> list[Due]:
         """What was read a while ago, and anew where a job or another scheduler may have changed it in between."""
         doubtful = {due.schedule.name: due for due in ripe if self._courtesy or _heeds_jobs(due)}
         if not doubtful:
             return list(ripe)
         read_by, self._read_by = self._read_by, self._clock.monotonic()
-        agenda = await self._timekeeper.due(MOMENT, READ_SCHEDULES)
+        agenda = await self._timekeeper.due(MIN_REST, READ_SCHEDULES)
         self._read_by = read_by
         anew = [due for due in agenda.due if due.schedule.name in doubtful]
         for gone in doubtful.keys() - {due.schedule.name for due in anew}:
@@ -123,7 +125,7 @@ class Ticker:
         planned = _planned(ripe, self._now())
         won = [won for part in _parts(planned) for won in await self._apply(part)]
         if won:
-            self._courtesy = AT_ONCE if 2 * sum(won) >= len(won) else COURTESY
+            self._courtesy = ZERO if 2 * sum(won) >= len(won) else CONTENTION_DELAY
 
     async def _apply(self, planned: Sequence[Planned]) -> list[bool]:
         # Until they are carried out, nothing is: whatever goes wrong, it is all read again.
@@ -144,9 +146,9 @@ class Ticker:
         else:
             following = next_tick(schedule.when, schedule.next_tick_at, end_at=schedule.end_at)
         if following is not None:
-            self._read_before(following, AT_ONCE if won else BREATH)
+            self._read_before(following, ZERO if won else RETRY_PAUSE)
 
-    def _read_before(self, at: datetime, pause: timedelta = AT_ONCE) -> None:
+    def _read_before(self, at: datetime, pause: timedelta = ZERO) -> None:
         """Read half a slot before an instant, or after the pause where that is later."""
         self._read_in(max(pause, at - self._slot / 2 - self._now()))
 
@@ -155,10 +157,10 @@ class Ticker:
 
     def _rest(self) -> timedelta:
         if self._changed:
-            return AT_ONCE
+            return ZERO
         until_read = timedelta(seconds=self._read_by - self._clock.monotonic())
         until_ripe = self._held[0].at + self._courtesy - self._now() if self._held else until_read
-        return max(AT_ONCE, min(until_read, until_ripe))
+        return max(ZERO, min(until_read, until_ripe))
 
 
 def _planned(ripe: Sequence[Due], now: datetime) -> list[Planned]:

@@ -46,7 +46,7 @@ def wake_at(due: Due) -> datetime | None:
 
 
 def _decide(due: Due, ticks: list[datetime], misfired: dict[datetime, str], now: datetime) -> Decision:
-    line = _Line(due)
+    line = _TickSequence(due)
     decided = ticks[: VERDICTS_MAX - len(line.verdicts)]
     for tick in decided:
         line.take(tick, misfired.get(tick))
@@ -55,7 +55,7 @@ def _decide(due: Due, ticks: list[datetime], misfired: dict[datetime, str], now:
     return _decision(due, next_at, line)
 
 
-class _Line:
+class _TickSequence:
     """The ticks of one decision, each in its turn. A job given here has not ended for the ticks behind it."""
 
     def __init__(self, due: Due) -> None:
@@ -212,7 +212,7 @@ def _counted_from(schedule: Schedule, completed_at: datetime | None) -> datetime
     return max(at for at in (completed_at, schedule.last_tick_at, schedule.created_at) if at is not None)
 
 
-def _decision(due: Due, next_tick_at: datetime | None, line: _Line | None = None) -> Decision:
+def _decision(due: Due, next_tick_at: datetime | None, line: _TickSequence | None = None) -> Decision:
     return Decision(
         name=due.schedule.name,
         version=due.schedule.version,

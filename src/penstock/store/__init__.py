@@ -2,9 +2,9 @@
 
 from penstock.store.seam import (
     Capabilities,
+    DueSummary,
     JobStore,
-    Outlook,
-    Post,
+    PostTickets,
     Registry,
     Shard,
     Share,
@@ -15,9 +15,9 @@ from penstock.store.seam import (
 
 __all__ = [
     "Capabilities",
+    "DueSummary",
     "JobStore",
-    "Outlook",
-    "Post",
+    "PostTickets",
     "Registry",
     "Shard",
     "Share",

@@ -23,7 +23,7 @@ def in_rounds(
     return [answers[position] for position in range(len(items))]
 
 
-async def in_awaited_rounds(
+async def run_rounds(
     items: Sequence[Item],
     subject: Callable[[Item], Hashable],
     move: Callable[[Sequence[Item]], Awaitable[list[Answer]]],

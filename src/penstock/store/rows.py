@@ -137,8 +137,8 @@ def workers_of(rows: Iterable[Row]) -> list[Worker]:
     for reported, seen_at in rows:
         try:
             found.append(replace(_worker.decode(reported), seen_at=from_millis(seen_at)))
-        except (msgspec.ValidationError, Invalid) as fault:
-            logger.warning("a worker's report cannot be read and is left out: %s", fault)
+        except (msgspec.ValidationError, Invalid) as error:
+            logger.warning("a worker's report cannot be read and is left out: %s", error)
     return sorted(found, key=lambda worker: worker.id)
 
 

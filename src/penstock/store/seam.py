@@ -21,13 +21,13 @@ from msgspec import Struct
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
+    BacklogKey,
     Cancellation,
     Claim,
     Count,
     Job,
     JobFilter,
     Lease,
-    Line,
     LogLine,
     NewJob,
     Page,
@@ -44,7 +44,7 @@ from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import EVER, Seen, Worker
 
-Post = Callable[[Sequence[Ticket]], Awaitable[None]]
+PostTickets = Callable[[Sequence[Ticket]], Awaitable[None]]
 
 
 class Capabilities(Struct, frozen=True):
@@ -60,10 +60,10 @@ class Capabilities(Struct, frozen=True):
     one_line: bool = True
 
 
-class Outlook(Struct, frozen=True):
+class DueSummary(Struct, frozen=True):
     """What a dispatcher has to know of a shard: lines with jobs that wait for a ticket, and when more fall due."""
 
-    backlog: frozenset[Line]
+    backlog: frozenset[BacklogKey]
     next_due_at: datetime | None
 
 
@@ -81,7 +81,7 @@ class JobStore(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
 
-    def home(self, key: str | None = None) -> ShardId:
+    def shard_for(self, key: str | None = None) -> ShardId:
         """The shard whose number the id of a new job must carry: the one place of its key, or any that is well.
 
         StoreUnavailable when none is well. The place of a key never depends on which shards are well.
@@ -89,7 +89,7 @@ class JobStore(Protocol):
         ...
 
     def epoch(self, key: str) -> int | None:
-        """Which ring `home` goes by now: the `ring` of a new job that has this key.
+        """Which ring `shard_for` goes by now: the `ring` of a new job that has this key.
 
         None where there is only one place, or the key itself names it.
         """
@@ -126,7 +126,9 @@ class JobStore(Protocol):
         """Move up to `limit` scheduled jobs that are due to queued, earliest first; they have no ticket yet."""
         ...
 
-    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(
+        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+    ) -> list[Ticket]:
         """Mark queued jobs without a ticket as ticketed, at most `room[line]` of each line, and `post` them.
 
         Highest priority first, then oldest first; expired jobs are passed over. A store that others share posts before
@@ -139,14 +141,14 @@ class JobStore(Protocol):
         """Queued jobs whose ticket was not claimed by its deadline, by id, after an id."""
         ...
 
-    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
+    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
         """Forget the tickets of these jobs that are overdue, or all there are (None: the broker lost its memory).
 
         How many. Their jobs stay queued and are dispatched again.
         """
         ...
 
-    async def outlook(self) -> Outlook:
+    async def due_summary(self) -> DueSummary:
         """Cheap however many jobs there are."""
         ...
 
@@ -219,7 +221,7 @@ class JobStore(Protocol):
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
         """Newest first. A cursor is opaque text from an earlier page; Invalid if it is not.
 
-        Jobs of shards that do not answer are left out; `missing` names those.
+        Jobs of shards that do not answer are left out; `unavailable` names those.
         """
         ...
 
@@ -231,11 +233,11 @@ class JobStore(Protocol):
         """For each queue with queued jobs, the due time of (about) the one that has waited longest."""
         ...
 
-    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
         """Queue and due time of the scheduled jobs that are due before an instant, earliest first, at most `limit`."""
         ...
 
-    async def holders(self) -> dict[str, int]:
+    async def running_by_worker(self) -> dict[str, int]:
         """How many running jobs each worker holds, of those that hold any."""
         ...
 
@@ -264,7 +266,7 @@ class JobStore(Protocol):
 class Registry(Protocol):
     """What is known besides jobs: notices, roles and workers. Small, and read often."""
 
-    async def tell(self, notices: Sequence[Notice]) -> None:
+    async def put_notices(self, notices: Sequence[Notice]) -> None:
         """Keep each notice, unless one about the same that counts before it is there."""
         ...
 
@@ -280,22 +282,22 @@ class Registry(Protocol):
         """All of them, also those that withdraw, by kind and name."""
         ...
 
-    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
+    async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
         """Become or stay the one holder of a role for `span`, by the shard's clock; None while another holds it.
 
         The answer is the role's fence, which grows each time it passes to another holder.
         """
         ...
 
-    async def resign(self, role: str, holder: str) -> None:
+    async def release_role(self, role: str, holder: str) -> None:
         """Give up a role, so that another may have it at once; nothing if it is not held."""
         ...
 
-    async def see(self, worker: Worker) -> None:
+    async def put_worker(self, worker: Worker) -> None:
         """Create or replace a worker's row, seen now by the shard's clock."""
         ...
 
-    async def forget(self, worker: str) -> None: ...
+    async def delete_worker(self, worker: str) -> None: ...
 
     async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
         """By id; `state` as last reported, `seen_at` by the shard's clock.
@@ -309,7 +311,7 @@ class Registry(Protocol):
         ...
 
 
-class Schedules(Protocol):
+class ScheduleStore(Protocol):
     """One shard's schedules and their ticks."""
 
     async def put_schedule(
@@ -361,17 +363,17 @@ class Schedules(Protocol):
         ...
 
 
-class Store(JobStore, Registry, Schedules, Protocol):
+class Store(JobStore, Registry, ScheduleStore, Protocol):
     """Everything durable, as the engine uses it: one shard, or many behind an orchestrator.
 
     A schedule lives at `home(schedule_key(name))`, and the jobs of its ticks with it.
     """
 
-    def parts(self) -> Sequence["Shard"]:
+    def shards(self) -> Sequence["Shard"]:
         """The shards in use. What sweeps them does so one by one, so that none has to wait for another."""
         ...
 
-    def missing(self) -> tuple[ShardId, ...]:
+    def unavailable(self) -> tuple[ShardId, ...]:
         """The shards that do not answer now: what lists and counts leave out."""
         ...
 

@@ -9,33 +9,33 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.seam import Broker, Rung
+from penstock.broker.seam import Broker, SignalMessage
 from penstock.model.ids import JobId, ShardId, new_job_id
-from penstock.model.job import DEFAULT_PRIORITY, Line, Ticket
-from penstock.model.workers import Subscription
+from penstock.model.job import DEFAULT_PRIORITY, BacklogKey, Ticket
+from penstock.model.workers import WorkRequest
 
-NO_WAIT = timedelta(0)
+ZERO = timedelta(0)
 BRIEFLY = timedelta(milliseconds=20)
 LONG = timedelta(seconds=60)
 PROMPTLY = 30.0
 
-CHANCE = random.Random(7)
+RNG = random.Random(7)
 
 Take = asyncio.Task[list[Ticket]]
 
 
 def ticket(type_name: str = "mail", queue: str | None = None, priority: int = DEFAULT_PRIORITY) -> Ticket:
     """A ticket of a new job."""
-    shard = ShardId(CHANCE.randrange(4))
-    return Ticket(shard, new_job_id(1_800_000_000_000, shard, CHANCE), queue or type_name, type_name, priority)
+    shard = ShardId(RNG.randrange(4))
+    return Ticket(shard, new_job_id(1_800_000_000_000, shard, RNG), queue or type_name, type_name, priority)
 
 
 def tickets(count: int, type_name: str = "mail") -> list[Ticket]:
     return [ticket(type_name) for _ in range(count)]
 
 
-def wanting(*types: str, queues: Sequence[str] | None = None) -> Subscription:
-    return Subscription(frozenset(types), None if queues is None else frozenset(queues))
+def wanting(*types: str, queues: Sequence[str] | None = None) -> WorkRequest:
+    return WorkRequest(frozenset(types), None if queues is None else frozenset(queues))
 
 
 def jobs(taken: Sequence[Ticket]) -> list[JobId]:
@@ -48,13 +48,13 @@ async def promptly(take: Coroutine[Any, Any, list[Ticket]] | Take) -> list[Ticke
         return await take
 
 
-async def heard(listener: AsyncIterator[Rung], count: int) -> list[Rung]:
+async def receive(listener: AsyncIterator[SignalMessage], count: int) -> list[SignalMessage]:
     """The next rings that a listener hears."""
     async with asyncio.timeout(PROMPTLY):
         return [await anext(listener) for _ in range(count)]
 
 
-async def ends(listener: AsyncIterator[Rung]) -> bool:
+async def ends(listener: AsyncIterator[SignalMessage]) -> bool:
     """True when a listener has nothing more to hear."""
     async with asyncio.timeout(PROMPTLY):
         return await anext(listener, None) is None
@@ -77,15 +77,15 @@ class BrokerContract(ABC):
         for _ in range(10):
             await asyncio.sleep(0)  # noqa: TID251 - a turn, not a wait
 
-    async def waiting(self, broker: Broker, wanted: Subscription, limit: int = 10) -> Take:
+    async def start_take(self, broker: Broker, wanted: WorkRequest, limit: int = 10) -> Take:
         """A take that waits."""
         take = asyncio.ensure_future(broker.take(wanted, limit, LONG))
         await self.settle_down(broker)
         return take
 
-    async def listening(self, broker: Any, *bells: str) -> AsyncIterator[Rung]:
+    async def subscribe(self, broker: Any, *bells: str) -> AsyncIterator[SignalMessage]:
         """Hook: a listener that hears what is rung from now on, and has heard nothing yet."""
-        listener: AsyncIterator[Rung] = broker.listen(bells)
+        listener: AsyncIterator[SignalMessage] = broker.listen(bells)
         return listener
 
     # -- taking what is there
@@ -93,60 +93,60 @@ class BrokerContract(ABC):
     async def test_a_ticket_comes_out_as_it_went_in(self, broker: Broker) -> None:
         one = ticket("mail", queue="bulk", priority=3)
         await broker.publish([one])
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
+        assert await broker.take(wanting("mail"), 10, ZERO) == [one]
 
     async def test_whatever_a_name_holds_its_tickets_and_its_neighbours_are_taken(self, broker: Broker) -> None:
         names = ("mail", "mail\n", "\n1\n", "5:mail/mail", "a/b", "b", "ä\0")
         sent = [ticket(type_name, queue) for type_name in names for queue in names]
         await broker.publish(sent)
-        taken = [await broker.take(wanting(*names), 10, NO_WAIT) for _ in range(5)]
+        taken = [await broker.take(wanting(*names), 10, ZERO) for _ in range(5)]
         assert {one.job: one for answer in taken for one in answer} == {one.job: one for one in sent}
         assert await broker.depths() == {}
 
     async def test_each_ticket_is_given_once(self, broker: Broker) -> None:
         sent = tickets(50)
         await broker.publish(sent)
-        answers = await asyncio.gather(*(broker.take(wanting("mail"), 10, NO_WAIT) for _ in range(10)))
+        answers = await asyncio.gather(*(broker.take(wanting("mail"), 10, ZERO) for _ in range(10)))
         taken = [one.job for answer in answers for one in answer]
         assert sorted(taken) == sorted(jobs(sent))
 
     async def test_never_more_than_the_limit(self, broker: Broker) -> None:
         await broker.publish(tickets(5))
-        assert len(await broker.take(wanting("mail"), 2, NO_WAIT)) == 2
-        assert len(await broker.take(wanting("mail"), 10, NO_WAIT)) == 3
+        assert len(await broker.take(wanting("mail"), 2, ZERO)) == 2
+        assert len(await broker.take(wanting("mail"), 10, ZERO)) == 3
 
     async def test_the_oldest_comes_first(self, broker: Broker) -> None:
         sent = tickets(30)
         for one in sent:
             await broker.publish([one])
-        assert jobs(await broker.take(wanting("mail"), 20, NO_WAIT)) == jobs(sent[:20])
-        assert jobs(await broker.take(wanting("mail"), 20, NO_WAIT)) == jobs(sent[20:])
+        assert jobs(await broker.take(wanting("mail"), 20, ZERO)) == jobs(sent[:20])
+        assert jobs(await broker.take(wanting("mail"), 20, ZERO)) == jobs(sent[20:])
 
     async def test_the_highest_priority_comes_first(self, broker: Broker) -> None:
         sent = [ticket(priority=level) for level in (0, 9, 5, 1, 8, 9)]
         await broker.publish(sent)
-        taken = [await broker.take(wanting("mail"), 1, NO_WAIT) for _ in sent]
+        taken = [await broker.take(wanting("mail"), 1, ZERO) for _ in sent]
         assert [one.priority for (one,) in taken] == [9, 9, 8, 5, 1, 0]
         assert [taken[0][0].job, taken[1][0].job] == [sent[1].job, sent[5].job]
 
     async def test_priority_counts_across_types_and_queues(self, broker: Broker) -> None:
         low, high = ticket("mail", "a", priority=1), ticket("report", "b", priority=8)
         await broker.publish([low, high])
-        assert await broker.take(wanting("mail", "report"), 2, NO_WAIT) == [high, low]
+        assert await broker.take(wanting("mail", "report"), 2, ZERO) == [high, low]
 
     async def test_an_empty_broker_answers_with_nothing(self, broker: Broker) -> None:
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
+        assert await broker.take(wanting("mail"), 10, ZERO) == []
         assert await broker.take(wanting("mail"), 10, BRIEFLY) == []
 
     async def test_publishing_nothing_is_nothing(self, broker: Broker) -> None:
         await broker.publish([])
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
+        assert await broker.take(wanting("mail"), 10, ZERO) == []
 
     async def test_a_large_batch_passes_whole(self, broker: Broker) -> None:
         sent = tickets(2000)
         await broker.publish(sent)
         taken: list[Ticket] = []
-        while answer := await broker.take(wanting("mail"), 500, NO_WAIT):
+        while answer := await broker.take(wanting("mail"), 500, ZERO):
             taken += answer
         assert jobs(taken) == jobs(sent)
 
@@ -154,26 +154,26 @@ class BrokerContract(ABC):
         one = ticket()
         await broker.publish([one, one])
         await broker.publish([one])
-        assert await broker.depths() == {Line("mail", "mail"): 1}
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
+        assert await broker.depths() == {BacklogKey("mail", "mail"): 1}
+        assert await broker.take(wanting("mail"), 10, ZERO) == [one]
+        assert await broker.take(wanting("mail"), 10, ZERO) == []
 
     # -- fair between lanes
 
     async def test_a_long_lane_does_not_starve_another(self, broker: Broker) -> None:
         await broker.publish([*tickets(1000, "mail"), *tickets(3, "report")])
-        taken = [(await broker.take(wanting("mail", "report"), 1, NO_WAIT))[0].type for _ in range(6)]
+        taken = [(await broker.take(wanting("mail", "report"), 1, ZERO))[0].type for _ in range(6)]
         assert taken == ["mail", "report"] * 3
 
     async def test_a_batch_is_shared_between_lanes(self, broker: Broker) -> None:
         for name in ("a", "b", "c"):
             await broker.publish(tickets(100, name))
-        taken = [one for _ in range(30) for one in await broker.take(wanting("a", "b", "c"), 4, NO_WAIT)]
+        taken = [one for _ in range(30) for one in await broker.take(wanting("a", "b", "c"), 4, ZERO)]
         assert {name: sum(one.type == name for one in taken) for name in "abc"} == {"a": 40, "b": 40, "c": 40}
 
     async def test_a_batch_is_filled_from_the_lanes_that_have_more(self, broker: Broker) -> None:
         await broker.publish([*tickets(100, "a"), *tickets(3, "b")])
-        taken = await broker.take(wanting("a", "b"), 50, NO_WAIT)
+        taken = await broker.take(wanting("a", "b"), 50, ZERO)
         assert {name: sum(one.type == name for one in taken) for name in "ab"} == {"a": 47, "b": 3}
 
     # -- only what is wanted
@@ -181,43 +181,43 @@ class BrokerContract(ABC):
     async def test_other_types_stay(self, broker: Broker) -> None:
         mail, report = ticket("mail"), ticket("report")
         await broker.publish([mail, report])
-        assert await broker.take(wanting("report"), 10, NO_WAIT) == [report]
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [mail]
+        assert await broker.take(wanting("report"), 10, ZERO) == [report]
+        assert await broker.take(wanting("mail"), 10, ZERO) == [mail]
 
     async def test_other_queues_stay(self, broker: Broker) -> None:
         fast, slow = ticket("mail", "fast"), ticket("mail", "slow")
         await broker.publish([slow, fast])
-        assert await broker.take(wanting("mail", queues=["fast"]), 10, NO_WAIT) == [fast]
-        assert await broker.take(wanting("mail", queues=["other"]), 10, NO_WAIT) == []
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == [slow]
+        assert await broker.take(wanting("mail", queues=["fast"]), 10, ZERO) == [fast]
+        assert await broker.take(wanting("mail", queues=["other"]), 10, ZERO) == []
+        assert await broker.take(wanting("mail"), 10, ZERO) == [slow]
 
     async def test_tickets_of_paused_queues_stay(self, broker: Broker) -> None:
         fast, slow = ticket("mail", "fast"), ticket("mail", "slow")
         await broker.publish([slow, fast])
-        paused = Subscription(frozenset({"mail"}), except_queues=frozenset({"slow"}))
-        assert await broker.take(paused, 10, NO_WAIT) == [fast]
-        take = await self.waiting(broker, paused)
+        paused = WorkRequest(frozenset({"mail"}), except_queues=frozenset({"slow"}))
+        assert await broker.take(paused, 10, ZERO) == [fast]
+        take = await self.start_take(broker, paused)
         await broker.publish([ticket("mail", "slow"), fast])
         assert await promptly(take) == [fast]
-        assert await broker.depths() == {Line("slow", "mail"): 2}
+        assert await broker.depths() == {BacklogKey("slow", "mail"): 2}
 
     async def test_tickets_below_the_least_priority_of_their_queue_stay(self, broker: Broker) -> None:
         low, plain, other = ticket("mail", "a", priority=4), ticket("mail", "a"), ticket("mail", "b", priority=0)
         await broker.publish([low, plain, other])
-        urgent = Subscription(frozenset({"mail"}), least_priority={"a": 5})
-        assert await broker.take(urgent, 10, NO_WAIT) == [plain, other]
-        take = await self.waiting(broker, urgent)
+        urgent = WorkRequest(frozenset({"mail"}), least_priority={"a": 5})
+        assert await broker.take(urgent, 10, ZERO) == [plain, other]
+        take = await self.start_take(broker, urgent)
         await broker.publish([ticket("mail", "a", priority=0), plain])
         assert await promptly(take) == [plain]
-        assert [one.priority for one in await broker.take(wanting("mail"), 10, NO_WAIT)] == [4, 0]
+        assert [one.priority for one in await broker.take(wanting("mail"), 10, ZERO)] == [4, 0]
 
     async def test_one_who_wants_nothing_gets_nothing(self, broker: Broker) -> None:
         await broker.publish(tickets(3))
-        assert await broker.take(wanting(), 10, NO_WAIT) == []
-        assert await broker.take(wanting("mail", queues=[]), 10, NO_WAIT) == []
+        assert await broker.take(wanting(), 10, ZERO) == []
+        assert await broker.take(wanting("mail", queues=[]), 10, ZERO) == []
 
     async def test_a_waiting_taker_is_not_given_what_it_does_not_want(self, broker: Broker) -> None:
-        take = await self.waiting(broker, wanting("mail", queues=["fast"]))
+        take = await self.start_take(broker, wanting("mail", queues=["fast"]))
         await broker.publish([ticket("mail", "slow"), ticket("report", "fast")])
         await self.settle_down(broker)
         assert not take.done()
@@ -228,35 +228,35 @@ class BrokerContract(ABC):
     # -- waiting
 
     async def test_a_waiting_taker_is_woken_by_a_publish(self, broker: Broker) -> None:
-        take = await self.waiting(broker, wanting("mail"))
+        take = await self.start_take(broker, wanting("mail"))
         one = ticket()
         await broker.publish([one])
         assert await promptly(take) == [one]
 
     async def test_every_waiting_taker_is_woken_for_whom_there_is_a_ticket(self, broker: Broker) -> None:
-        takes = [await self.waiting(broker, wanting("mail"), limit=1) for _ in range(10)]
+        takes = [await self.start_take(broker, wanting("mail"), limit=1) for _ in range(10)]
         sent = tickets(10)
         await broker.publish(sent)
         answers = [await promptly(take) for take in takes]
         assert sorted(one.job for answer in answers for one in answer) == sorted(jobs(sent))
 
     async def test_what_the_waiting_do_not_take_is_kept(self, broker: Broker) -> None:
-        take = await self.waiting(broker, wanting("mail"), limit=2)
+        take = await self.start_take(broker, wanting("mail"), limit=2)
         await broker.publish(tickets(5))
         assert len(await promptly(take)) == 2
-        assert len(await broker.take(wanting("mail"), 10, NO_WAIT)) == 3
+        assert len(await broker.take(wanting("mail"), 10, ZERO)) == 3
 
     async def test_nobody_sleeps_beside_a_ticket_that_others_left(self, broker: Broker) -> None:
         """The first is full before the batch is: the second has to be woken by the same publish."""
-        first = await self.waiting(broker, wanting("mail", "report"), limit=1)
-        second = await self.waiting(broker, wanting("report"), limit=1)
+        first = await self.start_take(broker, wanting("mail", "report"), limit=1)
+        second = await self.start_take(broker, wanting("report"), limit=1)
         await broker.publish([ticket("report"), ticket("report")])
         assert len(await promptly(first)) == 1
         assert len(await promptly(second)) == 1
 
     async def test_a_ticket_finds_its_taker_behind_many_who_do_not_want_it(self, broker: Broker) -> None:
-        others = [await self.waiting(broker, wanting("mail", queues=[f"q{number}"])) for number in range(40)]
-        take = await self.waiting(broker, wanting("mail"))
+        others = [await self.start_take(broker, wanting("mail", queues=[f"q{number}"])) for number in range(40)]
+        take = await self.start_take(broker, wanting("mail"))
         one = ticket()
         await broker.publish([one])
         assert await promptly(take) == [one]
@@ -267,7 +267,7 @@ class BrokerContract(ABC):
     # -- taking none
 
     async def test_a_taker_cancelled_while_it_waits_takes_none(self, broker: Broker) -> None:
-        take = await self.waiting(broker, wanting("mail"))
+        take = await self.start_take(broker, wanting("mail"))
         take.cancel()
         one = ticket()
         await broker.publish([one])
@@ -276,7 +276,7 @@ class BrokerContract(ABC):
         assert await promptly(broker.take(wanting("mail"), 10, LONG)) == [one]
 
     async def test_a_taker_cancelled_as_it_is_given_tickets_takes_none(self, broker: Broker) -> None:
-        take = await self.waiting(broker, wanting("mail"))
+        take = await self.start_take(broker, wanting("mail"))
         sent = tickets(3)
         await broker.publish(sent)
         if not take.cancel():
@@ -289,8 +289,8 @@ class BrokerContract(ABC):
         assert jobs(taken) == jobs(sent)
 
     async def test_tickets_of_a_cancelled_taker_wake_another(self, broker: Broker) -> None:
-        first = await self.waiting(broker, wanting("mail"))
-        second = await self.waiting(broker, wanting("mail"))
+        first = await self.start_take(broker, wanting("mail"))
+        second = await self.start_take(broker, wanting("mail"))
         one = ticket()
         await broker.publish([one])
         if first.cancel():
@@ -301,21 +301,19 @@ class BrokerContract(ABC):
 
     @pytest.mark.parametrize("seed", range(20))
     async def test_a_hundred_takers_cancelled_at_random_lose_nothing(self, broker: Broker, seed: int) -> None:
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         sent: list[Ticket] = []
         takes: list[Take] = []
         for _ in range(100):
-            limit = chance.randint(1, 4)
-            takes.append(asyncio.ensure_future(broker.take(wanting(*chance.sample(["a", "b"], 2)), limit, LONG)))
-            if chance.random() < 0.6:
-                batch = [
-                    ticket(chance.choice("ab"), priority=chance.randrange(10)) for _ in range(chance.randint(1, 5))
-                ]
+            limit = rng.randint(1, 4)
+            takes.append(asyncio.ensure_future(broker.take(wanting(*rng.sample(["a", "b"], 2)), limit, LONG)))
+            if rng.random() < 0.6:
+                batch = [ticket(rng.choice("ab"), priority=rng.randrange(10)) for _ in range(rng.randint(1, 5))]
                 sent += batch
                 await broker.publish(batch)
-            if chance.random() < 0.5:
-                chance.choice(takes).cancel()
-            if chance.random() < 0.3:
+            if rng.random() < 0.5:
+                rng.choice(takes).cancel()
+            if rng.random() < 0.3:
                 await self.settle_down(broker)
         for take in takes:
             take.cancel()
@@ -328,33 +326,33 @@ class BrokerContract(ABC):
     # -- depths, epoch
 
     async def test_depths_tell_what_is_held_by_queue_and_type(self, broker: Broker) -> None:
-        mail, report, other = Line("a", "mail"), Line("a", "report"), Line("b", "mail")
+        mail, report, other = BacklogKey("a", "mail"), BacklogKey("a", "report"), BacklogKey("b", "mail")
         await broker.publish([ticket("mail", "a"), ticket("mail", "a", priority=9)])
         await broker.publish([ticket("report", "a"), ticket("mail", "b")])
         assert await broker.depths() == {mail: 2, report: 1, other: 1}
-        await broker.take(wanting("mail", queues=["a"]), 10, NO_WAIT)
+        await broker.take(wanting("mail", queues=["a"]), 10, ZERO)
         depths = await broker.depths()
         assert (depths.get(mail, 0), depths.get(report, 0), depths.get(other, 0)) == (0, 1, 1)
 
     async def test_what_was_handed_to_a_waiting_taker_is_not_held(self, broker: Broker) -> None:
-        take = await self.waiting(broker, wanting("mail"))
+        take = await self.start_take(broker, wanting("mail"))
         await broker.publish(tickets(2))
         await promptly(take)
-        assert (await broker.depths()).get(Line("mail", "mail"), 0) == 0
+        assert (await broker.depths()).get(BacklogKey("mail", "mail"), 0) == 0
 
     async def test_what_is_held_is_told_job_by_job(self, broker: Broker) -> None:
         sent = [*tickets(1500, "mail"), *tickets(2, "report")]
         await broker.publish(sent)
-        taken = await broker.take(wanting("mail"), 500, NO_WAIT)
-        assert await broker.held(jobs(sent)) == set(jobs(sent)) - set(jobs(taken))
-        assert await broker.held([]) == set()
+        taken = await broker.take(wanting("mail"), 500, ZERO)
+        assert await broker.find_held(jobs(sent)) == set(jobs(sent)) - set(jobs(taken))
+        assert await broker.find_held([]) == set()
         await self.lose(broker)
-        assert await broker.held(jobs(sent)) == set()
+        assert await broker.find_held(jobs(sent)) == set()
 
     async def test_the_epoch_stays_while_nothing_is_lost(self, broker: Broker) -> None:
         before = await broker.epoch()
         await broker.publish(tickets(3))
-        await broker.take(wanting("mail"), 10, NO_WAIT)
+        await broker.take(wanting("mail"), 10, ZERO)
         assert await broker.epoch() == before
 
     async def test_a_loss_shows_as_another_epoch(self, broker: Broker) -> None:
@@ -362,67 +360,67 @@ class BrokerContract(ABC):
         await broker.publish(tickets(3))
         await self.lose(broker)
         assert await broker.epoch() != before
-        assert await broker.take(wanting("mail"), 10, NO_WAIT) == []
+        assert await broker.take(wanting("mail"), 10, ZERO) == []
 
     async def test_the_same_tickets_may_be_published_again_after_a_loss(self, broker: Broker) -> None:
         sent = tickets(3)
         await broker.publish(sent)
         await self.lose(broker)
         await broker.publish(sent)
-        assert jobs(await broker.take(wanting("mail"), 10, NO_WAIT)) == jobs(sent)
+        assert jobs(await broker.take(wanting("mail"), 10, ZERO)) == jobs(sent)
 
     async def test_the_same_ticket_may_be_published_again_after_it_was_taken(self, broker: Broker) -> None:
         one = ticket()
         for _ in range(3):
             await broker.publish([one])
-            assert await broker.take(wanting("mail"), 10, NO_WAIT) == [one]
+            assert await broker.take(wanting("mail"), 10, ZERO) == [one]
 
     # -- bells
 
     async def test_a_ring_is_heard_by_everyone_who_listens(self, broker: Broker) -> None:
-        listeners = [await self.listening(broker, "door") for _ in range(3)]
-        await broker.ring("door", b"open")
-        assert [await heard(listener, 1) for listener in listeners] == [[Rung("door", b"open")]] * 3
+        listeners = [await self.subscribe(broker, "door") for _ in range(3)]
+        await broker.send_signal("door", b"open")
+        assert [await receive(listener, 1) for listener in listeners] == [[SignalMessage("door", b"open")]] * 3
 
     async def test_rings_are_heard_in_order_and_with_their_messages(self, broker: Broker) -> None:
-        listener = await self.listening(broker, "door")
+        listener = await self.subscribe(broker, "door")
         messages = [b"\x00\xff\n", b"", b"two words", b"x" * 10_000]
         for message in messages:
-            await broker.ring("door", message)
-        assert await heard(listener, 4) == [Rung("door", message) for message in messages]
+            await broker.send_signal("door", message)
+        assert await receive(listener, 4) == [SignalMessage("door", message) for message in messages]
 
     async def test_only_the_bells_listened_to_are_heard(self, broker: Broker) -> None:
-        listener = await self.listening(broker, "door", "phone")
+        listener = await self.subscribe(broker, "door", "phone")
         for bell in ("alarm", "door", "doors", "phone"):
-            await broker.ring(bell)
-        assert await heard(listener, 2) == [Rung("door"), Rung("phone")]
+            await broker.send_signal(bell)
+        assert await receive(listener, 2) == [SignalMessage("door"), SignalMessage("phone")]
 
     async def test_a_waiting_listener_is_woken(self, broker: Broker) -> None:
-        listener = await self.listening(broker, "door")
-        waiting = asyncio.ensure_future(heard(listener, 1))
+        listener = await self.subscribe(broker, "door")
+        waiting = asyncio.ensure_future(receive(listener, 1))
         await self.settle_down(broker)
         assert not waiting.done()
-        await broker.ring("door")
-        assert await waiting == [Rung("door")]
+        await broker.send_signal("door")
+        assert await waiting == [SignalMessage("door")]
 
     async def test_what_was_rung_before_is_not_heard(self, broker: Broker) -> None:
-        await broker.ring("door", b"early")
-        listener = await self.listening(broker, "door")
-        await broker.ring("door", b"now")
-        assert await heard(listener, 1) == [Rung("door", b"now")]
+        await broker.send_signal("door", b"early")
+        listener = await self.subscribe(broker, "door")
+        await broker.send_signal("door", b"now")
+        assert await receive(listener, 1) == [SignalMessage("door", b"now")]
 
     async def test_a_ring_that_nobody_hears_is_nothing(self, broker: Broker) -> None:
-        await broker.ring("door", b"hello?")
+        await broker.send_signal("door", b"hello?")
 
     async def test_one_who_falls_far_behind_is_told_that_it_missed_something(self, broker: Broker) -> None:
-        listener = await self.listening(broker, "door")
+        listener = await self.subscribe(broker, "door")
         for number in range(3000):
-            await broker.ring("door", b"%d" % number)
-        while (await heard(listener, 1))[0].message:
+            await broker.send_signal("door", b"%d" % number)
+        while (await receive(listener, 1))[0].message:
             pass
 
     async def test_listeners_end_when_the_broker_is_closed(self, broker: Broker) -> None:
-        quiet, busy = await self.listening(broker, "door"), await self.listening(broker, "phone")
+        quiet, busy = await self.subscribe(broker, "door"), await self.subscribe(broker, "phone")
         waiting = asyncio.ensure_future(ends(busy))
         await self.settle_down(broker)
         await broker.close()
@@ -441,6 +439,6 @@ class BrokerContract(ABC):
         await broker.close()
 
     async def test_close_answers_the_waiting_with_nothing(self, broker: Broker) -> None:
-        takes = [await self.waiting(broker, wanting("mail", "report")) for _ in range(3)]
+        takes = [await self.start_take(broker, wanting("mail", "report")) for _ in range(3)]
         await broker.close()
         assert [await promptly(take) for take in takes] == [[], [], []]

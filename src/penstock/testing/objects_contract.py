@@ -17,7 +17,7 @@ from penstock.objects.seam import ObjectStore
 
 TEXT = "text/plain"
 MIB = 1 << 20
-NO_AGE = timedelta(0)
+ZERO = timedelta(0)
 HOUR = timedelta(hours=1)
 
 BAD_KEYS = [
@@ -47,19 +47,19 @@ async def body(*chunks: bytes) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def repeated(chunk: bytes, times: int) -> AsyncIterator[bytes]:
+async def repeat_chunk(chunk: bytes, times: int) -> AsyncIterator[bytes]:
     for _ in range(times):
         yield chunk
 
 
-async def broken(*chunks: bytes) -> AsyncIterator[bytes]:
+async def break_off(*chunks: bytes) -> AsyncIterator[bytes]:
     """A client that goes away in the middle."""
     for chunk in chunks:
         yield chunk
     raise ConnectionResetError("the client went away")
 
 
-async def stalled(started: asyncio.Event) -> AsyncIterator[bytes]:
+async def stall(started: asyncio.Event) -> AsyncIterator[bytes]:
     """A client that says no more."""
     yield bytes(2 * MIB)
     started.set()
@@ -93,7 +93,7 @@ class ObjectsContract(ABC):
     async def keep(self, store: ObjectStore, key: str, content: bytes = b"content") -> ObjectLink:
         return await store.put(key, body(content), TEXT)
 
-    async def keys(self, store: ObjectStore, prefix: str, older_than: timedelta = NO_AGE) -> list[str]:
+    async def keys(self, store: ObjectStore, prefix: str, older_than: timedelta = ZERO) -> list[str]:
         return sorted([key async for key in store.scan(prefix, older_than)])
 
     # -- put, stat, read
@@ -156,7 +156,7 @@ class ObjectsContract(ABC):
 
     async def test_a_body_that_breaks_off_leaves_nothing(self, store: ObjectStore) -> None:
         with pytest.raises(ConnectionResetError):
-            await store.put("a", broken(b"x" * MIB, b"y" * MIB), TEXT)
+            await store.put("a", break_off(b"x" * MIB, b"y" * MIB), TEXT)
         assert await store.stat("a") is None
         self.advance(store, HOUR)
         assert await self.keys(store, "") == []
@@ -164,7 +164,7 @@ class ObjectsContract(ABC):
 
     async def test_a_cancelled_put_leaves_nothing(self, store: ObjectStore) -> None:
         started = asyncio.Event()
-        put = asyncio.ensure_future(store.put("a", stalled(started), TEXT))
+        put = asyncio.ensure_future(store.put("a", stall(started), TEXT))
         await started.wait()
         put.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -176,7 +176,7 @@ class ObjectsContract(ABC):
         chunk, times = bytes(64 << 10), 1024
         tracemalloc.start()
         try:
-            link = await store.put("large", repeated(chunk, times), TEXT)
+            link = await store.put("large", repeat_chunk(chunk, times), TEXT)
             size = sum([len(block) async for block in store.read(link)])
             peak = tracemalloc.get_traced_memory()[1]
         finally:

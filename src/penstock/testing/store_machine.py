@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec.structs import replace
 
 from penstock.model.ids import JobId, new_job_id, shard_of
-from penstock.model.job import Claim, Count, Job, JobFilter, Lease, Line, NewJob, Settlement, Ticket
+from penstock.model.job import BacklogKey, Claim, Count, Job, JobFilter, Lease, NewJob, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.timing import to_millis
 from penstock.store.seam import Share, Store
@@ -26,7 +26,7 @@ NewStore = Callable[[SimulatedClock], AbstractAsyncContextManager[Store]]
 EVERYTHING = 10_000
 QUEUES = ["a", "b"]
 TYPES = ["mail", "scan"]
-LINES = [Line(queue, type_name) for queue in QUEUES for type_name in TYPES]
+LINES = [BacklogKey(queue, type_name) for queue in QUEUES for type_name in TYPES]
 
 spans = st.integers(0, 40).map(lambda seconds: timedelta(seconds=seconds))
 sometimes = st.sampled_from([None, None, None, 0, 10, 30]).map(
@@ -63,7 +63,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()
-        self._chance = random.Random(3)
+        self._rng = random.Random(3)
         self._clock = SimulatedClock()
         self._opened = AsyncExitStack()
         self._store = self._run(self._open())
@@ -94,7 +94,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._clock.advance(span)
 
     @rule(room=st.dictionaries(st.sampled_from(LINES), st.integers(0, 4)))
-    def dispatch(self, room: dict[Line, int]) -> None:
+    def dispatch(self, room: dict[BacklogKey, int]) -> None:
         if self._store.capabilities.one_line:
             expected = self._model.dispatch(room)
             assert [ticket.job for ticket in self._run(self._store.dispatch(room, TICKET))] == expected
@@ -176,7 +176,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def the_outlook_agrees(self) -> None:
         now, jobs = self._clock.now(), self._model.jobs.values()
-        outlook = self._run(self._store.outlook())
+        outlook = self._run(self._store.due_summary())
         assert outlook.backlog == {job.line for job in jobs if job.waits(now) and job.ticket_until is None}
         due = [job.due_at for job in jobs if job.state is State.SCHEDULED]
         assert outlook.next_due_at == min(due, default=None)
@@ -209,8 +209,8 @@ class StoreMachine(RuleBasedStateMachine):
         overdue = self._run(self._store.overdue_tickets(None, EVERYTHING))
         assert overdue == self._model.overdue_tickets()
         jobs = None if everything else overdue
-        expected = self._model.lapse(jobs)
-        assert self._run(self._store.lapse(jobs)) == expected
+        expected = self._model.expire_tickets(jobs)
+        assert self._run(self._store.expire_tickets(jobs)) == expected
 
     def _reclaim(self) -> None:
         expected = self._model.reclaim()
@@ -237,7 +237,7 @@ class StoreMachine(RuleBasedStateMachine):
         return [_pick(likely, self._leases, number) for number in chosen]
 
     def _new_id(self, key: str | None = None) -> JobId:
-        return new_job_id(to_millis(self._clock.now()), self._store.home(key), self._chance)
+        return new_job_id(to_millis(self._clock.now()), self._store.shard_for(key), self._rng)
 
     def _new(self, expires_in: timedelta | None, **fields: Any) -> NewJob:
         expires_at = None if expires_in is None else self._clock.now() + expires_in

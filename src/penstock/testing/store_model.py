@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.model.ids import JobId, ShardId, shard_of
-from penstock.model.job import Lease, Line, Loss, NewJob, Retention
+from penstock.model.job import BacklogKey, Lease, Loss, NewJob, Retention
 from penstock.model.lifecycle import POISON_LOSSES, SUSPECT_LOSSES, WAITING, State
 from penstock.store.seam import Share
 from penstock.testing.clock import SimulatedClock
@@ -22,7 +22,7 @@ class ModelJob(Struct, frozen=True):
     """What the moves decide about a job."""
 
     id: JobId
-    line: Line
+    line: BacklogKey
     priority: int
     state: State
     due_at: datetime
@@ -79,7 +79,14 @@ class Model:
         due_at = now + (new.delay or timedelta())
         state = State.QUEUED if due_at <= now else State.SCHEDULED
         job = ModelJob(
-            new.id, Line(new.queue, new.type), new.priority, state, due_at, new.expires_at, new.key, new.fingerprint
+            new.id,
+            BacklogKey(new.queue, new.type),
+            new.priority,
+            state,
+            due_at,
+            new.expires_at,
+            new.key,
+            new.fingerprint,
         )
         self.jobs[new.id] = job
         if new.ticketed and state is State.QUEUED:
@@ -92,13 +99,13 @@ class Model:
             self.change(job, state=State.QUEUED)
         return due
 
-    def dispatch(self, room: dict[Line, int]) -> list[JobId]:
+    def dispatch(self, room: dict[BacklogKey, int]) -> list[JobId]:
         """The first of each line, as far as there is room."""
         chosen = [job for line, free in room.items() for job in self.ready({line})[:free]]
         self.ticket(chosen)
         return chosen
 
-    def ready(self, lines: set[Line]) -> list[JobId]:
+    def ready(self, lines: set[BacklogKey]) -> list[JobId]:
         """The jobs that wait for a ticket, in the order in which they get it."""
         now = self.clock.now()
         ready = [j for j in self.jobs.values() if j.line in lines and j.waits(now) and j.ticket_until is None]
@@ -108,14 +115,14 @@ class Model:
         for job in jobs:
             self.change(job, ticket_until=self.clock.now() + TICKET)
 
-    def follow_dispatch(self, room: dict[Line, int], chosen: Sequence[JobId]) -> None:
+    def follow_dispatch(self, room: dict[BacklogKey, int], chosen: Sequence[JobId]) -> None:
         """Take over the choice of a store of many shards, if it is legal."""
         for line, free in room.items():
             self.check_choice({line}, free, chosen)
         assert {self.jobs[job].line for job in chosen} <= set(room)
         self.ticket(chosen)
 
-    def check_choice(self, lines: set[Line], free: int, chosen: Sequence[JobId]) -> list[JobId]:
+    def check_choice(self, lines: set[BacklogKey], free: int, chosen: Sequence[JobId]) -> list[JobId]:
         """Whether these may be chosen from some lines: the room is used, and of each line and shard the first go."""
         ready, mine = self.ready(lines), [job for job in chosen if self.jobs[job].line in lines]
         assert len(mine) == min(max(0, free), len(ready))
@@ -128,19 +135,19 @@ class Model:
     def check_next(self, asked: Sequence[Share], chosen: Sequence[JobId], *, one_line: bool) -> None:
         """Whether these may be claimed next: the most urgent of each queue first, whatever their type."""
         for share in asked:
-            lines = {Line(share.queue, type_name) for type_name in share.types}
+            lines = {BacklogKey(share.queue, type_name) for type_name in share.types}
             urgent = [self.jobs[job].priority for job in self.ready(lines)]
             mine = self.check_choice(lines, share.jobs, chosen)
             if one_line:
                 assert [self.jobs[job].priority for job in mine] == urgent[: len(mine)]
-        wanted = {Line(share.queue, type_name) for share in asked for type_name in share.types}
+        wanted = {BacklogKey(share.queue, type_name) for share in asked for type_name in share.types}
         assert {self.jobs[job].line for job in chosen} <= wanted
 
     def overdue_tickets(self) -> list[JobId]:
         now = self.clock.now()
         return sorted(job.id for job in self.jobs.values() if job.ticket_until and job.ticket_until <= now)
 
-    def lapse(self, jobs: Sequence[JobId] | None) -> int:
+    def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
         out = [job.id for job in self.jobs.values() if job.ticket_until] if jobs is None else jobs
         for job in out:
             self.change(job, ticket_until=None)

@@ -13,7 +13,7 @@ Exited = Callable[[int], None]
 
 
 class Child(Protocol):
-    """A child of this process that leads a group of its own: a `subprocess.Popen`, or a `Forked`."""
+    """A child of this process that leads a group of its own: a `subprocess.Popen`, or a `ForkedChild`."""
 
     @property
     def pid(self) -> int: ...
@@ -23,7 +23,7 @@ class Child(Protocol):
         ...
 
 
-class Forked:
+class ForkedChild:
     """A child that a template forked and this process adopted."""
 
     def __init__(self, pid: int) -> None:

@@ -40,7 +40,7 @@ from penstock.model.wire import (
     SettleResponse,
     UploadRequest,
 )
-from penstock.model.workers import JobType, Subscription, Worker
+from penstock.model.workers import JobType, Worker, WorkRequest
 from penstock.worker.body import FileBody
 from penstock.worker.calls import CONNECT_SECONDS, Broken, Calls
 
@@ -51,7 +51,7 @@ JSON = MappingProxyType({"content-type": "application/json"})
 T = TypeVar("T")
 
 
-class HttpReach:
+class HttpWorkerApi:
     """Keeps Reach over one server's `/v1/workers`. No answer in time, or none at all, is ServerUnavailable."""
 
     def __init__(self, url: str, key: str = "") -> None:
@@ -73,7 +73,7 @@ class HttpReach:
             request = replace(schedule, on_conflict=OnConflict.REPLACE)
             await self._send("POST", "/v1/schedules", self._encoder.encode(request), JSON)
 
-    async def claim(self, worker: str, wanted: Subscription, limit: int, wait: timedelta) -> list[Claim]:
+    async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
         queues = tuple(sorted(wanted.queues)) if wanted.queues is not None else None
         others = tuple(sorted(wanted.except_queues))
         declined = tuple(sorted(wanted.only_given_back))
@@ -136,7 +136,7 @@ class HttpReach:
     async def _input(self, path: str, size: int) -> AsyncIterator[bytes]:
         """From the object store itself if it can be reached; what it did not give, through the server."""
         got = 0
-        if self._direct.worth(size) and (url := await self._redirected(path)) is not None:
+        if self._direct.worth(size) and (url := await self._find_redirect(path)) is not None:
             try:
                 async for chunk in self._past.fetch(url):
                     got += len(chunk)
@@ -150,7 +150,7 @@ class HttpReach:
                 yield fresh
             got = max(0, got - len(chunk))
 
-    async def _redirected(self, path: str) -> str | None:
+    async def _find_redirect(self, path: str) -> str | None:
         """Where the object store gives a file; None, for a while, if the server knows no such way."""
         try:
             async with self._transfers().stream("GET", path, params={"direct": "true"}) as answer:

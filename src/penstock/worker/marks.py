@@ -10,7 +10,7 @@ import os
 import tempfile
 
 
-class Marks:
+class StartFlags:
     """The page, on either side."""
 
     def __init__(self, file: int, places: int) -> None:

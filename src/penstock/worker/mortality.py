@@ -22,20 +22,20 @@ PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def die_with_parent() -> None:
+def die_with_starter() -> None:
     """Have the kernel kill this process when the thread that started it ends. Survives an exec. Linux only."""
     if _LIBC is not None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def die_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """The same, and at once if `parent` has already gone."""
-    die_with_parent()
+    die_with_starter()
     if os.getppid() != parent:
         os._exit(1)
 
 
-def stop_with(parent: int) -> None:
+def drain_with_parent(parent: int) -> None:
     """Have the kernel send ORPHANED to this process when `parent` ends; at once if it has already gone. Linux only."""
     if _LIBC is not None:
         _LIBC.prctl(PR_SET_PDEATHSIG, ORPHANED)

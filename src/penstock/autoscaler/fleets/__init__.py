@@ -1,5 +1,5 @@
 """Where workers run: one backend for each kind of place, all behind one seam."""
 
-from penstock.autoscaler.fleets.seam import MEMBER, Condition, Fleets, Member, Order
+from penstock.autoscaler.fleets.seam import MEMBER, Condition, FleetBackend, FleetMember, LaunchSpec
 
-__all__ = ["MEMBER", "Condition", "Fleets", "Member", "Order"]
+__all__ = ["MEMBER", "Condition", "FleetBackend", "FleetMember", "LaunchSpec"]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final, Protocol
 
-from penstock.autoscaler.fleets.seam import Condition, Member
+from penstock.autoscaler.fleets.seam import Condition, FleetMember
 from penstock.model.errors import PenstockError, Refused
 from penstock.model.timing import Clock, seconds
 
@@ -70,9 +70,9 @@ class WorkerProcess:
         self._draining = True
         self._news.set()
 
-    def describe(self) -> Member:
+    def describe(self) -> FleetMember:
         status, detail = self._ended or (None, f"pid {self._process.pid}" if self._process is not None else "")
-        return Member(
+        return FleetMember(
             name=self._name,
             condition=self._condition(),
             started_at=self._started_at,

@@ -4,7 +4,7 @@ import math
 import os
 from typing import Final
 
-from penstock.autoscaler.fleets.seam import MEMBER, Order
+from penstock.autoscaler.fleets.seam import MEMBER, LaunchSpec
 from penstock.config import variable
 
 LONGEST_DRAIN_SECONDS: Final = 31_536_000
@@ -13,7 +13,7 @@ LONGEST_DRAIN_SECONDS: Final = 31_536_000
 EXECUTORS: Final = variable("worker.executors")
 
 
-def own_environment(order: Order, name: str) -> dict[str, str]:
+def own_environment(order: LaunchSpec, name: str) -> dict[str, str]:
     """The settings that make a worker this member of this fleet."""
     settings: dict[str, object] = {"worker.drain_seconds": LONGEST_DRAIN_SECONDS}
     if order.queues is not None:
@@ -28,7 +28,7 @@ def own_environment(order: Order, name: str) -> dict[str, str]:
     return {MEMBER: name, **{variable(setting): str(value) for setting, value in settings.items()}}
 
 
-def _executors(order: Order) -> int:
+def _executors(order: LaunchSpec) -> int:
     if order.cpus is not None:
         return max(1, math.ceil(order.cpus))
     return int(order.environment.get(EXECUTORS, "0")) or len(os.sched_getaffinity(0))

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.autoscaler.fleets.process import Launch, WorkerProcess
 from penstock.autoscaler.fleets.process_environment import own_environment
-from penstock.autoscaler.fleets.seam import Condition, Member, Order
+from penstock.autoscaler.fleets.seam import Condition, FleetMember, LaunchSpec
 from penstock.model.errors import FleetUnavailable
 from penstock.model.timing import Clock, seconds
 
@@ -26,16 +26,16 @@ class ProcessFleets:
     `launch` starts one; `patience` is how long running jobs may take when all this is closed.
     """
 
-    def __init__(self, launch: Launch, clock: Clock, chance: random.Random, *, patience: timedelta) -> None:
+    def __init__(self, launch: Launch, clock: Clock, rng: random.Random, *, patience: timedelta) -> None:
         self._launch = launch
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._patience = patience
         self._fleets: dict[str, dict[str, WorkerProcess]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    async def start(self, order: Order, count: int) -> list[str]:
+    async def start(self, order: LaunchSpec, count: int) -> list[str]:
         if self._closing:
             raise FleetUnavailable("no more workers are started: this process is stopping")
         return [self._start(order) for _ in range(count)]
@@ -46,7 +46,7 @@ class ProcessFleets:
             if name in here:
                 here[name].drain(patience)
 
-    async def members(self, fleet: str) -> list[Member]:
+    async def members(self, fleet: str) -> list[FleetMember]:
         here = self._fleets.get(fleet, {})
         members = [one.describe() for one in here.values()]
         for member in members:
@@ -78,9 +78,9 @@ class ProcessFleets:
             for one in here.values():
                 one.drain(patience)
 
-    def _start(self, order: Order) -> str:
+    def _start(self, order: LaunchSpec) -> str:
         here = self._fleets.setdefault(order.fleet, {})
-        name = f"{_stem(order.fleet)}-{self._chance.getrandbits(NAME_BITS):012x}"
+        name = f"{_stem(order.fleet)}-{self._rng.getrandbits(NAME_BITS):012x}"
         here[name] = process = WorkerProcess(name, self._clock)
         launched = self._launch(order.app, order.environment, own_environment(order, name))
         task = asyncio.ensure_future(process.run(launched))

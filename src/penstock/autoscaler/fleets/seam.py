@@ -15,7 +15,7 @@ from msgspec import Struct
 from penstock.model.names import MEMBER
 from penstock.model.timing import Instant
 
-__all__ = ["MEMBER", "Condition", "Fleets", "Member", "Order"]
+__all__ = ["MEMBER", "Condition", "FleetBackend", "FleetMember", "LaunchSpec"]
 
 
 class Condition(StrEnum):
@@ -27,7 +27,7 @@ class Condition(StrEnum):
     ENDED = "ended"
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class FleetMember(Struct, frozen=True, kw_only=True):
     """One worker of a fleet. `name` is the id under which it joins; `detail` is for people: a pid, an image."""
 
     name: str
@@ -37,7 +37,7 @@ class Member(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class LaunchSpec(Struct, frozen=True, kw_only=True):
     """What the workers of a fleet are started as. Backends take what they can use.
 
     `app` names the jobs (`module:app`); `queues` None means all that have no fleet of their own. `environment` holds
@@ -55,10 +55,10 @@ class Order(Struct, frozen=True, kw_only=True):
     memory_mib: int | None = None
 
 
-class Fleets(Protocol):
+class FleetBackend(Protocol):
     """Where workers run. Every call may raise FleetUnavailable: nothing may then be assumed, look again."""
 
-    async def start(self, order: Order, count: int) -> list[str]:
+    async def start(self, order: LaunchSpec, count: int) -> list[str]:
         """Start so many workers; their names, which nobody else has or had. They need not be ready yet.
 
         What could not be started is left out, or listed as ended with the reason.
@@ -73,7 +73,7 @@ class Fleets(Protocol):
         """
         ...
 
-    async def members(self, fleet: str) -> list[Member]:
+    async def members(self, fleet: str) -> list[FleetMember]:
         """Every member by name, also those that another autoscaler started; ended ones are told of once.
 
         Where members cannot be seen from another process, only those of this one: see `elsewhere`.

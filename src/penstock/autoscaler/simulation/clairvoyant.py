@@ -18,13 +18,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.autoscaler.simulation.trace import Trace
-from penstock.autoscaler.simulation.world import SAMPLES, Machines, Run, Sample
+from penstock.autoscaler.simulation.world import SAMPLES, Machines, Sample, SimulatedRun
 
 LATE = 0.05
-AHEAD = 50
+LOOKAHEAD = 50
 
 
-class Terms(Struct, frozen=True):
+class HindsightTerms(Struct, frozen=True):
     """A plan: slots must come free within `wait` of a job's being due, and for a few jobs within `latest`.
 
     A new worker may begin `linger` after its first job is due, where it then runs on into the jobs that follow.
@@ -35,9 +35,9 @@ class Terms(Struct, frozen=True):
     linger: float
 
 
-def clairvoyant(trace: Trace, machines: Machines, compared: Run, wait: float, latest: float) -> Run:
+def clairvoyant(trace: Trace, machines: Machines, compared: SimulatedRun, wait: float, latest: float) -> SimulatedRun:
     """The cheapest way it has, with 95 of 100 waits no longer than `wait`, and none of its plan's than `latest`."""
-    plans = (_plan(trace, machines, Terms(wait, latest, linger)) for linger in (0.0, wait))
+    plans = (_plan(trace, machines, HindsightTerms(wait, latest, linger)) for linger in (0.0, wait))
     run, begins = min(plans, key=lambda plan: plan[0].worker_seconds)
     if compared.hindsight_seconds < run.worker_seconds:
         return replace(compared, worker_seconds=compared.hindsight_seconds)
@@ -46,11 +46,11 @@ def clairvoyant(trace: Trace, machines: Machines, compared: Run, wait: float, la
     return run
 
 
-def _plan(trace: Trace, machines: Machines, terms: Terms) -> tuple[Run, list[float]]:
+def _plan(trace: Trace, machines: Machines, terms: HindsightTerms) -> tuple[SimulatedRun, list[float]]:
     """What a plan costs, and when each job begins. `free` holds when each slot comes free, in order."""
     free: list[float] = []
     begins: list[float] = []
-    run = Run()
+    run = SimulatedRun()
     slot_seconds, late = 0.0, 0
     for number, job in enumerate(trace.jobs):
         place = bisect_right(free, job.at + terms.wait)
@@ -79,7 +79,7 @@ def _gathered(trace: Trace, number: int, until: float) -> float:
     """When a new slot begins: later than its first job is due, where it then runs on into the jobs that follow."""
     begin = trace.jobs[number].at
     work = 0.0
-    for job, following in pairwise(trace.jobs[number : number + AHEAD]):
+    for job, following in pairwise(trace.jobs[number : number + LOOKAHEAD]):
         work += job.seconds
         if following.at - work > until:
             break

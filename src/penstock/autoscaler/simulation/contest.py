@@ -7,7 +7,7 @@ from msgspec import Struct
 from penstock.autoscaler.simulation.clairvoyant import clairvoyant
 from penstock.autoscaler.simulation.scalers import FixedSize, Keda, Ours, StepAlarms
 from penstock.autoscaler.simulation.trace import Trace
-from penstock.autoscaler.simulation.world import Machines, Run, Sample, Scaler, World
+from penstock.autoscaler.simulation.world import Machines, Sample, Scaler, SimulatedRun, World
 from penstock.model.fleets import Fleet
 
 CONTENDERS = (Ours.name, StepAlarms.name, Keda.name, FixedSize.name, "clairvoyant")
@@ -70,7 +70,7 @@ def contest(
     return Contest(scores, {name: run.samples for name, run in runs.items()})
 
 
-def _runs(trace: Trace, machines: Machines, fleet: Fleet) -> Iterator[tuple[str, Run]]:
+def _runs(trace: Trace, machines: Machines, fleet: Fleet) -> Iterator[tuple[str, SimulatedRun]]:
     ours = World(trace, machines, Ours(fleet, machines)).play()
     yield Ours.name, ours
     rivals: tuple[Scaler, ...] = (StepAlarms(machines), Keda(machines))
@@ -81,7 +81,7 @@ def _runs(trace: Trace, machines: Machines, fleet: Fleet) -> Iterator[tuple[str,
     yield "clairvoyant", clairvoyant(trace, machines, ours, wait, percentile(ours.waits, 0.99))
 
 
-def smallest_fixed(trace: Trace, machines: Machines, wait: float) -> Run:
+def smallest_fixed(trace: Trace, machines: Machines, wait: float) -> SimulatedRun:
     """The smallest fixed size whose 95th percentile is no worse than `wait`; the largest there may be if none is."""
     low, high = 1, machines.max
     while low < high:
@@ -96,7 +96,7 @@ def percentile(waits: list[float], part: float) -> float:
     return sorted(waits)[min(len(waits) - 1, int(part * len(waits)))]
 
 
-def _result(name: str, run: Run, to_work: float, best: float) -> Result:
+def _result(name: str, run: SimulatedRun, to_work: float, best: float) -> Result:
     return Result(
         contender=name,
         wait_p50_seconds=percentile(run.waits, 0.5),

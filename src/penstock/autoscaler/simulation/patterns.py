@@ -12,48 +12,48 @@ HOUR = 3600.0
 Rate: TypeAlias = Callable[[float], float]
 
 
-def burst(chance: random.Random, scale: float) -> Iterator[TracedJob]:
+def burst(rng: random.Random, scale: float) -> Iterator[TracedJob]:
     """Four hours: every so often a crowd of jobs within a few seconds, and nothing between."""
     at = 300.0
     while at < 4 * HOUR:
-        for _ in range(int(scale * chance.randint(200, 1200))):
-            yield TracedJob(at + chance.uniform(0, 5), chance.expovariate(1 / 4.0))
-        at += 120 + chance.expovariate(1 / 600.0)
+        for _ in range(int(scale * rng.randint(200, 1200))):
+            yield TracedJob(at + rng.uniform(0, 5), rng.expovariate(1 / 4.0))
+        at += 120 + rng.expovariate(1 / 600.0)
 
 
-def diurnal(chance: random.Random, scale: float) -> Iterator[TracedJob]:
+def diurnal(rng: random.Random, scale: float) -> Iterator[TracedJob]:
     """A day: from almost nothing at night to a peak at noon, and back."""
     peak = 2.4 * scale
     rate: Rate = lambda at: peak * (0.02 + 0.98 * (0.5 - 0.5 * cos(2 * pi * at / (24 * HOUR))) ** 2)  # noqa: E731
-    yield from _arrivals(chance, rate, peak, 24 * HOUR, lambda: chance.expovariate(1 / 4.0))
+    yield from _arrivals(rng, rate, peak, 24 * HOUR, lambda: rng.expovariate(1 / 4.0))
 
 
-def onoff(chance: random.Random, scale: float) -> Iterator[TracedJob]:
+def onoff(rng: random.Random, scale: float) -> Iterator[TracedJob]:
     """Six hours of phases: steady work for some minutes, then none for some."""
     on, switch = False, 0.0
     while switch < 6 * HOUR:
-        length = chance.uniform(300, 1200)
+        length = rng.uniform(300, 1200)
         if on:
-            rate = scale * chance.uniform(1.0, 6.0)
-            jobs = _arrivals(chance, lambda _: 1.0, 1.0, length * rate, lambda: chance.expovariate(1 / 4.0))
+            rate = scale * rng.uniform(1.0, 6.0)
+            jobs = _arrivals(rng, lambda _: 1.0, 1.0, length * rate, lambda: rng.expovariate(1 / 4.0))
             yield from (TracedJob(switch + job.at / rate, job.seconds) for job in jobs)
         on, switch = not on, switch + length
 
 
-def heavytail(chance: random.Random, scale: float) -> Iterator[TracedJob]:
+def heavytail(rng: random.Random, scale: float) -> Iterator[TracedJob]:
     """Eight hours of steady arrivals whose run times have no typical size: most are short, a few take half an hour."""
-    yield from _arrivals(chance, lambda _: scale, scale, 8 * HOUR, lambda: min(1800.0, 1.2 * chance.paretovariate(1.3)))
+    yield from _arrivals(rng, lambda _: scale, scale, 8 * HOUR, lambda: min(1800.0, 1.2 * rng.paretovariate(1.3)))
 
 
 def _arrivals(
-    chance: random.Random, rate: Rate, peak: float, until: float, service: Callable[[], float]
+    rng: random.Random, rate: Rate, peak: float, until: float, service: Callable[[], float]
 ) -> Iterator[TracedJob]:
     """A Poisson process whose rate changes with time, by thinning one at its peak."""
-    at = chance.expovariate(peak)
+    at = rng.expovariate(peak)
     while at < until:
-        if chance.random() * peak <= rate(at):
+        if rng.random() * peak <= rate(at):
             yield TracedJob(at, service())
-        at += chance.expovariate(peak)
+        at += rng.expovariate(peak)
 
 
 PATTERNS: dict[str, Callable[[random.Random, float], Iterator[TracedJob]]] = {

@@ -5,8 +5,8 @@ from math import ceil
 
 from penstock.autoscaler.memory import Memory
 from penstock.autoscaler.policy import decide
-from penstock.autoscaler.simulation.world import Machines, Order, Sight
-from penstock.model.fleet_readings import Due, FleetReading, Unknown
+from penstock.autoscaler.simulation.world import Machines, ScalerOrder, SimulatedSnapshot
+from penstock.model.fleet_readings import DueCount, FleetReading, Unknown
 from penstock.model.fleets import Fleet
 from penstock.model.timing import EPOCH, seconds
 
@@ -22,17 +22,17 @@ class Ours:
         self.memory = Memory()
         self.last = 0.0
 
-    def look(self, sight: Sight) -> Order:
+    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
         decision, self.memory = decide(self.fleet, self._reading(sight), self.memory)
         self.last = sight.at
-        return Order(decision.start, decision.stop, decision.look_again_seconds)
+        return ScalerOrder(decision.start, decision.stop, decision.look_again_seconds)
 
-    def _reading(self, sight: Sight) -> FleetReading:
+    def _reading(self, sight: SimulatedSnapshot) -> FleetReading:
         return FleetReading(
             at=EPOCH + seconds(sight.at),
             backlog=sight.backlog,
             running=sight.running,
-            due_soon=tuple(Due(at - sight.at, 1) for at in sight.due_soon),
+            due_soon=tuple(DueCount(at - sight.at, 1) for at in sight.due_soon),
             oldest_wait_seconds=sight.oldest_wait,
             arrival_rate=sight.arrived / (sight.at - self.last) if sight.at > self.last else Unknown(),
             service_seconds=Unknown() if sight.service is None else sight.service,
@@ -54,8 +54,8 @@ class FixedSize:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def look(self, sight: Sight) -> Order:
-        return Order(max(0, self.size - sight.workers), 0, 60.0)
+    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
+        return ScalerOrder(max(0, self.size - sight.workers), 0, 60.0)
 
 
 class StepAlarms:
@@ -76,16 +76,16 @@ class StepAlarms:
         self.threshold, self.step, self.big_step, self.empty_periods = threshold, step, big_step, empty_periods
         self.empty = 0
 
-    def look(self, sight: Sight) -> Order:
+    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
         self.empty = 0 if sight.backlog else self.empty + 1
         if self.empty >= self.empty_periods:
-            return Order(0, sight.workers, self.PERIOD)
+            return ScalerOrder(0, sight.workers, self.PERIOD)
         # A depth at or below the threshold starts nothing in the seed's set-up; the first worker is a kindness.
         if sight.backlog > 10 * self.threshold:
-            return Order(self.big_step, 0, self.PERIOD)
+            return ScalerOrder(self.big_step, 0, self.PERIOD)
         if sight.backlog > self.threshold or (sight.backlog and not sight.workers):
-            return Order(self.step, 0, self.PERIOD)
-        return Order(0, 0, self.PERIOD)
+            return ScalerOrder(self.step, 0, self.PERIOD)
+        return ScalerOrder(0, 0, self.PERIOD)
 
 
 class Keda:
@@ -105,18 +105,18 @@ class Keda:
         self.active_at = 0.0
         self.asked: deque[tuple[float, int]] = deque()
 
-    def look(self, sight: Sight) -> Order:
+    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
         load = sight.backlog + sight.running
         if load:
             self.active_at = sight.at
         if sight.workers == 0:
             self.asked.clear()
-            return Order(1 if load else 0, 0, self.SYNC if load else self.POLL)
+            return ScalerOrder(1 if load else 0, 0, self.SYNC if load else self.POLL)
         if not load and sight.at - self.active_at >= self.COOLDOWN:
-            return Order(0, sight.workers, self.POLL)
+            return ScalerOrder(0, sight.workers, self.POLL)
         change = self._stable(sight.at, self._desired(load, sight.workers)) - sight.workers
         change = min(change, max(sight.workers, 4))
-        return Order(max(0, change), max(0, -change), self.SYNC)
+        return ScalerOrder(max(0, change), max(0, -change), self.SYNC)
 
     def _desired(self, load: int, workers: int) -> int:
         if abs(load / (self.queue_length * workers) - 1) <= self.TOLERANCE:

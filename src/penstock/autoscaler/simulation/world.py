@@ -24,7 +24,7 @@ class Machines(Struct, frozen=True):
     max: int = 100
 
 
-class Sight(Struct):
+class SimulatedSnapshot(Struct):
     """What can be seen of a fleet at a look. `service` None: no job has ended yet."""
 
     at: float
@@ -43,7 +43,7 @@ class Sight(Struct):
         return self.starting + self.idle + self.busy
 
 
-class Order(Struct):
+class ScalerOrder(Struct):
     """Start or stop so many workers, and look again in so many seconds. Idle ones stop first; a busy one drains."""
 
     start: int = 0
@@ -57,7 +57,7 @@ class Scaler(Protocol):
     name: str
     lets_go: bool
 
-    def look(self, sight: Sight) -> Order: ...
+    def look(self, sight: SimulatedSnapshot) -> ScalerOrder: ...
 
 
 class Sample(Struct, frozen=True):
@@ -68,7 +68,7 @@ class Sample(Struct, frozen=True):
     workers: int
 
 
-class Run(Struct):
+class SimulatedRun(Struct):
     """How it went: the wait of every job in the order they started, and what the workers cost.
 
     `hindsight_seconds`: what they would have cost with starts just in time, and no gap kept that costs more than one.
@@ -83,7 +83,7 @@ class Run(Struct):
     samples: list[Sample] = []
 
 
-class _Worker:
+class _SimulatedWorker:
     __slots__ = ("busy_until", "draining", "running", "since")
 
     def __init__(self, since: float) -> None:
@@ -103,12 +103,12 @@ class World:
         self.trace, self.machines, self.scaler = trace, machines, scaler
         self.now = 0.0
         self.waiting: deque[tuple[float, float]] = deque()
-        self.events: list[tuple[float, int, int, _Worker | None, float]] = []
+        self.events: list[tuple[float, int, int, _SimulatedWorker | None, float]] = []
         self.count = 0
-        self.starting: dict[_Worker, None] = {}
-        self.idle: dict[_Worker, None] = {}
-        self.partly: dict[_Worker, None] = {}
-        self.full: dict[_Worker, None] = {}
+        self.starting: dict[_SimulatedWorker, None] = {}
+        self.idle: dict[_SimulatedWorker, None] = {}
+        self.partly: dict[_SimulatedWorker, None] = {}
+        self.full: dict[_SimulatedWorker, None] = {}
         self.running = 0
         self.draining = 0
         self.arrived = 0
@@ -118,13 +118,13 @@ class World:
         self.heralds = sorted((job.at - job.known, job.at) for job in trace.jobs if job.known > 0)
         self.next_herald = 0
         self.heralded: list[float] = []
-        self.run = Run()
+        self.run = SimulatedRun()
         self.sample_every = max(1.0, trace.ends * 1.05 / SAMPLES)
         self.next_sample = 0.0
         self.most_waiting = 0
         self.most_workers = 0
 
-    def play(self) -> Run:
+    def play(self) -> SimulatedRun:
         """Run to the end: all jobs done, and the workers gone or given up on."""
         self._push(0.0, _LOOK, None)
         while self.events or self.next_job < len(self.trace.jobs):
@@ -174,7 +174,7 @@ class World:
             self.waiting.append((job.at, job.seconds))
             self.most_waiting = max(self.most_waiting, len(self.waiting))
 
-    def _happen(self, kind: int, worker: _Worker | None, lasted: float) -> None:
+    def _happen(self, kind: int, worker: _SimulatedWorker | None, lasted: float) -> None:
         if worker is None:
             self._look()
         elif kind == _READY:
@@ -182,14 +182,14 @@ class World:
         else:
             self._done(worker, lasted)
 
-    def _ready(self, worker: _Worker) -> None:
+    def _ready(self, worker: _SimulatedWorker) -> None:
         if worker.draining:
             return
         del self.starting[worker]
         self.idle[worker] = None
         self._fill(worker)
 
-    def _done(self, worker: _Worker, lasted: float) -> None:
+    def _done(self, worker: _SimulatedWorker, lasted: float) -> None:
         self.running -= 1
         worker.running -= 1
         self._note(lasted)
@@ -209,11 +209,11 @@ class World:
         self.lately.append(lasted)
         self.lately_sum += lasted
 
-    def _fill(self, worker: _Worker) -> None:
+    def _fill(self, worker: _SimulatedWorker) -> None:
         while self.waiting and worker.running < self.machines.capacity:
             self._begin(worker, *self.waiting.popleft())
 
-    def _begin(self, worker: _Worker, due: float, lasts: float) -> None:
+    def _begin(self, worker: _SimulatedWorker, due: float, lasts: float) -> None:
         self.run.waits.append(self.now - due)
         self._regret(worker, self.now + lasts)
         self.idle.pop(worker, None)
@@ -223,7 +223,7 @@ class World:
         (self.full if worker.running == self.machines.capacity else self.partly)[worker] = None
         self._push(self.now + lasts, _DONE, worker, lasts)
 
-    def _regret(self, worker: _Worker, until: float) -> None:
+    def _regret(self, worker: _SimulatedWorker, until: float) -> None:
         """Count what hindsight would have paid for a worker up to the end of the job it begins."""
         startup = self.machines.startup
         if worker.busy_until is None:
@@ -234,11 +234,11 @@ class World:
             self.run.hindsight_seconds += max(0.0, until - worker.busy_until)
         worker.busy_until = max(worker.busy_until or 0.0, until)
 
-    def _push(self, at: float, kind: int, worker: _Worker | None, lasted: float = 0.0) -> None:
+    def _push(self, at: float, kind: int, worker: _SimulatedWorker | None, lasted: float = 0.0) -> None:
         self.count += 1
         heappush(self.events, (at, self.count, kind, worker, lasted))
 
-    def _bill(self, worker: _Worker) -> None:
+    def _bill(self, worker: _SimulatedWorker) -> None:
         self.run.worker_seconds += self.now - worker.since
 
     def _look(self) -> None:
@@ -250,8 +250,8 @@ class World:
             self._stop()
         self._push(self.now + order.look_again, _LOOK, None)
 
-    def _sight(self) -> Sight:
-        return Sight(
+    def _sight(self) -> SimulatedSnapshot:
+        return SimulatedSnapshot(
             at=self.now,
             backlog=len(self.waiting),
             running=self.running,
@@ -274,7 +274,7 @@ class World:
         return self.heralded
 
     def _start(self) -> None:
-        worker = _Worker(self.now)
+        worker = _SimulatedWorker(self.now)
         self.starting[worker] = None
         self.run.starts += 1
         self.run.peak = max(self.run.peak, self.present)

@@ -9,12 +9,12 @@ FAILURES = 3
 REST = timedelta(milliseconds=500)
 
 
-class Breaker:
+class RedisBreaker:
     """Counts failures in a row. The rest between trials is jittered, so that processes do not come back together."""
 
-    def __init__(self, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._failures = 0
         self._shut_until = 0.0
 
@@ -35,4 +35,4 @@ class Breaker:
         self._failures = 0
 
     def _shut(self) -> None:
-        self._shut_until = self._clock.monotonic() + REST.total_seconds() * self._chance.uniform(0.5, 1.5)
+        self._shut_until = self._clock.monotonic() + REST.total_seconds() * self._rng.uniform(0.5, 1.5)

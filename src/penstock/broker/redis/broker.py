@@ -9,18 +9,18 @@ from typing import Self
 
 from redis.exceptions import AuthenticationError
 
-from penstock.broker.bells import Bells
+from penstock.broker.bells import Subscribers
 from penstock.broker.redis import scripts, wire
-from penstock.broker.redis.ear import Ear
-from penstock.broker.redis.line import Address
-from penstock.broker.redis.server import Server, ServerRefused
-from penstock.broker.redis.takers import Takers
-from penstock.broker.seam import Rung
+from penstock.broker.redis.ear import Subscriber
+from penstock.broker.redis.line import RedisAddress
+from penstock.broker.redis.server import RedisClient, RedisRefused
+from penstock.broker.redis.takers import Waiters
+from penstock.broker.seam import SignalMessage
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
 from penstock.model.ids import JobId, to_bytes
-from penstock.model.job import Line, Ticket
+from penstock.model.job import BacklogKey, Ticket
 from penstock.model.timing import Clock
-from penstock.model.workers import Subscription
+from penstock.model.workers import WorkRequest
 
 logger = logging.getLogger("penstock.broker")
 
@@ -35,16 +35,18 @@ class RedisBroker:
     it raises at once. A take that waits also raises when the server is lost meanwhile and not found again in time.
     """
 
-    def __init__(self, server: Server, clock: Clock, prefix: str, chance: random.Random) -> None:
+    def __init__(self, server: RedisClient, clock: Clock, prefix: str, rng: random.Random) -> None:
         process = secrets.token_hex(8)
         self._server = server
         # One hash tag: a cluster keeps all keys of a prefix together.
         self._base = f"{{{prefix}}}"
         self._given, self._again = f"{self._base}:to:{process}", f"{self._base}:again"
-        self._bells = Bells()
+        self._bells = Subscribers()
         channels = (self._given, self._again)
-        self._ear = Ear(server.address, server.deadline, clock, chance, channels, self._heard, self._missed)
-        self._takers = Takers(server, self._base, process, self._ear.ready)
+        self._subscriber = Subscriber(
+            server.address, server.deadline, clock, rng, channels, self._receive, self._missed
+        )
+        self._takers = Waiters(server, self._base, process, self._subscriber.ready)
         self._closed = False
 
     @classmethod
@@ -55,11 +57,11 @@ class RedisBroker:
         prefix: str = "penstock",
         *,
         deadline: timedelta = DEADLINE,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> Self:
         """A broker at this URL, also while its server is away. InvalidSetting for one that would evict tickets."""
-        chance = chance or random.Random(secrets.randbits(64))
-        broker = cls(Server(Address(url), deadline, clock, chance), clock, prefix, chance)
+        rng = rng or random.Random(secrets.randbits(64))
+        broker = cls(RedisClient(RedisAddress(url), deadline, clock, rng), clock, prefix, rng)
         try:
             await broker._check_memory()
         except InvalidSetting:
@@ -71,14 +73,14 @@ class RedisBroker:
         if tickets and not self._closed:
             await self._server.run(scripts.PUBLISH, self._base, secrets.token_hex(8), *wire.lanes(tickets))
 
-    async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
+    async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
         return [] if self._closed else await self._takers.take(wanted, limit, wait)
 
-    async def depths(self) -> dict[Line, int]:
+    async def depths(self) -> dict[BacklogKey, int]:
         words: list[bytes] = await self._server.ask("HGETALL", f"{self._base}:depths")
         return wire.depths(words)
 
-    async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
+    async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:
         found: set[JobId] = set()
         for start in range(0, len(jobs), HELD_AT_ONCE):
             part = jobs[start : start + HELD_AT_ONCE]
@@ -90,35 +92,35 @@ class RedisBroker:
         epoch: bytes = await self._server.run(scripts.EPOCH, self._base, secrets.token_hex(8))
         return epoch.decode()
 
-    async def ring(self, bell: str, message: bytes = b"") -> None:
+    async def send_signal(self, bell: str, message: bytes = b"") -> None:
         await self._server.ask("PUBLISH", self._channel(bell), message)
 
-    def listen(self, bells: Collection[str]) -> AsyncIterator[Rung]:
+    def listen(self, bells: Collection[str]) -> AsyncIterator[SignalMessage]:
         """As promised; and each bell is given once at the start, since it takes a moment until it can be heard."""
         listener = self._bells.listen(bells)
-        for bell in sorted(listener.bells) if not self._closed else ():
-            if self._ear.attend(self._channel(bell)):
-                listener.tell(Rung(bell))
+        for bell in sorted(listener.signals) if not self._closed else ():
+            if self._subscriber.subscribe(self._channel(bell)):
+                listener.deliver(SignalMessage(bell))
         return listener
 
     async def close(self) -> None:
         self._closed = True
         self._bells.close()
         await self._takers.close()
-        await self._ear.close()
+        await self._subscriber.close()
         await self._server.close()
 
     def _channel(self, bell: str) -> str:
         return f"{self._base}:bell:{bell}"
 
-    def _heard(self, channel: str, message: bytes | None) -> None:
+    def _receive(self, channel: str, message: bytes | None) -> None:
         """A message from the server; None when a channel is listened to from now on."""
         if channel == self._given and message is not None:
             self._takers.give(message)
         elif channel in (self._given, self._again):
             self._takers.ask_again()
         else:
-            self._bells.ring(Rung(channel.removeprefix(self._channel("")), message or b""))
+            self._bells.deliver(SignalMessage(channel.removeprefix(self._channel("")), message or b""))
 
     def _missed(self) -> None:
         self._takers.ask_again()
@@ -126,21 +128,21 @@ class RedisBroker:
     async def _check_memory(self) -> None:
         try:
             words: list[bytes] = await self._server.ask("CONFIG", "GET", "maxmemory*")
-        except ServerRefused as refusal:
+        except RedisRefused as error:
             logger.warning(
-                "cannot ask the broker for its maxmemory-policy (%s); make sure that it is noeviction", refusal
+                "cannot ask the broker for its maxmemory-policy (%s); make sure that it is noeviction", error
             )
-        except BrokerUnavailable as trouble:
-            if isinstance(trouble.__cause__, AuthenticationError):
+        except BrokerUnavailable as error:
+            if isinstance(error.__cause__, AuthenticationError):
                 raise InvalidSetting(
                     f"the broker at {self._server.address} refuses the user or password of its URL"
                 ) from None
-            logger.warning("%s; trying again until it can", trouble)
+            logger.warning("%s; trying again until it can", error)
         else:
             _forbid_eviction(dict(zip(words[::2], words[1::2], strict=True)), self._server.address)
 
 
-def _forbid_eviction(config: dict[bytes, bytes], address: Address) -> None:
+def _forbid_eviction(config: dict[bytes, bytes], address: RedisAddress) -> None:
     policy = config.get(b"maxmemory-policy", b"noeviction").decode()
     if int(config.get(b"maxmemory", 0)) and policy != "noeviction":
         raise InvalidSetting(

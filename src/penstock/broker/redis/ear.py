@@ -10,7 +10,7 @@ from typing import Any
 from redis.asyncio import Connection
 from redis.exceptions import RedisError
 
-from penstock.broker.redis.line import Address
+from penstock.broker.redis.line import RedisAddress
 from penstock.model.errors import BrokerUnavailable
 from penstock.model.timing import Clock
 
@@ -22,10 +22,10 @@ SILENCE_SECONDS = 1.0
 FIRST_REST_SECONDS = 0.05
 LONGEST_REST_SECONDS = 1.0
 
-Heard = Callable[[str, bytes | None], None]
+OnMessage = Callable[[str, bytes | None], None]
 
 
-class Ear:
+class Subscriber:
     """Hears channels. `heard` gets each message; None instead of a message when a channel is (again) listened to.
 
     It is connected when it is first needed. `lost` is called when what follows may be missed.
@@ -33,18 +33,18 @@ class Ear:
 
     def __init__(
         self,
-        address: Address,
+        address: RedisAddress,
         deadline: timedelta,
         clock: Clock,
-        chance: random.Random,
+        rng: random.Random,
         channels: Iterable[str],
-        heard: Heard,
+        heard: OnMessage,
         lost: Callable[[], None],
     ) -> None:
         self._address = address
         self._deadline = deadline
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._needed = frozenset(channels)
         self._channels = set(self._needed)
         self._heard = heard
@@ -70,7 +70,7 @@ class Ear:
                 f"the broker at {self._address} cannot be listened to; jobs wait in the store"
             ) from None
 
-    def attend(self, channel: str) -> bool:
+    def subscribe(self, channel: str) -> bool:
         """Listen to one more channel; True when it is listened to already, otherwise `heard` is told when it is."""
         self._start()
         if channel not in self._channels:
@@ -89,17 +89,17 @@ class Ear:
 
     def _start(self) -> None:
         if self._hearing is None:
-            self._hearing = asyncio.ensure_future(self._hear())
+            self._hearing = asyncio.ensure_future(self._receive())
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         while True:
             try:
-                await self._hear_until_lost()
-            except Exception as trouble:  # noqa: BLE001 - deaf for good, takers would wait beside their tickets
-                self._complain(trouble)
-            await self._clock.sleep(self._rest())
+                await self._receive_until_lost()
+            except Exception as error:  # noqa: BLE001 - deaf for good, takers would wait beside their tickets
+                self._log_loss(error)
+            await self._clock.sleep(self._back_off())
 
-    async def _hear_until_lost(self) -> None:
+    async def _receive_until_lost(self) -> None:
         async with asyncio.timeout(self._deadline.total_seconds()):
             connection = await self._address.connect()
         try:
@@ -107,7 +107,7 @@ class Ear:
             self._connection = connection
             self._ask(connection, "SUBSCRIBE", *self._channels)
             while True:
-                self._heed(connection, await connection.read_response(timeout=SILENCE_SECONDS))
+                self._dispatch(connection, await connection.read_response(timeout=SILENCE_SECONDS))
         finally:
             self._connection = None
             self._attended.clear()
@@ -115,28 +115,28 @@ class Ear:
             await connection.disconnect(nowait=True)
             self._lost()
 
-    def _heed(self, connection: Connection, reply: Any) -> None:
+    def _dispatch(self, connection: Connection, reply: Any) -> None:
         if reply is None:
-            self._mind_silence(connection)
+            self._check_silence(connection)
             return
         self._silent = False
         match reply:
             case [b"subscribe", bytes() as channel, _]:
-                self._attend(channel.decode())
+                self._subscribe(channel.decode())
             case [b"message", bytes() as channel, bytes() as message]:
                 self._heard(channel.decode(), message)
 
-    def _mind_silence(self, connection: Connection) -> None:
+    def _check_silence(self, connection: Connection) -> None:
         if self._silent:
             raise TimeoutError("it fell silent")
         self._silent = True
         self._ask(connection, "PING")
 
-    def _attend(self, channel: str) -> None:
+    def _subscribe(self, channel: str) -> None:
         self._attended.add(channel)
         if not self._ready.is_set() and self._needed <= self._attended:
             self._ready.set()
-            self._praise()
+            self._log_recovery()
         self._heard(channel, None)
 
     def _ask(self, connection: Connection, *words: str) -> None:
@@ -145,19 +145,19 @@ class Ear:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
-    def _complain(self, trouble: Exception) -> None:
+    def _log_loss(self, trouble: Exception) -> None:
         if not self._failures:
             logger.warning("cannot listen to the broker at %s (%s); trying again until it can", self._address, trouble)
         self._failures += 1
 
-    def _praise(self) -> None:
+    def _log_recovery(self) -> None:
         if self._failures:
             logger.info("listening to the broker at %s again", self._address)
         self._failures = 0
 
-    def _rest(self) -> timedelta:
+    def _back_off(self) -> timedelta:
         longest = min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2 ** min(self._failures, 10))
-        return timedelta(seconds=longest * self._chance.uniform(0.5, 1.0))
+        return timedelta(seconds=longest * self._rng.uniform(0.5, 1.0))
 
 
 async def _send(connection: Connection, words: Iterable[str]) -> None:

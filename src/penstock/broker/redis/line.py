@@ -16,7 +16,7 @@ from penstock.model.errors import InvalidSetting
 Word = str | int | bytes
 
 
-class Address:
+class RedisAddress:
     """Where the server is. Shown without user and password."""
 
     def __init__(self, url: str) -> None:
@@ -48,7 +48,7 @@ class Address:
         return connection
 
 
-class Line:
+class Pipeline:
     """One connection for many callers: requests go out as they come, answers come back in the same order."""
 
     def __init__(self, connection: Connection) -> None:
@@ -58,18 +58,18 @@ class Line:
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
-    async def open(cls, address: Address) -> Self:
+    async def open(cls, address: RedisAddress) -> Self:
         return cls(await address.connect())
 
     @property
-    def stands(self) -> bool:
+    def is_open(self) -> bool:
         return not self._reading.done() and bool(self._connection.is_connected)
 
     async def ask(self, words: Sequence[Word]) -> Any:
         """The server's answer; raises what redis-py raises. A caller that is cancelled loses only its own answer."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         async with self._sending:
-            if not self.stands:
+            if not self.is_open:
                 raise Disconnected("the connection was lost")
             self._unanswered.append(answer)
             await self._connection.send_packed_command(self._connection.pack_command(*words), check_health=False)
@@ -97,8 +97,8 @@ class Line:
     async def _next(self) -> Any:
         try:
             return await self._connection.read_response(timeout=math.inf, disconnect_on_error=False)
-        except ResponseError as refusal:
-            return refusal
+        except ResponseError as error:
+            return error
 
     def _answer(self, reply: Any) -> None:
         answer = self._unanswered.popleft()

@@ -9,25 +9,25 @@ from typing import Any
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError, ResponseError
 
-from penstock.broker.redis.breaker import Breaker
-from penstock.broker.redis.line import Address, Line, Word
+from penstock.broker.redis.breaker import RedisBreaker
+from penstock.broker.redis.line import Pipeline, RedisAddress, Word
 from penstock.broker.redis.scripts import Script
 from penstock.model.errors import BrokerUnavailable
 from penstock.model.timing import Clock
 
 
-class ServerRefused(BrokerUnavailable):
+class RedisRefused(BrokerUnavailable):
     """The server answered, with an error of its own."""
 
 
-class Server:
+class RedisClient:
     """Commands and scripts over one line, which is found again when it was lost."""
 
-    def __init__(self, address: Address, deadline: timedelta, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, address: RedisAddress, deadline: timedelta, clock: Clock, rng: random.Random) -> None:
         self.address = address
         self.deadline = deadline
-        self._breaker = Breaker(clock, chance)
-        self._line: Line | None = None
+        self._breaker = RedisBreaker(clock, rng)
+        self._line: Pipeline | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
 
@@ -44,18 +44,18 @@ class Server:
             raise self._unavailable("it was closed")
         if not self._breaker.admits():
             raise self._unavailable("it did not answer several times and rests for a moment")
-        line: Line | None = None
+        line: Pipeline | None = None
         try:
             async with asyncio.timeout(self.deadline.total_seconds()):
                 line = await self._reach()
                 answer = await self._ask_twice(line, words)
-        except ResponseError as refusal:
+        except ResponseError as error:
             self._breaker.worked()
-            raise (await self._refused(line, refusal)) from None
-        except (RedisError, OSError) as trouble:
+            raise (await self._explain_refusal(line, error)) from None
+        except (RedisError, OSError) as error:
             self._breaker.failed()
             await self._give_up(line)
-            raise self._unavailable(str(trouble) or "no answer in time") from trouble
+            raise self._unavailable(str(error) or "no answer in time") from error
         self._breaker.worked()
         return answer
 
@@ -65,34 +65,34 @@ class Server:
         async with self._connecting:
             await self._give_up(self._line)
 
-    async def _ask_twice(self, line: Line, words: Sequence[Word]) -> Any:
+    async def _ask_twice(self, line: Pipeline, words: Sequence[Word]) -> Any:
         """An idle line may have been cut unnoticed. Run twice, a script doubles or loses tickets, which may happen."""
         try:
             return await line.ask(words)
         except Disconnected:
             return await (await self._reach()).ask(words)
 
-    async def _reach(self) -> Line:
+    async def _reach(self) -> Pipeline:
         async with self._connecting:
-            if self._line is None or not self._line.stands:
+            if self._line is None or not self._line.is_open:
                 await self._give_up(self._line)
-                self._line = await Line.open(self.address)
+                self._line = await Pipeline.open(self.address)
             return self._line
 
-    async def _give_up(self, line: Line | None) -> None:
+    async def _give_up(self, line: Pipeline | None) -> None:
         """Leave a line: answers that are late would be in the way of the next ones."""
         if line is not None:
             if line is self._line:
                 self._line = None
             await line.close()
 
-    async def _refused(self, line: Line | None, refusal: ResponseError) -> Exception:
+    async def _explain_refusal(self, line: Pipeline | None, refusal: ResponseError) -> Exception:
         if isinstance(refusal, NoScriptError):
             return refusal
         if isinstance(refusal, ReadOnlyError):
             # It has become a replica; the same address may lead to the new primary.
             await self._give_up(line)
-        return ServerRefused(f"the broker at {self.address} refused: {refusal}")
+        return RedisRefused(f"the broker at {self.address} refused: {refusal}")
 
     def _unavailable(self, why: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"the broker at {self.address} cannot be reached ({why}); jobs wait in the store")

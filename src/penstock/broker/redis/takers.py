@@ -12,15 +12,15 @@ from datetime import timedelta
 from itertools import count
 
 from penstock.broker.redis import scripts, wire
-from penstock.broker.redis.server import Server
+from penstock.broker.redis.server import RedisClient
 from penstock.model.errors import BrokerUnavailable
 from penstock.model.job import Ticket
-from penstock.model.workers import Subscription
+from penstock.model.workers import WorkRequest
 
-NO_WAIT = timedelta(0)
+ZERO = timedelta(0)
 
 
-class Taker:
+class Waiter:
     """One call of take. It is stirred when it was given tickets, has to ask again, or has waited enough."""
 
     def __init__(self, name: str, request: bytes) -> None:
@@ -31,7 +31,7 @@ class Taker:
         self.enough = False
         self._stirred = asyncio.Event()
 
-    def stir(self, *, again: bool = False, enough: bool = False) -> None:
+    def wake(self, *, again: bool = False, enough: bool = False) -> None:
         self.again |= again
         self.enough |= enough
         self._stirred.set()
@@ -47,26 +47,26 @@ class Taker:
             self.enough = True
 
 
-class Takers:
+class Waiters:
     """The takes of a process. `process` names it in the lines; `listening` returns once it can be given tickets."""
 
-    def __init__(self, server: Server, base: str, process: str, listening: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, server: RedisClient, base: str, process: str, listening: Callable[[], Awaitable[None]]) -> None:
         self._server = server
         self._base = base
         self._process = process
         self._listening = listening
-        self._takers: dict[str, Taker] = {}
+        self._takers: dict[str, Waiter] = {}
         self._numbers = count()
         self._tasks: set[asyncio.Future[list[Ticket]]] = set()
         self._closed = False
 
-    async def take(self, wanted: Subscription, limit: int, wait: timedelta) -> list[Ticket]:
-        taker = Taker(f"{self._process}.{next(self._numbers)}", wire.request(wanted, limit))
+    async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
+        taker = Waiter(f"{self._process}.{next(self._numbers)}", wire.request(wanted, limit))
         taking = self._own(self._take(taker, wait))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
-            taker.stir(enough=True)
+            taker.wake(enough=True)
             # Not before its tickets are back may a taker be gone: the next one is to find them.
             await asyncio.shield(self._own(self._undo(taking)))
             raise
@@ -79,22 +79,22 @@ class Takers:
             self._own(self._put_back(wire.tickets(text)))
         else:
             taker.given += wire.tickets(text)
-            taker.stir()
+            taker.wake()
 
     def ask_again(self) -> None:
         """The lines we stood in may be gone, or what was given to us may not have been heard."""
         for taker in self._takers.values():
-            taker.stir(again=True)
+            taker.wake(again=True)
 
     async def close(self) -> None:
         """Every taker leaves its lines and is answered with nothing."""
         self._closed = True
         for taker in self._takers.values():
-            taker.stir(enough=True)
+            taker.wake(enough=True)
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _take(self, taker: Taker, wait: timedelta) -> list[Ticket]:
+    async def _take(self, taker: Waiter, wait: timedelta) -> list[Ticket]:
         self._takers[taker.name] = taker
         try:
             tickets = await self._ask_or_wait(taker, wait)
@@ -104,8 +104,8 @@ class Takers:
             await self._put_back(taker.given)
         return await self._put_back(tickets) if self._closed else tickets
 
-    async def _ask_or_wait(self, taker: Taker, wait: timedelta) -> list[Ticket]:
-        if wait <= NO_WAIT:
+    async def _ask_or_wait(self, taker: Waiter, wait: timedelta) -> list[Ticket]:
+        if wait <= ZERO:
             return await self._ask(taker, 0)
         until = asyncio.get_running_loop().time() + wait.total_seconds()
         while not (tickets := await self._ask_in_line(taker, until)):
@@ -114,17 +114,17 @@ class Takers:
                 return await self._leave(taker)
         return tickets
 
-    async def _ask_in_line(self, taker: Taker, until: float) -> list[Ticket]:
+    async def _ask_in_line(self, taker: Waiter, until: float) -> list[Ticket]:
         await self._listening()
         taker.again = False
         left = until - asyncio.get_running_loop().time()
         return await self._ask(taker, max(1, round(left * 1000)))
 
-    async def _ask(self, taker: Taker, wait_millis: int) -> list[Ticket]:
+    async def _ask(self, taker: Waiter, wait_millis: int) -> list[Ticket]:
         answer = await self._server.run(scripts.TAKE, self._base, taker.request, taker.name, wait_millis)
         return wire.tickets(answer)
 
-    async def _leave(self, taker: Taker) -> list[Ticket]:
+    async def _leave(self, taker: Waiter) -> list[Ticket]:
         """What it was given. One that stands in no line any more was given something that is still on its way."""
         if not taker.given and not await self._server.run(scripts.LEAVE, self._base, taker.name):
             taker.enough = taker.again = False

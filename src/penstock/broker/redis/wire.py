@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct
 
 from penstock.model.ids import ID_BYTES, JobId, from_packed, shard_of, to_packed
-from penstock.model.job import Line, Ticket
-from penstock.model.workers import Subscription
+from penstock.model.job import BacklogKey, Ticket
+from penstock.model.workers import WorkRequest
 
 logger = logging.getLogger("penstock.broker")
 
@@ -23,7 +23,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     least_priority: dict[str, int] = {}
 
 
-def request(wanted: Subscription, limit: int) -> bytes:
+def request(wanted: WorkRequest, limit: int) -> bytes:
     return msgspec.json.encode(Request(wanted.types, limit, wanted.queues, wanted.except_queues, wanted.least_priority))
 
 
@@ -65,16 +65,16 @@ def _pieces(text: bytes) -> Iterator[tuple[int, bytes, bytes, bytes]]:
 
 def _of_lane(priority: int, queue: bytes, type_name: bytes, packed: bytes) -> Sequence[Ticket]:
     try:
-        line = Line(queue.decode(), type_name.decode())
+        line = BacklogKey(queue.decode(), type_name.decode())
     except UnicodeDecodeError:
         logger.warning("tickets of queue %r and type %r are dropped: that is no text", queue, type_name)
         return ()
     return [Ticket(shard_of(job), job, *line, priority) for job in from_packed(packed)]
 
 
-def depths(words: Sequence[bytes]) -> dict[Line, int]:
+def depths(words: Sequence[bytes]) -> dict[BacklogKey, int]:
     """Tickets by line, from names and numbers in turn; a name that cannot be read is left out."""
-    found: dict[Line, int] = {}
+    found: dict[BacklogKey, int] = {}
     for name, depth in zip(words[::2], words[1::2], strict=True):
         try:
             found[_line_of(name)] = int(depth)
@@ -83,8 +83,8 @@ def depths(words: Sequence[bytes]) -> dict[Line, int]:
     return found
 
 
-def _line_of(name: bytes) -> Line:
+def _line_of(name: bytes) -> BacklogKey:
     """From the length of the queue, a colon, the queue, a slash and the type."""
     length, _, names = name.partition(b":")
     queue_end = int(length)
-    return Line(names[:queue_end].decode(), names[queue_end + 1 :].decode())
+    return BacklogKey(names[:queue_end].decode(), names[queue_end + 1 :].decode())

@@ -1,8 +1,8 @@
 """`penstock autoscale`: how a fleet would scale."""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-autoscale = Commands(
+autoscale = CommandGroup(
     name="autoscale",
     help="Try a scaling policy on a trace, before it has a fleet.",
     examples=("penstock autoscale simulate --pattern burst",),

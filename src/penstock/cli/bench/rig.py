@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from penstock.cli.bench.startlog import Start, StartLog
+from penstock.cli.bench.startlog import JobStart, StartLog
 from penstock.cli.children import ChildFailed, Children
 from penstock.client import Client, JobSpec
 from penstock.model.job import DEFAULT_PRIORITY
@@ -50,7 +50,7 @@ class Rig:
             self.client.submit_many(specs(first, min(BATCH, jobs - first), delay, due_at))
         return time.monotonic() - began
 
-    def drained(self, jobs: int, *, behind: int = 0) -> list[Start]:
+    def drained(self, jobs: int, *, behind: int = 0) -> list[JobStart]:
         """Submit jobs while their queue is paused, let them go, and give back the starts of the first `jobs`.
 
         `behind` more are loaded after them, to be in the way.
@@ -85,15 +85,15 @@ class Engines(Struct, frozen=True):
     @contextmanager
     def environ(self) -> Iterator[dict[str, str]]:
         """The settings of one system that shares nothing with any other; what was made for it is gone afterwards."""
-        chance = random.Random()
+        rng = random.Random()
         with ExitStack() as stack:
             found: dict[str, str] = {}
             if self.store:
                 from penstock.store.postgres.scratch import scratch_database
 
-                found["PENSTOCK_STORE_URL"] = stack.enter_context(scratch_database(self.store, chance))
+                found["PENSTOCK_STORE_URL"] = stack.enter_context(scratch_database(self.store, rng))
             if self.broker:
-                prefix = f"bench-{chance.getrandbits(48):012x}"
+                prefix = f"bench-{rng.getrandbits(48):012x}"
                 found |= {"PENSTOCK_BROKER_URL": self.broker, "PENSTOCK_BROKER_PREFIX": prefix}
             yield found
 

@@ -14,7 +14,7 @@ _RECORD = struct.Struct("<dd")
 _LOOK_SECONDS = 0.02
 
 
-class Start(Struct, frozen=True, order=True):
+class JobStart(Struct, frozen=True, order=True):
     """One start, and when it was expected; seconds since the epoch."""
 
     started_at: float
@@ -50,10 +50,10 @@ class StartLog:
     def count(self) -> int:
         return self._path.stat().st_size // _RECORD.size
 
-    def starts(self) -> list[Start]:
+    def starts(self) -> list[JobStart]:
         """All records, in the order of their start."""
         content = self._path.read_bytes()
-        return sorted(Start(*fields) for fields in _RECORD.iter_unpack(content[: self.count() * _RECORD.size]))
+        return sorted(JobStart(*fields) for fields in _RECORD.iter_unpack(content[: self.count() * _RECORD.size]))
 
     def wait_for(self, jobs: int, patience: float) -> bool:
         """True once so many have started; False when that takes longer."""
@@ -65,13 +65,13 @@ class StartLog:
         return True
 
 
-def rate(starts: Sequence[Start]) -> float:
+def rate(starts: Sequence[JobStart]) -> float:
     """Starts per second from the first to the last; 0 where there is no such span."""
     span = starts[-1].started_at - starts[0].started_at if len(starts) > 1 else 0.0
     return (len(starts) - 1) / span if span > 0 else 0.0
 
 
-def lateness_ms(starts: Sequence[Start], quantile: float) -> float:
+def lateness_ms(starts: Sequence[JobStart], quantile: float) -> float:
     """That quantile of the time from when a start was expected."""
     waits = sorted((start.started_at - start.expected_at) * 1000 for start in starts)
     return waits[min(len(waits) - 1, int(len(waits) * quantile))]

@@ -1,8 +1,8 @@
 """`penstock db`"""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-db = Commands(
+db = CommandGroup(
     name="db",
     help="Bring the tables of PostgreSQL shards up to date, see where they stand, and say that a shard was restored.",
     examples=("penstock db status", "penstock db migrate --url postgresql://penstock@db1/penstock"),

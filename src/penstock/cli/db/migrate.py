@@ -10,7 +10,7 @@ from penstock.model.extras import require
 
 
 @command("migrate", "penstock db migrate", "penstock db migrate --url postgresql://penstock@db1/penstock")
-@shards.url
+@shards.url_option
 @options.config
 @options.as_json
 def migrate(*, url: str | None, config: Path | None, as_json: bool) -> None:

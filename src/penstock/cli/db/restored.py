@@ -14,12 +14,12 @@ from penstock.cli.machine import print_json
 from penstock.config import Settings
 from penstock.model.errors import InvalidSetting
 from penstock.model.extras import require
-from penstock.model.shards import Member
+from penstock.model.shards import ShardMember
 from penstock.model.timing import SystemClock
 
 
 @command("restored", "penstock db restored", "penstock db restored --url postgresql://penstock@db1/penstock")
-@shards.url
+@shards.url_option
 @click.option("--data", metavar="DIR", help="Folder of the embedded database.  [default: .penstock]")
 @options.config
 @options.as_json
@@ -38,14 +38,14 @@ def restored(*, url: str | None, data: str | None, config: Path | None, as_json:
             ink.say(f"{_name_of(shard)}: no lease from before counts any more; what ran waits to run again")
 
 
-def _embedded(settings: Settings) -> Member:
+def _embedded(settings: Settings) -> ShardMember:
     from penstock.model.ids import ShardId
     from penstock.runtime.backends import data_folder
 
-    return Member(number=ShardId(0), url=f"sqlite://{data_folder(settings) / 'penstock.db'}")
+    return ShardMember(number=ShardId(0), url=f"sqlite://{data_folder(settings) / 'penstock.db'}")
 
 
-async def _raise_epoch(shard: Member, settings: Settings) -> Member:
+async def _raise_epoch(shard: ShardMember, settings: Settings) -> ShardMember:
     """The shard as its database knows it: a URL alone does not tell its number."""
     from penstock.runtime.backends import open_shard
 
@@ -58,7 +58,7 @@ async def _raise_epoch(shard: Member, settings: Settings) -> Member:
     return shard
 
 
-async def _identify(shard: Member) -> Member:
+async def _identify(shard: ShardMember) -> ShardMember:
     if (parts := urlsplit(shard.url)).scheme == "sqlite":
         _check_there(Path(parts.path))
         return shard
@@ -76,6 +76,6 @@ def _check_there(file: Path) -> None:
         raise InvalidSetting(f"there is no database at {file}: put the backup there, or name its folder with --data")
 
 
-def _name_of(shard: Member) -> str:
+def _name_of(shard: ShardMember) -> str:
     parts = urlsplit(shard.url)
     return f"{shard.number} at {parts.path}" if parts.scheme == "sqlite" else shards.name_of(shard)

@@ -10,19 +10,19 @@ import click
 from penstock.cli import ink, options
 from penstock.cli.loop import run
 from penstock.config import Settings
-from penstock.model.shards import Member
+from penstock.model.shards import ShardMember
 
 if TYPE_CHECKING:
     from penstock.store.postgres.statements import Connection
 
 T = TypeVar("T")
 
-url = click.option("--url", metavar="URL", help="The database of one shard.  [default: those of the settings]")
+url_option = click.option("--url", metavar="URL", help="The database of one shard.  [default: those of the settings]")
 
 
 def on_each(
     config: Path | None, url: str | None, act: Callable[["Connection"], Awaitable[T]]
-) -> list[tuple[Member, T]]:
+) -> list[tuple[ShardMember, T]]:
     """What `act` gives on each PostgreSQL shard, one after another; a word about those that are none."""
     settings = options.settings(config, {"store.url": url, "store.shards": () if url else None})
     chosen = configured(settings)
@@ -32,25 +32,27 @@ def on_each(
     return run(_on_each(ours, act))
 
 
-def configured(settings: Settings) -> Sequence[Member]:
+def configured(settings: Settings) -> Sequence[ShardMember]:
     """The shards of the settings, in order; none where jobs are kept in the data folder."""
     from penstock.runtime.backends import embedded, shard_map
 
     return [] if embedded(settings) else list(shard_map(settings).members.values())
 
 
-def name_of(shard: Member) -> str:
+def name_of(shard: ShardMember) -> str:
     """For people, and without a password."""
-    from penstock.store.postgres.address import Address
+    from penstock.store.postgres.address import PostgresAddress
 
-    return f"{shard.number} at {Address.parse(shard.url).shown}"
+    return f"{shard.number} at {PostgresAddress.parse(shard.url).shown}"
 
 
-async def _on_each(shards: Sequence[Member], act: Callable[["Connection"], Awaitable[T]]) -> list[tuple[Member, T]]:
-    from penstock.store.postgres.migrate import connected
+async def _on_each(
+    shards: Sequence[ShardMember], act: Callable[["Connection"], Awaitable[T]]
+) -> list[tuple[ShardMember, T]]:
+    from penstock.store.postgres.migrate import connect
 
     answers = []
     for shard in shards:
-        async with connected(shard.url) as connection:
+        async with connect(shard.url) as connection:
             answers.append((shard, await act(connection)))
     return answers

@@ -12,7 +12,7 @@ from penstock.model.extras import require
 
 
 @command("sql", "penstock db sql --url postgresql://penstock@db1/penstock > pending.sql")
-@shards.url
+@shards.url_option
 @options.config
 @options.as_json
 def sql(*, url: str | None, config: Path | None, as_json: bool) -> None:

@@ -11,11 +11,11 @@ from penstock.cli.table import print_table
 from penstock.model.extras import require
 
 if TYPE_CHECKING:
-    from penstock.store.postgres.migrate import Status
+    from penstock.store.postgres.migrate import MigrationStatus
 
 
 @command("status", "penstock db status", "penstock db status --url postgresql://penstock@db1/penstock --json")
-@shards.url
+@shards.url_option
 @options.config
 @options.as_json
 def status(*, url: str | None, config: Path | None, as_json: bool) -> None:
@@ -32,12 +32,12 @@ def status(*, url: str | None, config: Path | None, as_json: bool) -> None:
         print_table(("SHARD", "MIGRATION", "STATE"), rows)
 
 
-def named(stands: "Status") -> dict[str, list[str]]:
+def named(stands: "MigrationStatus") -> dict[str, list[str]]:
     """A shard's status, by the names of migrations."""
     return {"applied": [one.name for one in stands.applied], "pending": [one.name for one in stands.pending]}
 
 
-def _rows(shard: str, stands: "Status") -> list[tuple[str, str, str]]:
+def _rows(shard: str, stands: "MigrationStatus") -> list[tuple[str, str, str]]:
     from penstock.store.postgres.migrate import migrations
 
     known = {one.number for one in migrations()}

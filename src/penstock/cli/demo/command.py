@@ -7,7 +7,7 @@ from penstock.cli.children import interruptible
 from penstock.cli.commands import command
 from penstock.cli.demo.stage import staged
 from penstock.cli.demo.story import CHAPTERS
-from penstock.cli.demo.telling import Told, print_opening, print_summary
+from penstock.cli.demo.telling import ChapterResult, print_opening, print_summary
 from penstock.model.timing import SystemClock
 
 
@@ -26,7 +26,7 @@ def demo(*, jobs: int) -> None:
     ink.say(f"  {ink.bold('Penstock')}: a server starts on this machine, on a free port …")
     with interruptible(), staged(clock) as stage:
         print_opening(stage)
-        told: list[Told] = []
+        told: list[ChapterResult] = []
         for number, chapter in enumerate(CHAPTERS, 1):
             told.append(chapter(stage, number, jobs))
         print_summary(told, clock.monotonic() - began)

@@ -27,7 +27,7 @@ QUICK = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoStage:
     """Everything a chapter needs."""
 
     client: Client
@@ -47,9 +47,9 @@ class Stage:
 
 
 @contextmanager
-def staged(clock: Clock) -> Iterator[Stage]:
+def staged(clock: Clock) -> Iterator[DemoStage]:
     """A stage that is ready; afterwards its processes have ended and its folder is gone."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-demo-")))
         _, url = stack.enter_context(Children(folder, QUICK).server(APP, "--data", "data"))
-        yield Stage(stack.enter_context(Client(url)), url, folder, clock)
+        yield DemoStage(stack.enter_context(Client(url)), url, folder, clock)

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from datetime import timedelta
 
-from penstock.cli.demo.stage import Stage
-from penstock.cli.demo.telling import Told, end_live, print_chapter, print_level, print_line, print_live
+from penstock.cli.demo.stage import DemoStage
+from penstock.cli.demo.telling import ChapterResult, end_live, print_chapter, print_level, print_line, print_live
 from penstock.cli.demo.waiting import expect, until
 from penstock.cli.ink import bad, dim, good, state, warned
 from penstock.cli.jobs.face import took
@@ -18,7 +18,7 @@ CRUNCH_SECONDS = 1.5
 BURST = 200
 
 
-def submit_and_wait(stage: Stage, number: int, _jobs: int) -> Told:
+def submit_and_wait(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """One job, from submit to result, and from no worker to one."""
     print_chapter(number, "Submit a job and wait for its result")
     expect("there is no worker yet", not stage.client.workers())
@@ -32,7 +32,7 @@ def submit_and_wait(stage: Stage, number: int, _jobs: int) -> Told:
     return told("submit and wait", item)
 
 
-def bulk(stage: Stage, number: int, jobs: int) -> Told:
+def bulk(stage: DemoStage, number: int, jobs: int) -> ChapterResult:
     """Thousands of jobs in a few calls."""
     print_chapter(number, f"Submit {jobs:,} jobs at once")
     began = stage.clock.monotonic()
@@ -52,10 +52,12 @@ def bulk(stage: Stage, number: int, jobs: int) -> Told:
     print_line(
         f"all {good('succeeded')} {span:.2f} s after the first was sent {dim(f'({jobs / span:,.0f} per second)')}"
     )
-    return Told("bulk", State.SUCCEEDED, f"{jobs:,} × 1", f"{span:.2f} s", f"{jobs / span:,.0f} jobs per second")
+    return ChapterResult(
+        "bulk", State.SUCCEEDED, f"{jobs:,} × 1", f"{span:.2f} s", f"{jobs / span:,.0f} jobs per second"
+    )
 
 
-def retry(stage: Stage, number: int, _jobs: int) -> Told:
+def retry(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """An error that passes."""
     print_chapter(number, "A job that errors twice and is tried again")
     job = stage.client.submit("flaky", {"good_from": 3})
@@ -67,7 +69,7 @@ def retry(stage: Stage, number: int, _jobs: int) -> Told:
     return told("retry", item, "2 attempts errored")
 
 
-def timeout(stage: Stage, number: int, _jobs: int) -> Told:
+def timeout(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """A job that never ends is ended."""
     print_chapter(number, "A job that hangs, with a timeout of 0.8 s")
     item = stage.client.wait(stage.client.submit("stuck").id, WAIT)
@@ -77,7 +79,7 @@ def timeout(stage: Stage, number: int, _jobs: int) -> Told:
     return told("timeout", item)
 
 
-def cancel(stage: Stage, number: int, _jobs: int) -> Told:
+def cancel(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """A running job is asked to stop."""
     print_chapter(number, "Cancel a job while it runs")
     job = stage.client.submit("crunch", {"seconds": 600})
@@ -90,7 +92,7 @@ def cancel(stage: Stage, number: int, _jobs: int) -> Told:
     return told("cancel", item)
 
 
-def killed_worker(stage: Stage, number: int, _jobs: int) -> Told:
+def killed_worker(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """A worker dies without a word; its job does not."""
     print_chapter(number, "Kill a worker (-9) in the middle of a job")
     job = stage.client.submit("crunch", {"seconds": CRUNCH_SECONDS})
@@ -108,7 +110,7 @@ def killed_worker(stage: Stage, number: int, _jobs: int) -> Told:
     return told("killed worker", ended, f"moved after {away:.1f} s, fence {item.fence} → {ended.fence}")
 
 
-def output_file(stage: Stage, number: int, _jobs: int) -> Told:
+def output_file(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """A file that a job wrote."""
     print_chapter(number, "Download a file that a job wrote")
     item = stage.client.wait(stage.client.submit("poster", {"text": "Jobs flow. Penstock."}).id, WAIT)
@@ -121,7 +123,7 @@ def output_file(stage: Stage, number: int, _jobs: int) -> Told:
     return told("output file", item, f"{path.name}, {item.outputs[0].size} bytes, digest compared")
 
 
-def burst(stage: Stage, number: int, _jobs: int) -> Told:
+def burst(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """Workers come out for a burst, and go back to zero."""
     print_chapter(number, f"A burst of {BURST} jobs for a fleet that has no worker")
     expect("its fleet has no worker", stage.workers("nap") == 0)
@@ -149,10 +151,10 @@ def burst(stage: Stage, number: int, _jobs: int) -> Told:
     print_line(f"{max(seen)} → {good('0')} workers {idle:.1f} s later; no job was interrupted")
     attempts = {item.attempt for item in stage.client.list(type="nap", page_size=BURST)}
     expect(f"each job ran once, but attempts were {attempts}", attempts == {1})
-    return Told("burst", State.SUCCEEDED, f"{BURST} × 1", f"{span:.1f} s", f"0 → {max(seen)} → 0 workers")
+    return ChapterResult("burst", State.SUCCEEDED, f"{BURST} × 1", f"{span:.1f} s", f"0 → {max(seen)} → 0 workers")
 
 
-CHAPTERS: tuple[Callable[[Stage, int, int], Told], ...] = (
+CHAPTERS: tuple[Callable[[DemoStage, int, int], ChapterResult], ...] = (
     submit_and_wait,
     bulk,
     retry,
@@ -164,17 +166,17 @@ CHAPTERS: tuple[Callable[[Stage, int, int], Told], ...] = (
 )
 
 
-def told(step: str, item: JobItem, note: str = "") -> Told:
+def told(step: str, item: JobItem, note: str = "") -> ChapterResult:
     """A chapter's line in the table at the end; it took from submit to end, with all attempts and waits between."""
     whole = item.completed_at - item.created_at if item.completed_at is not None else None
-    return Told(step, item.state, str(item.attempt), lasted(whole), note)
+    return ChapterResult(step, item.state, str(item.attempt), lasted(whole), note)
 
 
-def _succeeded(stage: Stage, queue: str) -> int:
+def _succeeded(stage: DemoStage, queue: str) -> int:
     return sum(known.jobs.get(State.SUCCEEDED, 0) for known in stage.client.queues() if known.name == queue)
 
 
-def _tell_error(stage: Stage, job: str, attempt: int) -> None:
+def _tell_error(stage: DemoStage, job: str, attempt: int) -> None:
     """Wait until this attempt has errored, and say with what."""
 
     def last_error() -> JobError | None:
@@ -193,7 +195,7 @@ def _succeeded_at(item: JobItem, attempt: int) -> bool:
     return item.state is State.SUCCEEDED and item.attempt == attempt
 
 
-def _running(stage: Stage, job: str) -> JobItem:
+def _running(stage: DemoStage, job: str) -> JobItem:
     """The job, once it runs and has told how far it is."""
     until("the job runs", lambda: stage.client.get(job).progress is not None, stage.clock)
     return stage.client.get(job)

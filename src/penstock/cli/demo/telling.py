@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from penstock.cli import ink
-from penstock.cli.demo.stage import Stage
+from penstock.cli.demo.stage import DemoStage
 from penstock.cli.table import lines
 from penstock.model.lifecycle import State
 
@@ -17,7 +17,7 @@ BAR_WIDTH = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ChapterResult:
     """One line of the table at the end."""
 
     step: str
@@ -27,7 +27,7 @@ class Told:
     note: str = ""
 
 
-def print_opening(stage: Stage) -> None:
+def print_opening(stage: DemoStage) -> None:
     ink.say()
     ink.say(f"{INDENT}{ink.dim('server ')}  {stage.url}, data in {stage.folder} (removed afterwards)")
     ink.say(f"{INDENT}{ink.dim('workers')}  none: they come with the work, and go with it")
@@ -63,7 +63,7 @@ def end_live() -> None:
         click.echo(CLEAR_LINE, nl=False)
 
 
-def print_summary(told: Sequence[Told], seconds: float) -> None:
+def print_summary(told: Sequence[ChapterResult], seconds: float) -> None:
     ink.say()
     rows = [(each.step, ink.state(each.state), each.attempts, each.took, each.note) for each in told]
     for line in lines(("WHAT HAPPENED", "STATE", "ATTEMPTS", "TOOK", ""), rows, right=("ATTEMPTS", "TOOK")):

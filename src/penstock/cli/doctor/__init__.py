@@ -9,12 +9,16 @@ import click
 from penstock.cli import ink, options
 from penstock.cli.commands import command
 from penstock.cli.doctor import backends, fleets, folder, machine, server
-from penstock.cli.doctor.finding import Finding, Status
+from penstock.cli.doctor.finding import Finding, FindingStatus
 from penstock.cli.ending import REFUSED
 from penstock.cli.machine import print_json
 from penstock.config import Settings
 
-MARKS = {Status.OK: ink.good("ok  "), Status.WARN: ink.warned("warn"), Status.FAIL: ink.bad("FAIL")}
+MARKS = {
+    FindingStatus.OK: ink.good("ok  "),
+    FindingStatus.WARN: ink.warned("warn"),
+    FindingStatus.FAIL: ink.bad("FAIL"),
+}
 
 
 @command("doctor", "penstock doctor", "penstock doctor --url http://127.0.0.1:8000 --data /var/lib/penstock --json")
@@ -50,7 +54,7 @@ async def _engines(settings: Settings) -> list[Finding]:
 
 
 def _well(findings: Sequence[Finding]) -> bool:
-    return all(finding.status is not Status.FAIL for finding in findings)
+    return all(finding.status is not FindingStatus.FAIL for finding in findings)
 
 
 def _print(findings: Sequence[Finding]) -> None:

@@ -13,7 +13,7 @@ from penstock.cli.doctor.finding import Finding, fail, ok, warn
 from penstock.config import Settings
 from penstock.model.errors import InvalidSetting, MissingExtra, PenstockError, Unavailable
 from penstock.model.extras import require
-from penstock.model.shards import Member, redacted
+from penstock.model.shards import ShardMember, redacted
 from penstock.model.timing import SystemClock, seconds
 
 T = TypeVar("T")
@@ -49,14 +49,14 @@ async def _shards(settings: Settings) -> AsyncIterator[Finding]:
         return
     try:
         members = shard_map(settings).members.values()
-    except InvalidSetting as fault:
-        yield fail("shards", fault.message, "correct store.shards")
+    except InvalidSetting as error:
+        yield fail("shards", error.message, "correct store.shards")
         return
     for member in members:
         yield await _shard(member, settings)
 
 
-async def _shard(member: Member, settings: Settings) -> Finding:
+async def _shard(member: ShardMember, settings: Settings) -> Finding:
     """Only looked at: whoever asks what is wrong has not asked for a migration."""
     name, scheme = f"shard {member.number}", urlsplit(member.url).scheme
     try:
@@ -65,8 +65,8 @@ async def _shard(member: Member, settings: Settings) -> Finding:
         if scheme not in {"postgresql", "postgres"}:
             return fail(name, f"{redacted(member.url)} is no store", "use postgresql://… or sqlite:///path")
         return lacking(name, "postgres") or await _database(name, member, settings)
-    except PenstockError as trouble:
-        return fail(name, trouble.message, "see that the database runs and that its URL and account are right")
+    except PenstockError as error:
+        return fail(name, error.message, "see that the database runs and that its URL and account are right")
 
 
 def _file(name: str, path: Path) -> Finding:
@@ -76,7 +76,7 @@ def _file(name: str, path: Path) -> Finding:
     return ok(name, f"{path}" if place == path else f"{path} (made at the first start)")
 
 
-async def _database(name: str, member: Member, settings: Settings) -> Finding:
+async def _database(name: str, member: ShardMember, settings: Settings) -> Finding:
     from penstock.store.postgres.inspection import inspect
     from penstock.store.postgres.migrate import named
 
@@ -104,9 +104,9 @@ async def _broker(settings: Settings) -> Finding:
             held = sum((await _in_time(broker.depths())).values())
         finally:
             await broker.close()
-    except PenstockError as trouble:
+    except PenstockError as error:
         return fail(
-            "broker", trouble.message, "jobs still flow, by looking into the store; start it or correct broker.url"
+            "broker", error.message, "jobs still flow, by looking into the store; start it or correct broker.url"
         )
     return ok("broker", f"{redacted(settings.broker.url)} answers and holds {held} tickets")
 
@@ -122,8 +122,8 @@ async def _objects(settings: Settings) -> Finding:
             await _in_time(objects.delete(key))
         finally:
             await objects.close()
-    except PenstockError as trouble:
-        return fail("objects", trouble.message, "see that the bucket is there and the credentials may write to it")
+    except PenstockError as error:
+        return fail("objects", error.message, "see that the bucket is there and the credentials may write to it")
     return ok("objects", f"{settings.objects.url} can be read and written")
 
 

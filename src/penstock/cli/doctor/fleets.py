@@ -22,15 +22,15 @@ async def examine(settings: Settings) -> list[Finding]:
 
 
 async def _containers(settings: Settings) -> Finding:
-    from penstock.autoscaler.fleets.containers.engine import Engine
+    from penstock.autoscaler.fleets.containers.engine import ContainerEngine
 
-    fleet, engine = settings.fleet, Engine(settings.fleet.engine)
+    fleet, engine = settings.fleet, ContainerEngine(settings.fleet.engine)
     try:
         there = await engine.containers(OUR_CONTAINERS)
         lacks = bool(fleet.image) and not await engine.has_image(fleet.image)
-    except FleetUnavailable as trouble:
+    except FleetUnavailable as error:
         remedy = "start Docker or `podman system service`, or correct fleet.engine"
-        return fail(FLEETS, trouble.message, remedy)
+        return fail(FLEETS, error.message, remedy)
     finally:
         await engine.close()
     if lacks:
@@ -45,8 +45,8 @@ async def _pods(settings: Settings) -> Finding:
     cluster = Cluster(None, settings.fleet.namespace or None)
     try:
         there = await cluster.pods(OUR_PODS)
-    except FleetUnavailable as trouble:
-        return fail(FLEETS, trouble.message, "run this where the autoscaler runs, or set KUBECONFIG")
+    except FleetUnavailable as error:
+        return fail(FLEETS, error.message, "run this where the autoscaler runs, or set KUBECONFIG")
     finally:
         await cluster.close()
     return ok(FLEETS, f"the cluster answers and has {len(there)} pods of workers")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from penstock.cli.doctor.finding import Finding, Status, fail, ok, warn
+from penstock.cli.doctor.finding import Finding, FindingStatus, fail, ok, warn
 from penstock.cli.jobs.face import size
 
 LITTLE_SPACE = 1 << 30
@@ -25,7 +25,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     place = _existing(folder)
     access = _access(folder, place)
     yield access
-    if access.status is Status.FAIL:
+    if access.status is FindingStatus.FAIL:
         return
     yield _lock(folder)
     yield _space(place)

@@ -25,7 +25,7 @@ async def examine(settings: Settings) -> list[Finding]:
         health = msgspec.json.decode(body, type=Health)
     except msgspec.MsgspecError:
         return [fail("server", f"what answers at {url} is not Penstock", "name another with --url or PENSTOCK_URL")]
-    return [_version(url, health), *[finding async for finding in _working(url, settings.worker.key)]]
+    return [_version(url, health), *[finding async for finding in _check_ready(url, settings.worker.key)]]
 
 
 def _version(url: str, health: Health) -> Finding:
@@ -35,7 +35,7 @@ def _version(url: str, health: Health) -> Finding:
     return ok("server", f"{url} answers, version {health.version}")
 
 
-async def _working(url: str, key: str) -> AsyncIterator[Finding]:
+async def _check_ready(url: str, key: str) -> AsyncIterator[Finding]:
     status, body = await fetch(url, "/readyz", key)
     if status == 200:
         yield ok("ready", "takes jobs")

@@ -1,8 +1,8 @@
 """`penstock fleets`: workers that come with work and go without it."""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-fleets = Commands(
+fleets = CommandGroup(
     name="fleets",
     help="Look at fleets of workers; bound, pause and scale them.",
     examples=("penstock fleets list", "penstock fleets show thumbnail", "penstock fleets set thumbnail --max 40"),

@@ -1,8 +1,8 @@
 """`penstock jobs`: everything a client can do with jobs."""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-jobs = Commands(
+jobs = CommandGroup(
     name="jobs",
     help="Submit jobs, look at them, and stop them.",
     examples=("penstock jobs submit thumbnail url=cat.png --wait", "penstock jobs list --state failed"),

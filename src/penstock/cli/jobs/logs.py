@@ -11,7 +11,7 @@ from penstock.cli.machine import print_json
 from penstock.cli.server import connected
 from penstock.model.job import LogLine
 
-LOOK_SECONDS = 0.5
+LOG_POLL_SECONDS = 0.5
 LOUD = frozenset({"stderr", "warning", "error", "critical"})
 
 
@@ -33,7 +33,7 @@ def logs(*, id: str, follow: bool, url: str | None, config: Path | None, as_json
             if ended or not follow:
                 return
             position = page.position
-            time.sleep(LOOK_SECONDS)
+            time.sleep(LOG_POLL_SECONDS)
 
 
 def _print_line(line: LogLine) -> None:

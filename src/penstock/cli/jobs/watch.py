@@ -19,7 +19,7 @@ from penstock.model.wire import JobItem
 if TYPE_CHECKING:
     from penstock.client import Client
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 BAR_WIDTH = 24
 CLEAR_LINE = "\r\033[K"
 
@@ -45,7 +45,7 @@ def follow(client: "Client", job: str, show: "Follower") -> JobItem:
         show.see(item)
         if item.state.terminal:
             return item
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
 
 
 class Follower:

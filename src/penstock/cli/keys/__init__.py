@@ -1,8 +1,8 @@
 """`penstock keys`"""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-keys = Commands(
+keys = CommandGroup(
     name="keys",
     help="Make API keys, list, rotate and revoke them.",
     examples=("penstock keys create --name ops --scope admin", "penstock keys list"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.commands import command
-from penstock.cli.keys.desk import Desk, options_of_keys
+from penstock.cli.keys.desk import KeyAccess, options_of_keys
 from penstock.cli.keys.face import show_new
 from penstock.cli.spans import span
 from penstock.model.keys import KeyScope
@@ -52,7 +52,7 @@ def create(
     if not wanted:
         raise click.UsageError("say what the key may do: --scope, once or more often, or --worker")
     request = key_request(name, dict.fromkeys(wanted), queues or None, lifetime)
-    made = Desk(url, config, data, direct=direct).ask(
+    made = KeyAccess(url, config, data, direct=direct).ask(
         lambda client: client.create_key(name, request.scopes, queues=request.queues, lifetime=lifetime),
         lambda keys: keys.create(request),
     )

@@ -31,7 +31,7 @@ def options_of_keys(function: F) -> F:
     return options.remote(data(direct(function)))
 
 
-class Desk:
+class KeyAccess:
     """Keys, at the server that flag, environment or file names; without one, in the store of the settings.
 
     So the first key can be made before there is a server that needs it. A server that was named by --url is asked, and

@@ -7,7 +7,7 @@ import click
 from penstock.cli import ink
 from penstock.cli.commands import command
 from penstock.cli.ending import REFUSED
-from penstock.cli.keys.desk import Desk, options_of_keys
+from penstock.cli.keys.desk import KeyAccess, options_of_keys
 from penstock.cli.machine import print_json
 from penstock.model.keys import KeyId
 
@@ -28,7 +28,7 @@ def revoke(
 
     Shards that do not answer are named, and the exit status is 1: they are told once they are back.
     """
-    desk = Desk(url, config, data, direct=direct)
+    desk = KeyAccess(url, config, data, direct=direct)
     complete = True
     for id in ids:
         unreached = _revoke(desk, id)
@@ -42,7 +42,7 @@ def revoke(
     return 0 if complete else REFUSED
 
 
-def _revoke(desk: Desk, id: str) -> tuple[int, ...]:
+def _revoke(desk: KeyAccess, id: str) -> tuple[int, ...]:
     return desk.ask(lambda client: client.revoke_key(id), lambda keys: keys.revoke(KeyId(id)))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.commands import command
-from penstock.cli.keys.desk import Desk, options_of_keys
+from penstock.cli.keys.desk import KeyAccess, options_of_keys
 from penstock.cli.keys.face import show_new
 from penstock.cli.spans import span
 from penstock.model.key_wire import GRACE_SECONDS
@@ -41,7 +41,7 @@ def rotate(
     from penstock.client.key_calls import rotate_request
 
     request = rotate_request(grace, lifetime)
-    made = Desk(url, config, data, direct=direct).ask(
+    made = KeyAccess(url, config, data, direct=direct).ask(
         lambda client: client.rotate_key(id, grace=grace, lifetime=lifetime),
         lambda keys: keys.rotate(KeyId(id), request),
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import ink
 from penstock.cli.commands import command
-from penstock.cli.keys.desk import Desk, options_of_keys
+from penstock.cli.keys.desk import KeyAccess, options_of_keys
 from penstock.cli.machine import print_json
 from penstock.cli.spans import ago
 from penstock.cli.table import print_table
@@ -23,7 +23,7 @@ HEADS = ("KEY", "NAME", "SCOPES", "QUEUES", "CREATED", "EXPIRES")
 @options_of_keys
 def standing(*, direct: bool, data: str | None, url: str | None, config: Path | None, as_json: bool) -> None:
     """List the keys that were not revoked: what each may do, and until when."""
-    found = Desk(url, config, data, direct=direct).ask(lambda client: client.keys(), _in_store)
+    found = KeyAccess(url, config, data, direct=direct).ask(lambda client: client.keys(), _in_store)
     if as_json:
         print_json(KeyList(tuple(found)))
     elif found:

@@ -1,8 +1,8 @@
 """`penstock queues`"""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-queues = Commands(
+queues = CommandGroup(
     name="queues",
     help="Look at queues, pause and resume them.",
     examples=("penstock queues list", "penstock queues pause thumbnail"),

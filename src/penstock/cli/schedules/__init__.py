@@ -1,8 +1,8 @@
 """`penstock schedules`: recurring jobs."""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-schedules = Commands(
+schedules = CommandGroup(
     name="schedules",
     help="Run jobs again and again: on an interval or by cron.",
     examples=(

@@ -1,8 +1,8 @@
 """`penstock shards`: the databases that jobs live in."""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-shards = Commands(
+shards = CommandGroup(
     name="shards",
     help="Look at shards; add, weigh, drain and remove them.",
     examples=("penstock shards list", "penstock shards add postgresql://db4/penstock", "penstock shards drain 2"),

@@ -1,8 +1,8 @@
 """`penstock types`"""
 
-from penstock.cli.commands import Commands
+from penstock.cli.commands import CommandGroup
 
-types = Commands(
+types = CommandGroup(
     name="types",
     help="Look at job types, rename and retire them.",
     examples=(

@@ -67,32 +67,32 @@ class Bucket:
 
     async def create(self, path: str, content: bytes) -> None:
         """Write a path that must not exist; Taken if it does."""
-        async with self._answered():
+        async with self._guard():
             await self._store.put_async(path, content, mode="create", use_multipart=False)
 
     async def replace(self, path: str, content: bytes) -> None:
-        async with self._answered():
+        async with self._guard():
             await self._store.put_async(path, content, use_multipart=False)
 
     async def write(self, path: str, body: bytes | Path, size: int, content_type: str) -> None:
         """Write what may be large; it is whole once this returns, and otherwise not there."""
         attributes = {"Content-Type": content_type, "Content-Disposition": "attachment"}
-        async with self._answered(size):
+        async with self._guard(size):
             await self._store.put_async(
                 path, body, attributes=attributes, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
             )
 
     async def read(self, path: str) -> bytes:
-        async with self._answered():
+        async with self._guard():
             answer = await self._store.get_async(path)
             return bytes(await answer.bytes_async())
 
     async def stream(self, path: str) -> AsyncIterator[bytes]:
-        async with self._answered():
+        async with self._guard():
             answer = await self._store.get_async(path)
         chunks = answer.stream(min_chunk_size=CHUNK_BYTES)
         while True:
-            async with self._answered():
+            async with self._guard():
                 chunk = await anext(chunks, None)
             if chunk is None:
                 return
@@ -101,26 +101,26 @@ class Bucket:
     async def size(self, path: str) -> int | None:
         """How many bytes lie there; None if nothing does."""
         try:
-            async with self._answered():
+            async with self._guard():
                 return (await self._store.head_async(path))["size"]
         except FileNotFoundError:
             return None
 
     async def copy(self, source: str, target: str, size: int) -> None:
-        async with self._answered(size):
+        async with self._guard(size):
             await self._store.copy_async(source, target)
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Remove paths; those that are not there are fine."""
         if paths:
-            async with self._answered():
+            async with self._guard():
                 await self._store.delete_async(paths)
 
     async def list(self, prefix: str) -> AsyncIterator[Stored]:
         """Everything below a prefix, "" for all; what belongs to one key comes together."""
         pages: Any = self._store.list(prefix or None)
         while True:
-            async with self._answered():
+            async with self._guard():
                 page = await anext(pages, None)
             if page is None:
                 return
@@ -129,11 +129,11 @@ class Bucket:
 
     async def sign(self, method: Literal["GET", "PUT"], path: str, lifetime: timedelta) -> str:
         """A URL that lets whoever has it do this one thing, for so long."""
-        async with self._answered():
+        async with self._guard():
             return await obstore.sign_async(self._signing, method, path, lifetime)
 
     @asynccontextmanager
-    async def _answered(self, size: int = 0) -> AsyncIterator[None]:
+    async def _guard(self, size: int = 0) -> AsyncIterator[None]:
         span = self._deadline * (1 + size / BYTES_PER_DEADLINE)
         try:
             async with asyncio.timeout(span):

@@ -30,7 +30,7 @@ DEADLINE = timedelta(seconds=15)
 SINGLE_PUT_MAX = 5 << 30
 """S3 takes no larger body in one request."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PATH = re.compile(r"(?P<key>.+?)\.(?:object|data/[0-9a-f]+)")
 _PLAIN_TYPE = re.compile(r"[\x20-\x7e]+/[\x20-\x7e]+")
@@ -74,7 +74,9 @@ class S3Objects:
             await objects.probe()
         except ObjectsUnavailable as error:
             objects._proved = False
-            _log.warning("%s; starting without it: files and large values are refused until it answers", error.message)
+            logger.warning(
+                "%s; starting without it: files and large values are refused until it answers", error.message
+            )
         return objects
 
     async def probe(self) -> None:
@@ -109,9 +111,9 @@ class S3Objects:
         """Write a record that must not exist; Taken if it does."""
         try:
             await self._prove()
-        except InvalidSetting as fault:
+        except InvalidSetting as error:
             # Found out only now, as the store was away at start: not the fault of this caller.
-            raise ObjectsUnavailable(fault.message) from fault
+            raise ObjectsUnavailable(error.message) from error
         await self._bucket.create(path, content)
 
     async def put(
@@ -133,11 +135,11 @@ class S3Objects:
     async def stat(self, key: str) -> ObjectLink | None:
         check_key(key)
         record = await self._record(key)
-        return record.link(key) if record is not None and await self._arrived(key, record) else None
+        return record.link(key) if record is not None and await self._has_arrived(key, record) else None
 
     async def read(self, link: ObjectLink) -> AsyncIterator[bytes]:
         check_key(link.key)
-        record = await self._known(link.key)
+        record = await self._require_record(link.key)
         left, digest = link.size, hashlib.sha256()
         try:
             async for chunk in self._bucket.stream(_data_path(link.key, record)):
@@ -155,7 +157,7 @@ class S3Objects:
         check_key(source)
         check_key(target)
         original = await self._record(source)
-        if original is None or not await self._arrived(source, original):
+        if original is None or not await self._has_arrived(source, original):
             raise NotFound(f"object {source!r} does not exist, or not all of it has arrived; it cannot be copied")
         if await self.stat(target) is None:
             try:
@@ -192,14 +194,14 @@ class S3Objects:
         try:
             await self._create(_record_path(link.key), record.encoded())
         except Taken:
-            record = await self._known(link.key)
+            record = await self._require_record(link.key)
             if record.link(link.key) != link:
                 raise Conflict(f"object {link.key!r} exists already, or was announced with other content") from None
         return await self._bucket.sign("PUT", _data_path(link.key, record), lifetime)
 
     async def download_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
         check_key(link.key)
-        return await self._bucket.sign("GET", _data_path(link.key, await self._known(link.key)), lifetime)
+        return await self._bucket.sign("GET", _data_path(link.key, await self._require_record(link.key)), lifetime)
 
     async def close(self) -> None:
         if self._proving is not None:
@@ -214,17 +216,17 @@ class S3Objects:
         try:
             await self._create(_record_path(key), record.encoded())
         except Taken:
-            if not await self._fulfilled(key, record):
+            if not await self._fulfil(key, record):
                 raise Conflict(f"object {key!r} exists already; objects are never replaced") from None
         return record.link(key)
 
-    async def _fulfilled(self, key: str, record: Record) -> bool:
+    async def _fulfil(self, key: str, record: Record) -> bool:
         """True if the record there is our own, or announces the very bytes we have: they are put where it says."""
         there = await self._record(key)
         if there == record:
             return True
         path = _data_path(key, record)
-        awaited = there is not None and there.link(key) == record.link(key) and not await self._arrived(key, there)
+        awaited = there is not None and there.link(key) == record.link(key) and not await self._has_arrived(key, there)
         if awaited and there is not None:
             await self._bucket.copy(path, _data_path(key, there), record.size)
         await self._bucket.delete([path])
@@ -240,11 +242,11 @@ class S3Objects:
 
     async def _refresh(self, original: Record, target: str) -> ObjectLink:
         """The target as it is, made young, if it is the same object as the original."""
-        there = await self._known(target)
+        there = await self._require_record(target)
         if (there.size, there.digest) != (original.size, original.digest):
             raise Conflict(f"object {target!r} exists already, and is not a copy of what was asked for")
         await self._bucket.replace(_record_path(target), there.encoded())
-        if not await self._arrived(target, there):
+        if not await self._has_arrived(target, there):
             raise NotFound(f"object {target!r} was removed meanwhile")
         return there.link(target)
 
@@ -258,13 +260,13 @@ class S3Objects:
         except msgspec.MsgspecError:
             raise CorruptObject(f"object {key!r} is damaged: its record cannot be read") from None
 
-    async def _known(self, key: str) -> Record:
+    async def _require_record(self, key: str) -> Record:
         record = await self._record(key)
         if record is None:
             raise NotFound(f"object {key!r} does not exist")
         return record
 
-    async def _arrived(self, key: str, record: Record) -> bool:
+    async def _has_arrived(self, key: str, record: Record) -> bool:
         return await self._bucket.size(_data_path(key, record)) == record.size
 
     async def _ages(self, prefix: str) -> AsyncIterator[tuple[str, datetime]]:

@@ -15,14 +15,14 @@ WRITABLE = ("any", "read-write", "primary")
 """What `target_session_attrs` may say: a shard is written to."""
 
 
-class Host(Struct, frozen=True):
+class PostgresHost(Struct, frozen=True):
     """One of the servers that a URL names: how libpq reaches it, and its name for people."""
 
     conninfo: str
     shown: str
 
 
-class Address(Struct, frozen=True):
+class PostgresAddress(Struct, frozen=True):
     """Where the database is. `pgbouncer`: each transaction may have another session; nothing is kept in one.
 
     `connect_seconds`: the longest wait for one host that the URL allows; None leaves it to the deadline.
@@ -30,13 +30,13 @@ class Address(Struct, frozen=True):
 
     conninfo: str
     shown: str
-    hosts: tuple[Host, ...]
+    hosts: tuple[PostgresHost, ...]
     options: str = ""
     pgbouncer: bool = False
     connect_seconds: float | None = None
 
     @classmethod
-    def parse(cls, url: str) -> "Address":
+    def parse(cls, url: str) -> "PostgresAddress":
         """From a URL; its parameter `pgbouncer=true` is ours. InvalidSetting if it is none, without its password."""
         stripped, pooled = _without_ours(url)
         try:
@@ -59,7 +59,7 @@ def _without_ours(url: str) -> tuple[str, bool]:
     return urlunsplit(parts._replace(query=urlencode(kept, quote_via=quote))), pooled
 
 
-def _hosts(known: Mapping[str, Any]) -> tuple[Host, ...]:
+def _hosts(known: Mapping[str, Any]) -> tuple[PostgresHost, ...]:
     """Every host in the order of the URL, each with all other parameters.
 
     Of several the one that takes writes is meant, unless the URL says otherwise: a standby would refuse all of them.
@@ -80,6 +80,6 @@ def _hosts(known: Mapping[str, Any]) -> tuple[Host, ...]:
     )
 
 
-def _host(known: Mapping[str, Any]) -> Host:
+def _host(known: Mapping[str, Any]) -> PostgresHost:
     name = known.get("host") or known.get("hostaddr") or "localhost"
-    return Host(conninfo.make_conninfo("", **known), f"{name}:{known.get('port') or 5432}")
+    return PostgresHost(conninfo.make_conninfo("", **known), f"{name}:{known.get('port') or 5432}")

@@ -14,7 +14,7 @@ from penstock.store.admission import Admission
 from penstock.store.postgres import arrays
 from penstock.store.postgres.reads import jobs_by_id
 from penstock.store.postgres.statements import Connection, execute, load, query
-from penstock.store.postgres.transaction import Transaction
+from penstock.store.postgres.transaction import PostgresTransaction
 
 _LOCK = load("lock_admission")
 _ADMISSION = load("admission")
@@ -27,18 +27,18 @@ _HAS_KEYS_BEFORE = load("has_keys_before")
 _IMPATIENT = b"SET LOCAL lock_timeout = '1s'"
 
 
-async def read_admission(tx: Transaction) -> Admission:
+async def read_admission(tx: PostgresTransaction) -> Admission:
     """What the shard takes; it stays so until the transaction ends."""
     ((ring, closed),) = await query(tx.connection, _ADMISSION)
     return Admission(ring, closed)
 
 
-async def admit(tx: Transaction, *, jobs: bool) -> None:
+async def admit(tx: PostgresTransaction, *, jobs: bool) -> None:
     await hold_admission(tx)
     await execute(tx.connection, _ADMIT, {"closed": not jobs})
 
 
-async def hold_admission(tx: Transaction) -> None:
+async def hold_admission(tx: PostgresTransaction) -> None:
     """Let nothing be submitted until the transaction ends; what was, is there. Conflict if one does not end."""
     await tx.connection.execute(_IMPATIENT)
     try:
@@ -50,7 +50,7 @@ async def hold_admission(tx: Transaction) -> None:
         ) from None
 
 
-async def follow_ring(tx: Transaction) -> None:
+async def follow_ring(tx: PostgresTransaction) -> None:
     """Take keys from now on by the ring that was told; the admission is held."""
     await execute(tx.connection, _FOLLOW_RING)
 

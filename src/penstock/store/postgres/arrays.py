@@ -73,7 +73,7 @@ def uuids(jobs: Sequence[JobId]) -> Uuids:
     return Uuids(len(jobs), bytes.fromhex(text.replace("-", "")), nulls=False)
 
 
-def sought(jobs: Sequence[JobId]) -> dict[str, Uuids | JobId]:
+def id_range(jobs: Sequence[JobId]) -> dict[str, Uuids | JobId]:
     """The ids, and the first and last of them by time, between which are the partitions to look into."""
     return {"ids": uuids(jobs), "first": min(jobs), "last": max(jobs)}
 

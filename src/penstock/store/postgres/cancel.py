@@ -17,7 +17,7 @@ _EXPIRE = load("expire")
 
 async def cancel(session: Session, jobs: Sequence[JobId], *, force: bool) -> list[Cancellation]:
     """One answer each, in order; of a job named twice the first answer has the event. The jobs are as they are now."""
-    scope = {"ids": arrays.uuids(sorted(set(jobs))), "force": force, "now": session.given}
+    scope = {"ids": arrays.uuids(sorted(set(jobs))), "force": force, "now": session.test_now}
     rows = await query(session.connection, _CANCEL, scope)
     moved = {row[0]: event_of(row[0], row, Move.CANCEL, State(row[8])) for row in rows}
     after = await jobs_by_id(session.connection, jobs)
@@ -34,5 +34,5 @@ async def yield_jobs(session: Session, schedule: str, jobs: Sequence[JobId]) -> 
 
 async def expire(session: Session, limit: int) -> list[Event]:
     """Those that expired first."""
-    rows = await query(session.connection, _EXPIRE, {"now": session.given, "limit": limit})
+    rows = await query(session.connection, _EXPIRE, {"now": session.test_now, "limit": limit})
     return [event_of(row[0], row, Move.EXPIRE, State(row[8])) for row in rows]

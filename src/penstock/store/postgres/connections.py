@@ -16,9 +16,9 @@ from psycopg.errors import DiskFull
 from psycopg.pq import TransactionStatus
 
 from penstock.model.errors import StoreBusy, StoreUnavailable
-from penstock.store.postgres.address import Address
+from penstock.store.postgres.address import PostgresAddress
 from penstock.store.postgres.connector import Connector
-from penstock.store.postgres.faults import AGAIN, is_exhausted, is_outage, is_stale, unavailable
+from penstock.store.postgres.faults import RETRIED, is_exhausted, is_outage, is_stale, unavailable
 from penstock.store.postgres.statements import Connection
 
 ATTEMPTS = 5
@@ -27,16 +27,16 @@ CONNECT_PAUSE = 0.5
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
-class Connections:
+class ConnectionPool:
     """Runs work on a connection, at most `most` at a time, each within the deadline.
 
     To wait for a connection, of ours or of the server's, is not an outage: StoreBusy after half a deadline.
     """
 
-    def __init__(self, address: Address, deadline: timedelta, most: int) -> None:
+    def __init__(self, address: PostgresAddress, deadline: timedelta, most: int) -> None:
         self.address = address
         self._deadline = deadline
         self._connector = Connector(address, deadline)
@@ -112,7 +112,7 @@ class Connections:
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._attempt(work, until)
-            except AGAIN:
+            except RETRIED:
                 continue
             except psycopg.Error as error:
                 if not is_stale(error) or self.on_restored is None:
@@ -121,9 +121,9 @@ class Connections:
         return await self._attempt(work, until)
 
     async def _attempt(self, work: Callable[[Connection], Awaitable[T]], until: float) -> T:
-        idle = self._taken()
+        idle = self._take_idle()
         connection = idle or await self._obtain(until)
-        watch = _Watch(connection)
+        watch = _LossWatch(connection)
         timer = asyncio.get_running_loop().call_later(self._deadline.total_seconds(), watch.cut)
         try:
             if idle is None and self.on_connected is not None:
@@ -137,9 +137,9 @@ class Connections:
             raise
         finally:
             timer.cancel()
-            await self._back(connection)
+            await self._give_back(connection)
 
-    def _taken(self) -> Connection | None:
+    def _take_idle(self) -> Connection | None:
         """An idle connection on which the server has said nothing: what it says unasked is goodbye."""
         while self._idle:
             connection = self._idle.pop()
@@ -157,7 +157,7 @@ class Connections:
             except psycopg.OperationalError as error:
                 if not is_exhausted(error):
                     raise unavailable(self.address, error, sent=False) from error
-                if (returned := await self._next_returned(min(CONNECT_PAUSE, until - loop.time()))) is not None:
+                if (returned := await self._wait_for_return(min(CONNECT_PAUSE, until - loop.time()))) is not None:
                     return returned
                 if loop.time() >= until:
                     raise StoreBusy(
@@ -165,7 +165,7 @@ class Connections:
                         "max_connections, or lower store.connections"
                     ) from error
 
-    async def _next_returned(self, pause: float) -> Connection | None:
+    async def _wait_for_return(self, pause: float) -> Connection | None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
@@ -179,7 +179,7 @@ class Connections:
         while self._idle:
             await self._idle.pop().close()
 
-    async def _back(self, connection: Connection) -> None:
+    async def _give_back(self, connection: Connection) -> None:
         if connection.pgconn.transaction_status == TransactionStatus.IDLE and not connection.closed:
             self._hand_on(connection)
         else:
@@ -193,7 +193,7 @@ class Connections:
         self._idle.append(connection)
 
 
-class _Watch:
+class _LossWatch:
     """Ends a wait by shutting the socket down under it.
 
     To cancel the waiting task instead would make psycopg ask the server to cancel, and wait for its answer: of a server

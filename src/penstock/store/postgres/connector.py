@@ -15,7 +15,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from penstock.model.ids import from_bytes
 from penstock.model.timing import millis
 from penstock.store.postgres import arrays
-from penstock.store.postgres.address import Address, Host
+from penstock.store.postgres.address import PostgresAddress, PostgresHost
 from penstock.store.postgres.statements import Connection
 
 PREPARED_MAX = 1000
@@ -24,11 +24,11 @@ PREPARED_MAX = 1000
 class Connector:
     """Tries the host first that answered last, and last the one that fell silent: few callers wait for it in vain."""
 
-    def __init__(self, address: Address, deadline: timedelta) -> None:
+    def __init__(self, address: PostgresAddress, deadline: timedelta) -> None:
         self.address = address
         self._deadline = deadline
         self._hosts = list(address.hosts)
-        self._host_of: WeakKeyDictionary[Connection, Host] = WeakKeyDictionary()
+        self._host_of: WeakKeyDictionary[Connection, PostgresHost] = WeakKeyDictionary()
 
     async def connect(self) -> Connection:
         """A connection that commits every statement by itself, within the deadline; psycopg.OperationalError if none.
@@ -43,11 +43,11 @@ class Connector:
             share = (ends_at - loop.time()) / (len(hosts) - tried)
             try:
                 return await self._try(host, min(share, self.address.connect_seconds or share))
-            except psycopg.OperationalError as fault:
-                faults.append(fault)
+            except psycopg.OperationalError as error:
+                faults.append(error)
         raise _combined(hosts, faults)
 
-    async def _try(self, host: Host, span: float) -> Connection:
+    async def _try(self, host: PostgresHost, span: float) -> Connection:
         try:
             async with asyncio.timeout(span):
                 connection = await _open(host, self.address, self._deadline)
@@ -62,11 +62,11 @@ class Connector:
         """This connection was left without an answer: try its host last from now on."""
         self._put_last(self._host_of[connection])
 
-    def _put_last(self, host: Host) -> None:
+    def _put_last(self, host: PostgresHost) -> None:
         self._hosts.sort(key=lambda known: known == host)
 
 
-def _combined(hosts: list[Host], faults: list[psycopg.OperationalError]) -> psycopg.OperationalError:
+def _combined(hosts: list[PostgresHost], faults: list[psycopg.OperationalError]) -> psycopg.OperationalError:
     """What every host said; of one host its own error."""
     if len(faults) == 1:
         return faults[0]
@@ -74,7 +74,7 @@ def _combined(hosts: list[Host], faults: list[psycopg.OperationalError]) -> psyc
     return psycopg.OperationalError("; ".join(said))
 
 
-async def _open(host: Host, address: Address, deadline: timedelta) -> Connection:
+async def _open(host: PostgresHost, address: PostgresAddress, deadline: timedelta) -> Connection:
     connection = await AsyncConnection.connect(
         host.conninfo,
         autocommit=True,

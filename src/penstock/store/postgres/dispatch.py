@@ -4,33 +4,35 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 
 from penstock.model.ids import JobId, ShardId
-from penstock.model.job import Line, Ticket
+from penstock.model.job import BacklogKey, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
 from penstock.store.postgres import arrays
 from penstock.store.postgres.rows import event_of
 from penstock.store.postgres.statements import execute, load, query
 from penstock.store.postgres.transaction import Session
-from penstock.store.seam import Post
+from penstock.store.seam import PostTickets
 
 _PROMOTE = load("promote")
 _DISPATCH = load("dispatch")
-_LAPSE, _LAPSE_OVERDUE = load("lapse"), load("lapse_overdue")
+_EXPIRE_TICKETS, _EXPIRE_OVERDUE_TICKETS = load("expire_tickets"), load("expire_overdue_tickets")
 
 
 async def promote(session: Session, limit: int) -> list[Event]:
     """Earliest due first."""
-    rows = await query(session.connection, _PROMOTE, {"now": session.given, "limit": limit})
+    rows = await query(session.connection, _PROMOTE, {"now": session.test_now, "limit": limit})
     return [event_of(row[0], row, Move.DISPATCH, State.SCHEDULED) for row in rows]
 
 
-async def dispatch(session: Session, shard: ShardId, room: Mapping[Line, int], ticket_for: timedelta) -> list[Ticket]:
+async def dispatch(
+    session: Session, shard: ShardId, room: Mapping[BacklogKey, int], ticket_for: timedelta
+) -> list[Ticket]:
     """Within each line: highest priority first, then oldest first."""
     free = {line: jobs for line, jobs in room.items() if jobs > 0}
     if not free:
         return []
     scope = {
-        "now": session.given,
+        "now": session.test_now,
         "queues": arrays.texts([line.queue for line in free]),
         "types": arrays.texts([line.type for line in free]),
         "rooms": arrays.bigints(list(free.values())),
@@ -39,7 +41,9 @@ async def dispatch(session: Session, shard: ShardId, room: Mapping[Line, int], t
     return [Ticket(shard, *row) for row in await query(session.connection, _DISPATCH, scope)]
 
 
-async def posted(session: Session, marked: Callable[[Session], Awaitable[list[Ticket]]], post: Post) -> list[Ticket]:
+async def post_marked(
+    session: Session, marked: Callable[[Session], Awaitable[list[Ticket]]], post: PostTickets
+) -> list[Ticket]:
     """Post what was marked before the commit: a claim that is faster waits for it, and a death undoes the marks."""
     async with session.connection.transaction():
         tickets = await marked(session)
@@ -48,9 +52,9 @@ async def posted(session: Session, marked: Callable[[Session], Awaitable[list[Ti
     return tickets
 
 
-async def lapse(session: Session, jobs: Sequence[JobId] | None) -> int:
+async def expire_tickets(session: Session, jobs: Sequence[JobId] | None) -> int:
     """How many tickets were forgotten."""
     if jobs is None:
-        return await execute(session.connection, _LAPSE)
-    scope = {"now": session.given, "ids": arrays.uuids(sorted(jobs))}
-    return await execute(session.connection, _LAPSE_OVERDUE, scope) if jobs else 0
+        return await execute(session.connection, _EXPIRE_TICKETS)
+    scope = {"now": session.test_now, "ids": arrays.uuids(sorted(jobs))}
+    return await execute(session.connection, _EXPIRE_OVERDUE_TICKETS, scope) if jobs else 0

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from penstock.model.errors import Conflict, StoreUnavailable
 from penstock.store.postgres.admission import hold_admission
-from penstock.store.postgres.dispatch import lapse
+from penstock.store.postgres.dispatch import expire_tickets
 from penstock.store.postgres.statements import Connection, execute, load, query
-from penstock.store.postgres.transaction import Transaction, in_transaction
+from penstock.store.postgres.transaction import PostgresTransaction, in_transaction
 
 _RAISE_EPOCH = load("raise_epoch")
 _FENCE_OFF = load("fence_off")
@@ -24,7 +24,7 @@ _POSITION = load("position")
 WAL_PAGE_BYTES = 8192
 """By so much a server that crashed may be behind what it said before: it had flushed a part of a record."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Position(Struct, frozen=True):
@@ -67,18 +67,18 @@ class EpochWatch:
         return Position(flushed, epoch)
 
 
-async def raise_epoch(tx: Transaction, *, restored: bool = False, stale: int | None = None) -> None:
+async def raise_epoch(tx: PostgresTransaction, *, restored: bool = False, stale: int | None = None) -> None:
     """End the leases of all that runs, if the database is another than before, is `restored`, or has the `stale` epoch.
 
     Otherwise another process has done it.
     """
     await hold_admission(tx)
-    scope = {"now": tx.given, "restored": restored, "stale": stale}
+    scope = {"now": tx.test_now, "restored": restored, "stale": stale}
     for (epoch,) in await query(tx.connection, _RAISE_EPOCH, scope):
         running = await execute(tx.connection, _FENCE_OFF, {"epoch": epoch, "now": tx.now})
         # The broker may have lost them, or given them to workers whose claims are lost.
-        await lapse(tx, None)
-        _log.warning(
+        await expire_tickets(tx, None)
+        logger.warning(
             "the database was restored or failed over: the shard's epoch is %d now, and %d running jobs start again",
             epoch,
             running,

@@ -6,12 +6,12 @@ import psycopg
 from psycopg import errors
 
 from penstock.model.errors import Invalid, StoreUnavailable
-from penstock.store.postgres.address import Address
+from penstock.store.postgres.address import PostgresAddress
 
 FAULTS = (psycopg.IntegrityError, psycopg.DataError)
 """What breaks an invariant of the tables; the fault of what was to be kept."""
 
-AGAIN = (errors.DeadlockDetected, errors.SerializationFailure)
+RETRIED = (errors.DeadlockDetected, errors.SerializationFailure)
 """The server undid it all by itself, and it may be done again."""
 
 # libpq tells the SQLSTATE of no connection that failed, so there are only words: the server's own and PgBouncer's.
@@ -22,7 +22,7 @@ class HeldElsewhere(StoreUnavailable):
     """What is needed is in a transaction of somebody else, who does not end it; it concerns only who needs it."""
 
 
-def unavailable(address: Address, error: BaseException | str, *, sent: bool = True) -> StoreUnavailable:
+def unavailable(address: PostgresAddress, error: BaseException | str, *, sent: bool = True) -> StoreUnavailable:
     """What a caller is told about an outage: which database, and what was said; no password is in either.
 
     `sent`: the server may have been asked, and may have done it.

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from penstock.model.ids import ShardId
 from penstock.model.timing import from_millis
-from penstock.store.postgres.migrate import Migration, connected, status
+from penstock.store.postgres.migrate import Migration, connect, status
 from penstock.store.postgres.statements import load, query
 
 _SHARD = load("shard")
@@ -24,7 +24,7 @@ class Inspection(Struct, frozen=True):
 
 async def inspect(url: str) -> Inspection:
     """Read it in a transaction that could not write. StoreUnavailable if that or its use by this code is impossible."""
-    async with connected(url) as connection, connection.transaction():
+    async with connect(url) as connection, connection.transaction():
         await connection.execute(b"SET TRANSACTION READ ONLY")
         stands = await status(connection)
         ((writable, now),) = await query(connection, _SERVER)

@@ -5,9 +5,9 @@ from functools import partial
 
 from penstock.model.submission import Held, Submission
 from penstock.model.timing import Clock
-from penstock.store.postgres.connections import Connections
+from penstock.store.postgres.connections import ConnectionPool
 from penstock.store.postgres.faults import HeldElsewhere
-from penstock.store.postgres.lanes import Lane
+from penstock.store.postgres.lanes import MoveBatcher
 from penstock.store.postgres.statements import Connection
 from penstock.store.postgres.submit import Entry, held_keys, submit
 from penstock.store.postgres.transaction import Session
@@ -20,11 +20,11 @@ SUSPECTED_SECONDS = 60.0
 class KeyedSubmits:
     """A lane for submits with keys. Apart from those without: the first to ask for a held key waits a little for it."""
 
-    def __init__(self, connections: Connections, given: Callable[[], int | None], clock: Clock) -> None:
+    def __init__(self, connections: ConnectionPool, given: Callable[[], int | None], clock: Clock) -> None:
         self._connections = connections
         self._given = given
         self._clock = clock
-        self._lane = Lane(connections, given, submit)
+        self._lane = MoveBatcher(connections, given, submit)
         self._suspects: dict[str, float] = {}
 
     async def each(self, entries: Sequence[Entry]) -> list[Submission]:

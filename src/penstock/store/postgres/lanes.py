@@ -10,7 +10,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from penstock.model.errors import StoreUnavailable
-from penstock.store.postgres.connections import Connections
+from penstock.store.postgres.connections import ConnectionPool
 from penstock.store.postgres.faults import HeldElsewhere, refused
 from penstock.store.postgres.statements import Connection
 from penstock.store.postgres.transaction import Session
@@ -22,21 +22,21 @@ Answer = TypeVar("Answer")
 Move = Callable[[Session, Sequence[Item]], Awaitable[list[Answer]]]
 
 
-class Lane(Generic[Item, Answer]):
+class MoveBatcher(Generic[Item, Answer]):
     """One batch at a time, of at most BATCH_ITEMS unless a single call has more."""
 
-    def __init__(self, connections: Connections, given: Callable[[], int | None], move: Move[Item, Answer]) -> None:
+    def __init__(self, connections: ConnectionPool, given: Callable[[], int | None], move: Move[Item, Answer]) -> None:
         self._connections = connections
         self._given = given
         self._move = move
-        self._calls: deque[_Call[Item, Answer]] = deque()
+        self._calls: deque[_QueuedCall[Item, Answer]] = deque()
         self._serving: asyncio.Task[None] | None = None
 
     async def each(self, items: Sequence[Item]) -> list[Answer]:
         """Move the items; one answer each, in order. A caller that goes away does not disturb the others."""
         if not items:
             return []
-        call: _Call[Item, Answer] = _Call(items)
+        call: _QueuedCall[Item, Answer] = _QueuedCall(items)
         self._calls.append(call)
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
@@ -52,7 +52,7 @@ class Lane(Generic[Item, Answer]):
             await self._settle_batch(self._batch())
         self._serving = None
 
-    def _batch(self) -> "list[_Call[Item, Answer]]":
+    def _batch(self) -> "list[_QueuedCall[Item, Answer]]":
         calls = [self._calls.popleft()]
         size = len(calls[0].items)
         while self._calls and size + len(self._calls[0].items) <= BATCH_ITEMS:
@@ -60,10 +60,10 @@ class Lane(Generic[Item, Answer]):
             size += len(calls[-1].items)
         return calls
 
-    async def _settle_batch(self, calls: "list[_Call[Item, Answer]]") -> None:
+    async def _settle_batch(self, calls: "list[_QueuedCall[Item, Answer]]") -> None:
         """Together; when one of them errs, each by itself. In an outage those who wait are told too: it is theirs."""
         try:
-            await self._together(calls)
+            await self._run_batch(calls)
         except HeldElsewhere as error:
             if len(calls) == 1:
                 calls[0].fail(error)
@@ -81,19 +81,19 @@ class Lane(Generic[Item, Answer]):
                 for call in calls:
                     await self._settle_batch([call])
 
-    async def _together(self, calls: "list[_Call[Item, Answer]]") -> None:
+    async def _run_batch(self, calls: "list[_QueuedCall[Item, Answer]]") -> None:
         items = calls[0].items if len(calls) == 1 else [item for call in calls for item in call.items]
-        answers = await self._connections.carry_out(partial(self._moved, items))
+        answers = await self._connections.carry_out(partial(self._run_move, items))
         start = 0
         for call in calls:
             call.answer(answers[start : start + len(call.items)])
             start += len(call.items)
 
-    async def _moved(self, items: Sequence[Item], connection: Connection) -> list[Answer]:
+    async def _run_move(self, items: Sequence[Item], connection: Connection) -> list[Answer]:
         return await self._move(Session(connection, self._given()), items)
 
 
-class _Call(Generic[Item, Answer]):
+class _QueuedCall(Generic[Item, Answer]):
     """What one caller asked for. One that has gone away is not missed."""
 
     __slots__ = ("future", "items")

@@ -11,7 +11,7 @@ from penstock.model.ids import JobId
 from penstock.model.job import JSON_NULL, Claim, Lease, Loss, Renewal, Settled, Settlement, Ticket
 from penstock.model.lifecycle import POISON_LOSSES, SUSPECT_LOSSES, Event, Move, State
 from penstock.model.timing import millis
-from penstock.store.batching import in_awaited_rounds
+from penstock.store.batching import run_rounds
 from penstock.store.postgres import arrays
 from penstock.store.postgres.rows import event_of
 from penstock.store.postgres.statements import load, query
@@ -37,7 +37,7 @@ Shown = Lease | Settlement
 
 async def claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | None]:
     """One answer each, in order; None for a job that is no longer there to be claimed."""
-    return await in_awaited_rounds(wanted, lambda one: one[0].job, partial(_claim, session))
+    return await run_rounds(wanted, lambda one: one[0].job, partial(_claim, session))
 
 
 async def _claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | None]:
@@ -45,7 +45,7 @@ async def _claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | Non
     order = sorted(range(len(wanted)), key=jobs.__getitem__)
     rows = [wanted[position] for position in order]
     scope = {
-        "now": session.given,
+        "now": session.test_now,
         "ids": arrays.uuids([ticket.job for ticket, _, _ in rows]),
         "workers": arrays.texts([worker for _, worker, _ in rows]),
         "leases": arrays.bigints([lease for _, _, lease in rows]),
@@ -65,7 +65,7 @@ async def claim_next(session: Session, asked: Sequence[Share], worker: str, leas
         return []
     span = millis(lease)
     scope: dict[str, object] = {
-        "now": session.given,
+        "now": session.test_now,
         "queues": arrays.texts([share.queue for share in shares]),
         "jobs": arrays.bigints([share.jobs for share in shares]),
         "types": arrays.texts([type_name for share in shares for type_name in share.types]),
@@ -111,13 +111,13 @@ def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
 
 async def renew(session: Session, held: Sequence[Held]) -> list[Renewal]:
     """One answer each, in order."""
-    return await in_awaited_rounds(held, lambda one: one[0].job, partial(_renew, session))
+    return await run_rounds(held, lambda one: one[0].job, partial(_renew, session))
 
 
 async def _renew(session: Session, held: Sequence[Held]) -> list[Renewal]:
     rows = sorted(held, key=lambda one: one[0].job)
     scope = {
-        "now": session.given,
+        "now": session.test_now,
         "ids": arrays.uuids([lease.job for lease, _ in rows]),
         "fences": arrays.bigints([lease.fence for lease, _ in rows]),
         "leases": arrays.bigints([millis(span) for _, span in rows]),
@@ -133,20 +133,20 @@ async def _renew(session: Session, held: Sequence[Held]) -> list[Renewal]:
 
 async def release(session: Session, given_back: Sequence[GivenBack]) -> list[Settled]:
     """One answer each, in order."""
-    return await in_awaited_rounds(given_back, lambda one: one[0].job, partial(_release, session))
+    return await run_rounds(given_back, lambda one: one[0].job, partial(_release, session))
 
 
 async def _release(session: Session, given_back: Sequence[GivenBack]) -> list[Settled]:
     rows = sorted(given_back, key=lambda one: one[0].job)
     leases = [lease for lease, *_ in rows]
     scope = held_by(leases) | {
-        "now": session.given,
+        "now": session.test_now,
         "suspects": arrays.booleans([suspect for _, suspect, _ in rows]),
         "delays": arrays.bigints([None if delay is None else millis(delay) for *_, delay in rows]),
     }
     moved = moved_by(leases, await query(session.connection, _RELEASE, scope), Move.RELEASE)
     if rest := [lease for lease in leases if lease.job not in moved]:
-        scope = held_by(rest) | {"now": session.given}
+        scope = held_by(rest) | {"now": session.test_now}
         moved |= moved_by(rest, await query(session.connection, _RELEASE_MARKED, scope), Move.RELEASE)
     return await answers_to(session, [lease for lease, *_ in given_back], moved)
 
@@ -158,7 +158,7 @@ async def retype(session: Session, leases: Sequence[Lease], type_name: str) -> N
 
 async def reclaim(session: Session, limit: int) -> list[Event]:
     """Those whose lease ran out first."""
-    scope = {"now": session.given, "limit": limit, "poison": POISON_LOSSES, "suspect": SUSPECT_LOSSES}
+    scope = {"now": session.test_now, "limit": limit, "poison": POISON_LOSSES, "suspect": SUSPECT_LOSSES}
     rows = await query(session.connection, _RECLAIM, scope)
     return [event_of(row[0], row, Move.RECLAIM, State.RUNNING) for row in rows]
 
@@ -195,7 +195,7 @@ async def losses_of(session: Session, refused: Sequence[Shown]) -> dict[JobId, L
     """
     if not refused:
         return {}
-    sought = arrays.sought([one.job for one in refused])
+    sought = arrays.id_range([one.job for one in refused])
     fences: dict[JobId, int] = dict(await query(session.connection, _FENCES, sought))
     return {one.job: _loss(fences.get(one.job), one.fence) for one in refused}
 

@@ -17,7 +17,7 @@ from penstock.store.postgres.statements import Connection, load, query
 from penstock.store.rows import Row
 
 NEWEST = (1 << 63) - 1
-AWAY = (State.QUEUED, State.RUNNING)
+UNORDERED = (State.QUEUED, State.RUNNING)
 """What a job may be that is out with a ticket or at a worker."""
 
 _CURSOR = re.compile(r"[0-9a-f]{1,15}")
@@ -56,7 +56,7 @@ def _lines(matching: Sequence[Count]) -> dict[str, object]:
         "later_types": texts([count.type for count in later]),
         "waiting_queues": texts([count.queue for count in waiting]),
         "waiting_types": texts([count.type for count in waiting]),
-        "away": texts(sorted({count.state for count in matching if count.state in AWAY})),
+        "away": texts(sorted({count.state for count in matching if count.state in UNORDERED})),
         "ended_queues": texts([count.queue for count in ended]),
         "ended_types": texts([count.type for count in ended]),
         "ended_states": texts([count.state for count in ended]),

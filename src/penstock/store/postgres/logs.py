@@ -8,7 +8,7 @@ from penstock.model.timing import from_millis, to_millis
 from penstock.store.log_lines import LogEnd, new_lines
 from penstock.store.postgres.arrays import bigints, texts
 from penstock.store.postgres.statements import Connection, execute, load, query
-from penstock.store.postgres.transaction import Transaction
+from penstock.store.postgres.transaction import PostgresTransaction
 from penstock.store.rows import Row
 
 _OWNED = load("owned")
@@ -17,7 +17,9 @@ _APPEND_LOG = load("append_log")
 _READ_LOG = load("read_log")
 
 
-async def append_log(tx: Transaction, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None) -> bool:
+async def append_log(
+    tx: PostgresTransaction, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None
+) -> bool:
     """False, and nothing kept, when the fence is lost."""
     owned = await query(tx.connection, _OWNED, {"id": lease.job, "fence": lease.fence})
     if not owned:

@@ -15,8 +15,8 @@ import psycopg
 from msgspec import Struct
 
 from penstock.model.errors import StoreUnavailable
-from penstock.store.postgres.address import Address
-from penstock.store.postgres.connections import Connections
+from penstock.store.postgres.address import PostgresAddress
+from penstock.store.postgres.connections import ConnectionPool
 from penstock.store.postgres.connector import Connector
 from penstock.store.postgres.faults import unavailable
 from penstock.store.postgres.statements import Connection
@@ -69,7 +69,7 @@ class Migration(Struct, frozen=True):
         return Applied(self.number, self.name, checksum, int(told[1]) if told else 0)
 
 
-class Status(Struct, frozen=True):
+class MigrationStatus(Struct, frozen=True):
     """Where a database stands: what it has, also of a newer code, and what it lacks of this one."""
 
     applied: tuple[Applied, ...]
@@ -86,14 +86,14 @@ def migrations() -> tuple[Migration, ...]:
     )
 
 
-async def status(connection: Connection, known: Sequence[Migration] | None = None) -> Status:
+async def status(connection: Connection, known: Sequence[Migration] | None = None) -> MigrationStatus:
     """Changes nothing. StoreUnavailable if this code cannot use the database, whatever is applied to it."""
     known = migrations() if known is None else known
     async with connection.transaction():
-        applied = await _applied(connection)
+        applied = await _read_applied(connection)
     _check(applied, known)
     numbers = {one.number for one in applied}
-    return Status(applied, tuple(one for one in known if one.number not in numbers))
+    return MigrationStatus(applied, tuple(one for one in known if one.number not in numbers))
 
 
 async def migrate(connection: Connection, known: Sequence[Migration] | None = None) -> list[Migration]:
@@ -111,7 +111,7 @@ async def require(connection: Connection) -> None:
         raise StoreUnavailable(f"the database lacks {named(pending)}: run `penstock db migrate`")
 
 
-async def bring_up_to_date(url: str, connections: Connections, *, allowed: bool) -> None:
+async def bring_up_to_date(url: str, connections: ConnectionPool, *, allowed: bool) -> None:
     """For who opens a store. To look takes no longer than a call may; to migrate, or to wait for who does, as it takes.
 
     StoreUnavailable if something is missing and it is not `allowed` to migrate.
@@ -119,14 +119,14 @@ async def bring_up_to_date(url: str, connections: Connections, *, allowed: bool)
     if not allowed:
         await connections.run(require)
     elif (await connections.run(status)).pending:
-        async with connected(url) as connection:
+        async with connect(url) as connection:
             await migrate(connection)
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Connection]:
+async def connect(url: str) -> AsyncIterator[Connection]:
     """A connection to migrate a database with, for whoever has no store open."""
-    address = Address.parse(url)
+    address = PostgresAddress.parse(url)
     try:
         async with await Connector(address, CONNECT).connect() as connection:
             yield connection
@@ -150,14 +150,14 @@ async def _apply(connection: Connection, migration: Migration) -> bool:
     async with connection.transaction():
         await _run(connection, _UNHURRIED)
         await _run(connection, _LOCK)
-        if migration.number in {one.number for one in await _applied(connection)}:
+        if migration.number in {one.number for one in await _read_applied(connection)}:
             return False
         await _run(connection, _IMPATIENT)
         await _run(connection, "\n".join((FOUNDATION, migration.text, _recorded(migration))))
         return True
 
 
-async def _applied(connection: Connection) -> tuple[Applied, ...]:
+async def _read_applied(connection: Connection) -> tuple[Applied, ...]:
     ((there,),) = await (await _run(connection, _IS_THERE)).fetchall()
     return tuple(Applied(*row) for row in await (await _run(connection, _APPLIED)).fetchall()) if there else ()
 

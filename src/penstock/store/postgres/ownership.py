@@ -12,7 +12,7 @@ _FOUND_ADMISSION = load("found_admission")
 _FOUND_LINEAGE = load("found_lineage")
 _DURABILITY = load("durability")
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 async def take_ownership(connection: Connection, shard: ShardId, shown: str, given: int | None) -> None:
@@ -33,6 +33,6 @@ async def take_ownership(connection: Connection, shard: ShardId, shown: str, giv
 async def warn_of_lost_commits(connection: Connection, shown: str) -> None:
     """Log each setting with which what the server acknowledges may be lost."""
     for name, setting in await query(connection, _DURABILITY):
-        _log.warning(
+        logger.warning(
             "%s has %s=%s: what it acknowledges may be lost with its machine; turn it on", shown, name, setting
         )

@@ -18,17 +18,17 @@ from penstock.model.ids import JobId, first_id
 from penstock.model.job import Pruned, Retention
 from penstock.model.timing import from_millis, millis, to_millis
 from penstock.store.postgres.statements import Connection, load, query
-from penstock.store.postgres.transaction import Transaction
+from penstock.store.postgres.transaction import PostgresTransaction
 
 DAY = 86_400_000
-AHEAD = 3
+DAYS_AHEAD = 3
 """Days for which there are partitions before the first id of them: so long may nobody open the store or prune it."""
 
 WHOLE_JOBS = 100_000
 """The most that a partition may hold to be dropped: the keys, tags and logs of its jobs are looked for in one write.
 What is above that goes in batches first."""
 
-REST = timedelta(minutes=1)
+RETRY_PAUSE = timedelta(minutes=1)
 """After it was found in use."""
 
 _NAME = re.compile(r"ended_(\d{8})")
@@ -53,7 +53,7 @@ _DROP = "DROP TABLE penstock.{}"
 _LATER = (errors.LockNotAvailable, errors.QueryCanceled, errors.InsufficientPrivilege, errors.CheckViolation)
 """Why a partition cannot be made or dropped now. Nothing is lost by it: the default one and batches do as well."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Partition(Struct, frozen=True, order=True):
@@ -82,16 +82,16 @@ class Partitions:
     def __init__(self) -> None:
         self._rests_until = 0
 
-    async def make_ahead(self, tx: Transaction) -> None:
+    async def make_ahead(self, tx: PostgresTransaction) -> None:
         """Make what is missing of the partitions from today on; what cannot be made now is left to the default one."""
-        wanted = [Partition(tx.now // DAY + ahead) for ahead in range(AHEAD + 1)]
-        if tx.now >= self._rests_until and not set(wanted) <= set(await _there(tx.connection)):
+        wanted = [Partition(tx.now // DAY + ahead) for ahead in range(DAYS_AHEAD + 1)]
+        if tx.now >= self._rests_until and not set(wanted) <= set(await _list_partitions(tx.connection)):
             async with self._if_free(tx):
                 await tx.connection.execute(_LOCK)
-                for partition in sorted(set(wanted) - set(await _there(tx.connection))):
+                for partition in sorted(set(wanted) - set(await _list_partitions(tx.connection))):
                     await _make(tx, partition)
 
-    async def drop_past(self, tx: Transaction, keep: Retention) -> Pruned:
+    async def drop_past(self, tx: PostgresTransaction, keep: Retention) -> Pruned:
         """Drop the oldest partition of which all is past its retention, with keys, tags and logs; all its jobs count.
 
         None while it is in use, or while another process does the same.
@@ -99,7 +99,7 @@ class Partitions:
         ((mine,),) = await query(tx.connection, _TRY_LOCK)
         pruned = Pruned(0)
         if mine and tx.now >= self._rests_until:
-            for partition in _candidates(await _there(tx.connection), tx.now, keep):
+            for partition in _candidates(await _list_partitions(tx.connection), tx.now, keep):
                 if await _is_past(tx, partition, keep):
                     async with self._if_free(tx):
                         pruned = await _drop(tx, partition, keep)
@@ -107,18 +107,18 @@ class Partitions:
         return pruned
 
     @asynccontextmanager
-    async def _if_free(self, tx: Transaction) -> AsyncIterator[None]:
+    async def _if_free(self, tx: PostgresTransaction) -> AsyncIterator[None]:
         """All that is done within, or nothing."""
         try:
             async with tx.whole():
                 await tx.connection.execute(_IMPATIENT)
                 yield
         except _LATER as error:
-            self._rests_until = tx.now + millis(REST)
-            _log.info("partitions of %s are made and dropped later: %s", tx.connection.info.dbname, error)
+            self._rests_until = tx.now + millis(RETRY_PAUSE)
+            logger.info("partitions of %s are made and dropped later: %s", tx.connection.info.dbname, error)
 
 
-async def _there(connection: Connection) -> list[Partition]:
+async def _list_partitions(connection: Connection) -> list[Partition]:
     """Known by their names; the default one is none of them."""
     names = [_NAME.fullmatch(name) for (name,) in await query(connection, _PARTITIONS)]
     return sorted(_named(name[1]) for name in names if name)
@@ -134,7 +134,7 @@ def _candidates(there: Sequence[Partition], now: int, keep: Retention) -> Iterat
     return (partition for partition in there if partition.past_at <= until)
 
 
-async def _make(tx: Transaction, partition: Partition) -> None:
+async def _make(tx: PostgresTransaction, partition: Partition) -> None:
     """Not where a part of the day is in the default one already."""
     ((unfit,),) = await query(tx.connection, _UNFIT, partition.range)
     if not unfit:
@@ -143,7 +143,7 @@ async def _make(tx: Transaction, partition: Partition) -> None:
         await tx.connection.execute(text, prepare=False)
 
 
-async def _is_past(tx: Transaction, partition: Partition, keep: Retention) -> bool:
+async def _is_past(tx: PostgresTransaction, partition: Partition, keep: Retention) -> bool:
     scope = {
         "succeeded_until": tx.now - millis(keep.succeeded),
         "failed_until": tx.now - millis(keep.failed),
@@ -154,7 +154,7 @@ async def _is_past(tx: Transaction, partition: Partition, keep: Retention) -> bo
     return bool(past)
 
 
-async def _drop(tx: Transaction, partition: Partition, keep: Retention) -> Pruned:
+async def _drop(tx: PostgresTransaction, partition: Partition, keep: Retention) -> Pruned:
     """Asked again under the lock: a job may just have come to it."""
     await _run(tx, _HOLD, partition)
     if not await _is_past(tx, partition, keep):
@@ -164,5 +164,5 @@ async def _drop(tx: Transaction, partition: Partition, keep: Retention) -> Prune
     return Pruned(jobs, tuple(owners))
 
 
-async def _run(tx: Transaction, text: LiteralString, partition: Partition) -> None:
+async def _run(tx: PostgresTransaction, text: LiteralString, partition: Partition) -> None:
     await tx.connection.execute(sql.SQL(text).format(sql.Identifier(partition.name)), prepare=False)

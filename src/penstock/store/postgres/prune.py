@@ -8,18 +8,18 @@ from penstock.model.lifecycle import State
 from penstock.model.timing import millis
 from penstock.store.postgres.statements import execute, load, query
 from penstock.store.postgres.ticks import prune_ticks
-from penstock.store.postgres.transaction import Session, Transaction
+from penstock.store.postgres.transaction import PostgresTransaction, Session
 from penstock.store.rows import Row
 
 _PRUNE = load("prune")
 _PRUNE_ANCHORS = load("prune_anchors")
 _FOLD_COUNTS = load("fold_counts")
 
-TICKS_FOR_A_JOB = 50
+TICK_RECORDS_PER_JOB = 50
 """Records of ticks are small, and a schedule that mostly skips has far more of them than jobs."""
 
 
-async def prune(tx: Transaction, keep: Retention, limit: int) -> Pruned:
+async def prune(tx: PostgresTransaction, keep: Retention, limit: int) -> Pruned:
     """At most `limit` jobs over all states, the longest ended first within each."""
     rows: list[Row] = []
     for state, kept in _retentions(keep):
@@ -27,7 +27,7 @@ async def prune(tx: Transaction, keep: Retention, limit: int) -> Pruned:
         rows += await query(tx.connection, _PRUNE, scope)
     anchors = {"until": tx.now - millis(keep.longest), "limit": limit - len(rows)}
     rows += await query(tx.connection, _PRUNE_ANCHORS, anchors)
-    await prune_ticks(tx, tx.now - millis(keep.failed), limit * TICKS_FOR_A_JOB)
+    await prune_ticks(tx, tx.now - millis(keep.failed), limit * TICK_RECORDS_PER_JOB)
     return Pruned(len(rows), tuple(job for job, owns_objects in rows if owns_objects))
 
 

@@ -12,24 +12,24 @@ from penstock.model.workers import Seen, Worker
 from penstock.store.postgres.admission import follow_ring, hold_admission
 from penstock.store.postgres.arrays import bigints, byteas, texts
 from penstock.store.postgres.statements import Connection, execute, load, query
-from penstock.store.postgres.transaction import Transaction
+from penstock.store.postgres.transaction import PostgresTransaction
 from penstock.store.rows import seen_scope, workers_of
 
-_TELL, _CHANGE, _NOTICES = load("tell"), load("change_notices"), load("notices")
-_LEAD, _RESIGN = load("lead"), load("resign")
-_SEE, _FORGET = load("see"), load("forget")
+_PUT_NOTICES, _CHANGE, _NOTICES = load("put_notices"), load("change_notices"), load("notices")
+_ACQUIRE_ROLE, _RELEASE_ROLE = load("acquire_role"), load("release_role")
+_PUT_WORKER, _DELETE_WORKER = load("put_worker"), load("delete_worker")
 _WORKERS, _PRUNE_WORKERS = load("workers"), load("prune_workers")
 
 NEVER = -1
 """Before every instant at which something was told."""
 
 
-async def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
+async def put_notices(tx: PostgresTransaction, notices: Sequence[Notice]) -> None:
     async with _following_ring(tx, notices):
-        await execute(tx.connection, _TELL, _told(notices))
+        await execute(tx.connection, _PUT_NOTICES, _told(notices))
 
 
-async def change_notices(tx: Transaction, changes: Sequence[NoticeChange]) -> list[bool]:
+async def change_notices(tx: PostgresTransaction, changes: Sequence[NoticeChange]) -> list[bool]:
     """One answer each, in order; about each name there is at most one change."""
     notices = [change.notice for change in changes]
     known = [change.known_at for change in changes]
@@ -40,7 +40,7 @@ async def change_notices(tx: Transaction, changes: Sequence[NoticeChange]) -> li
 
 
 @asynccontextmanager
-async def _following_ring(tx: Transaction, notices: Sequence[Notice]) -> AsyncIterator[None]:
+async def _following_ring(tx: PostgresTransaction, notices: Sequence[Notice]) -> AsyncIterator[None]:
     """Take keys by the ring that is told within. Held first: it may have to wait, and no row is locked meanwhile."""
     told = any(one.kind == NoticeKind.RING for one in notices)
     if told:
@@ -64,29 +64,29 @@ async def notices(connection: Connection) -> list[Notice]:
     return [Notice(kind, name, value, from_millis(told_at)) for kind, name, value, told_at in rows]
 
 
-async def lead(tx: Transaction, role: str, holder: str, span: timedelta) -> int | None:
+async def acquire_role(tx: PostgresTransaction, role: str, holder: str, span: timedelta) -> int | None:
     scope = {"role": role, "holder": holder, "now": tx.now, "held_until": tx.now + millis(span)}
-    fences = await query(tx.connection, _LEAD, scope)
+    fences = await query(tx.connection, _ACQUIRE_ROLE, scope)
     return fences[0][0] if fences else None
 
 
-async def resign(tx: Transaction, role: str, holder: str) -> None:
-    await execute(tx.connection, _RESIGN, {"role": role, "holder": holder})
+async def release_role(tx: PostgresTransaction, role: str, holder: str) -> None:
+    await execute(tx.connection, _RELEASE_ROLE, {"role": role, "holder": holder})
 
 
-async def see(tx: Transaction, worker: Worker) -> None:
+async def put_worker(tx: PostgresTransaction, worker: Worker) -> None:
     scope = {"id": worker.id, "now": tx.now, "reported": msgspec.json.encode(worker).decode()}
-    await execute(tx.connection, _SEE, scope)
+    await execute(tx.connection, _PUT_WORKER, scope)
 
 
-async def forget(tx: Transaction, worker: str) -> None:
-    await execute(tx.connection, _FORGET, {"id": worker})
+async def delete_worker(tx: PostgresTransaction, worker: str) -> None:
+    await execute(tx.connection, _DELETE_WORKER, {"id": worker})
 
 
 async def workers(connection: Connection, seen: Seen, limit: int | None) -> list[Worker]:
     return workers_of(await query(connection, _WORKERS, seen_scope(seen, limit)))
 
 
-async def prune_workers(tx: Transaction, before: datetime, limit: int) -> list[Worker]:
+async def prune_workers(tx: PostgresTransaction, before: datetime, limit: int) -> list[Worker]:
     scope = {"before": to_millis(before), "limit": limit}
     return workers_of(await query(tx.connection, _PRUNE_WORKERS, scope))

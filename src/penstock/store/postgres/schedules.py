@@ -12,7 +12,7 @@ from penstock.store.admission import misplaced
 from penstock.store.postgres.admission import read_admission
 from penstock.store.postgres.arrays import texts
 from penstock.store.postgres.statements import Connection, execute, load, query
-from penstock.store.postgres.transaction import Transaction
+from penstock.store.postgres.transaction import PostgresTransaction
 from penstock.store.rows import Row, instant, optional_millis, schedule_of
 
 ACTIVE_MAX = 100
@@ -28,7 +28,7 @@ _NEXT_TICK = load("next_tick")
 
 
 async def put_schedule(
-    tx: Transaction, schedule: Schedule, expected_version: int | None, ring: int | None
+    tx: PostgresTransaction, schedule: Schedule, expected_version: int | None, ring: int | None
 ) -> Schedule | None:
     """What is stored; None when the expectation failed. MapChanged when a new one is not taken."""
     scope = _scope_of(schedule)
@@ -41,7 +41,7 @@ async def put_schedule(
     return _schedule_of(rows[0]) if rows else None
 
 
-async def drop_schedule(tx: Transaction, name: str) -> bool:
+async def drop_schedule(tx: PostgresTransaction, name: str) -> bool:
     """With its history; False if there is none."""
     dropped = await execute(tx.connection, _DROP, {"name": name})
     await execute(tx.connection, _DROP_TICKS, {"name": name})
@@ -63,7 +63,7 @@ async def list_schedules(connection: Connection, after: str | None, limit: int) 
 
 async def due_schedules(connection: Connection, before: datetime, limit: int) -> list[Due]:
     """Earliest first; each with at most ACTIVE_MAX of its active jobs, oldest first."""
-    scope = {"before": first_milli(before), "limit": limit, "active_limit": ACTIVE_MAX}
+    scope = {"before": ceil_millis(before), "limit": limit, "active_limit": ACTIVE_MAX}
     return [_due_of(row) for row in await query(connection, _DUE, scope)]
 
 
@@ -72,7 +72,7 @@ async def next_tick(connection: Connection) -> datetime | None:
     return instant(at)
 
 
-def first_milli(at: datetime) -> int:
+def ceil_millis(at: datetime) -> int:
     """The first whole millisecond not before an instant: what is kept is before the one just if before the other."""
     return to_millis(at + timedelta(microseconds=999))
 

@@ -8,15 +8,15 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
-from penstock.store.postgres.address import Address
+from penstock.store.postgres.address import PostgresAddress
 from penstock.store.postgres.faults import unavailable
 
 
 @contextmanager
-def scratch_database(url: str, chance: random.Random) -> Iterator[str]:
+def scratch_database(url: str, rng: random.Random) -> Iterator[str]:
     """An empty database on the server of this URL; its own URL. StoreUnavailable if none can be made."""
-    name = f"penstock_scratch_{chance.getrandbits(48):012x}"
-    address = Address.parse(url)
+    name = f"penstock_scratch_{rng.getrandbits(48):012x}"
+    address = PostgresAddress.parse(url)
     try:
         with psycopg.connect(address.conninfo, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))

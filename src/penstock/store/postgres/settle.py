@@ -10,7 +10,7 @@ from penstock.model.ids import JobId
 from penstock.model.job import Settled, Settlement
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.timing import millis
-from penstock.store.batching import in_awaited_rounds
+from penstock.store.batching import run_rounds
 from penstock.store.postgres import arrays
 from penstock.store.postgres.lease import answers_to, held_by, moved_by
 from penstock.store.postgres.statements import load, query
@@ -24,7 +24,7 @@ _JOB = attrgetter("job")
 
 async def settle(session: Session, settlements: Sequence[Settlement]) -> list[Settled]:
     """One answer each, in order."""
-    return await in_awaited_rounds(settlements, _JOB, partial(_settle, session))
+    return await run_rounds(settlements, _JOB, partial(_settle, session))
 
 
 async def _settle(session: Session, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -32,18 +32,18 @@ async def _settle(session: Session, settlements: Sequence[Settlement]) -> list[S
     if State.SCHEDULED in {one.state for one in rows}:
         # In one transaction: a fault in the second statement must not leave the answers of the first untold.
         async with session.connection.transaction():
-            moved = await _mixed(session, rows)
+            moved = await _settle_mixed(session, rows)
     else:
-        moved = await _ended(session, rows)
+        moved = await _end(session, rows)
     return await answers_to(session, settlements, moved)
 
 
-async def _mixed(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
+async def _settle_mixed(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
     """Those to be tried again first. One that is not moved has lost its fence or is marked; marks do not go away."""
     later = [one for one in rows if one.state is State.SCHEDULED]
     moved = await _put_off(session, later)
     rest = [_cancelled(one) if one.state is State.SCHEDULED else one for one in rows if one.job not in moved]
-    return moved | await _ended(session, rest) if rest else moved
+    return moved | await _end(session, rest) if rest else moved
 
 
 def _cancelled(one: Settlement) -> Settlement:
@@ -51,13 +51,13 @@ def _cancelled(one: Settlement) -> Settlement:
 
 
 async def _put_off(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
-    scope = held_by(rows) | _columns(rows) | {"now": session.given}
+    scope = held_by(rows) | _columns(rows) | {"now": session.test_now}
     return moved_by(rows, await query(session.connection, _SETTLE_LATER, scope), Move.SETTLE)
 
 
-async def _ended(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
+async def _end(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
     kept = {
-        "now": session.given,
+        "now": session.test_now,
         "states": arrays.texts([one.state for one in rows]),
         "results": arrays.byteas([one.result for one in rows]),
         "objects": _structured([one.result_object for one in rows]),

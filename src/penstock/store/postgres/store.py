@@ -10,13 +10,13 @@ from typing import Self, TypeVar
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
+    BacklogKey,
     Cancellation,
     Claim,
     Count,
     Job,
     JobFilter,
     Lease,
-    Line,
     LogLine,
     NewJob,
     Page,
@@ -34,14 +34,14 @@ from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock, SystemClock, millis, to_millis
 from penstock.model.workers import EVER, Seen, Worker
 from penstock.store.postgres import admission, listing, logs, reads, registry, schedules, ticks
-from penstock.store.postgres.address import Address
+from penstock.store.postgres.address import PostgresAddress
 from penstock.store.postgres.cancel import cancel, expire
-from penstock.store.postgres.connections import Connections
-from penstock.store.postgres.dispatch import dispatch, lapse, posted, promote
+from penstock.store.postgres.connections import ConnectionPool
+from penstock.store.postgres.dispatch import dispatch, expire_tickets, post_marked, promote
 from penstock.store.postgres.epoch import EpochWatch, raise_epoch
 from penstock.store.postgres.faults import refused
 from penstock.store.postgres.keyed_submits import KeyedSubmits
-from penstock.store.postgres.lanes import Lane
+from penstock.store.postgres.lanes import MoveBatcher
 from penstock.store.postgres.lease import claim, claim_next, reclaim, release, renew, retype
 from penstock.store.postgres.migrate import bring_up_to_date
 from penstock.store.postgres.ownership import take_ownership, warn_of_lost_commits
@@ -50,9 +50,9 @@ from penstock.store.postgres.prune import fold_counts, prune
 from penstock.store.postgres.settle import settle
 from penstock.store.postgres.statements import Connection, execute, load
 from penstock.store.postgres.submit import submit
-from penstock.store.postgres.timepiece import Timepiece
-from penstock.store.postgres.transaction import Session, Transaction, in_transaction
-from penstock.store.seam import Capabilities, Outlook, Post, Share
+from penstock.store.postgres.timepiece import ServerClock
+from penstock.store.postgres.transaction import PostgresTransaction, Session, in_transaction
+from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 
 FIRST_SHARD = ShardId(0)
 DEADLINE = timedelta(seconds=5)
@@ -69,7 +69,7 @@ T = TypeVar("T")
 _PROBE = load("probe")
 _LOAD_BALLAST = load("load_ballast")
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class PostgresStore:
@@ -77,23 +77,23 @@ class PostgresStore:
 
     capabilities = Capabilities(atomic_batches=False, exact_counts=True)
 
-    def __init__(self, connections: Connections, clock: Clock | None, shard: ShardId) -> None:
+    def __init__(self, connections: ConnectionPool, clock: Clock | None, shard: ShardId) -> None:
         self.shard = shard
         self._clock = clock
         self._connections = connections
-        self._epochs = EpochWatch(self._given)
+        self._epochs = EpochWatch(self._test_now)
         connections.on_restored = self._epochs.follow
-        self._timepiece = Timepiece(lambda: self._read(reads.now), SystemClock())
+        self._timepiece = ServerClock(lambda: self._read(reads.now), SystemClock())
         self._partitions = Partitions()
         self._writes = 0
         self._folding: asyncio.Task[None] | None = None
-        self._submits = Lane(connections, self._given, submit)
-        self._keyed_submits = KeyedSubmits(connections, self._given, SystemClock())
-        self._claims = Lane(connections, self._given, claim)
-        self._renewals = Lane(connections, self._given, renew)
-        self._settles = Lane(connections, self._given, settle)
-        self._releases = Lane(connections, self._given, release)
-        self._gets = Lane(connections, self._given, reads.get)
+        self._submits = MoveBatcher(connections, self._test_now, submit)
+        self._keyed_submits = KeyedSubmits(connections, self._test_now, SystemClock())
+        self._claims = MoveBatcher(connections, self._test_now, claim)
+        self._renewals = MoveBatcher(connections, self._test_now, renew)
+        self._settles = MoveBatcher(connections, self._test_now, settle)
+        self._releases = MoveBatcher(connections, self._test_now, release)
+        self._gets = MoveBatcher(connections, self._test_now, reads.get)
 
     @classmethod
     async def open(
@@ -111,7 +111,7 @@ class PostgresStore:
         StoreUnavailable when the server does not answer within the deadline, or when the database lacks tables, or
         belongs to another shard or to a newer Penstock.
         """
-        store = cls(Connections(Address.parse(url), deadline, connections), clock, shard)
+        store = cls(ConnectionPool(PostgresAddress.parse(url), deadline, connections), clock, shard)
         try:
             await bring_up_to_date(url, store._connections, allowed=migrate)
             await store._connections.run(store._prepare)
@@ -126,10 +126,10 @@ class PostgresStore:
 
     async def _prepare(self, connection: Connection) -> None:
         shown = self._connections.address.shown
-        await take_ownership(connection, self.shard, shown, self._given())
+        await take_ownership(connection, self.shard, shown, self._test_now())
         await warn_of_lost_commits(connection, shown)
 
-    def home(self, key: str | None = None) -> ShardId:
+    def shard_for(self, key: str | None = None) -> ShardId:
         return self.shard
 
     def epoch(self, key: str) -> None:
@@ -138,10 +138,10 @@ class PostgresStore:
     def takers(self) -> None:
         return None
 
-    def parts(self) -> Sequence[Self]:
+    def shards(self) -> Sequence[Self]:
         return (self,)
 
-    def missing(self) -> tuple[ShardId, ...]:
+    def unavailable(self) -> tuple[ShardId, ...]:
         return ()
 
     async def now(self) -> datetime:
@@ -170,18 +170,20 @@ class PostgresStore:
     async def promote(self, limit: int) -> list[Event]:
         return await self._move(partial(promote, limit=limit))
 
-    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(
+        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+    ) -> list[Ticket]:
         marked = partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for)
-        return await self._move(marked if post is None else partial(posted, marked=marked, post=post))
+        return await self._move(marked if post is None else partial(post_marked, marked=marked, post=post))
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        return await self._read(partial(reads.overdue_tickets, after=after, limit=limit, given=self._given()))
+        return await self._read(partial(reads.overdue_tickets, after=after, limit=limit, given=self._test_now()))
 
-    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
-        return await self._move(partial(lapse, jobs=jobs))
+    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
+        return await self._move(partial(expire_tickets, jobs=jobs))
 
-    async def outlook(self) -> Outlook:
-        return await self._read(partial(reads.outlook, given=self._given()))
+    async def due_summary(self) -> DueSummary:
+        return await self._read(partial(reads.due_summary, given=self._test_now()))
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         self._wrote()
@@ -228,11 +230,11 @@ class PostgresStore:
     async def oldest_due(self) -> dict[str, datetime]:
         return await self._read(reads.oldest_due)
 
-    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        return await self._read(partial(reads.falling_due, before=before, limit=limit))
+    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        return await self._read(partial(reads.due_before, before=before, limit=limit))
 
-    async def holders(self) -> dict[str, int]:
-        return await self._read(reads.holders)
+    async def running_by_worker(self) -> dict[str, int]:
+        return await self._read(reads.running_by_worker)
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         await self._whole(self._partitions.make_ahead)
@@ -247,8 +249,8 @@ class PostgresStore:
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
         return await self._read(partial(logs.read_log, job=job, after=after, limit=limit))
 
-    async def tell(self, notices: Sequence[Notice]) -> None:
-        await self._whole(partial(registry.tell, notices=notices))
+    async def put_notices(self, notices: Sequence[Notice]) -> None:
+        await self._whole(partial(registry.put_notices, notices=notices))
 
     async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
         return await self._whole(partial(registry.change_notices, changes=changes))
@@ -256,17 +258,17 @@ class PostgresStore:
     async def notices(self) -> list[Notice]:
         return await self._read(registry.notices)
 
-    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
-        return await self._whole(partial(registry.lead, role=role, holder=holder, span=span))
+    async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
+        return await self._whole(partial(registry.acquire_role, role=role, holder=holder, span=span))
 
-    async def resign(self, role: str, holder: str) -> None:
-        await self._whole(partial(registry.resign, role=role, holder=holder))
+    async def release_role(self, role: str, holder: str) -> None:
+        await self._whole(partial(registry.release_role, role=role, holder=holder))
 
-    async def see(self, worker: Worker) -> None:
-        await self._whole(partial(registry.see, worker=worker))
+    async def put_worker(self, worker: Worker) -> None:
+        await self._whole(partial(registry.put_worker, worker=worker))
 
-    async def forget(self, worker: str) -> None:
-        await self._whole(partial(registry.forget, worker=worker))
+    async def delete_worker(self, worker: str) -> None:
+        await self._whole(partial(registry.delete_worker, worker=worker))
 
     async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
         return await self._read(partial(registry.workers, seen=seen, limit=limit))
@@ -326,32 +328,32 @@ class PostgresStore:
             await self._folding
         await self._connections.close()
 
-    def _given(self) -> int | None:
+    def _test_now(self) -> int | None:
         return None if self._clock is None else to_millis(self._clock.now())
 
     async def _move(self, move: Callable[[Session], Awaitable[T]]) -> T:
         """Each of its statements is a commit."""
 
-        async def moved(connection: Connection) -> T:
-            return await move(Session(connection, self._given()))
+        async def run(connection: Connection) -> T:
+            return await move(Session(connection, self._test_now()))
 
         self._wrote()
-        return await self._run(moved)
+        return await self._run(run)
 
-    async def _whole(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def _whole(self, work: Callable[[PostgresTransaction], Awaitable[T]]) -> T:
         """All of it is one commit."""
 
-        return await self._run(lambda connection: in_transaction(connection, self._given(), work))
+        return await self._run(lambda connection: in_transaction(connection, self._test_now(), work))
 
     async def _snapshot(self, read: Callable[[Connection], Awaitable[T]]) -> T:
         """Reads that need several statements see one state of the jobs."""
 
-        async def seen(connection: Connection) -> T:
+        async def run(connection: Connection) -> T:
             async with connection.transaction():
                 await connection.execute(b"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 return await read(connection)
 
-        return await self._run(seen)
+        return await self._run(run)
 
     async def _read(self, read: Callable[[Connection], Awaitable[T]]) -> T:
         return await self._run(read)
@@ -373,7 +375,7 @@ class PostgresStore:
         try:
             await self._connections.run(lambda connection: fold_counts(Session(connection, None)))
         except StoreUnavailable as error:
-            _log.info("counts are folded later: %s", error)
+            logger.info("counts are folded later: %s", error)
         finally:
             self._folding = None
 
@@ -384,4 +386,4 @@ async def _try_ballast(session: Session) -> None:
 
 
 async def _probe(session: Session) -> None:
-    await execute(session.connection, _PROBE, {"now": session.given})
+    await execute(session.connection, _PROBE, {"now": session.test_now})

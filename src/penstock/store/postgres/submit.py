@@ -17,7 +17,7 @@ from penstock.store.admission import Admission
 from penstock.store.postgres import arrays
 from penstock.store.postgres.reads import jobs_by_id
 from penstock.store.postgres.statements import load, query
-from penstock.store.postgres.transaction import Session, Transaction
+from penstock.store.postgres.transaction import PostgresTransaction, Session
 from penstock.store.rows import Row, optional_millis, retry_of, text_of
 
 _SUBMIT = load("submit")
@@ -39,12 +39,12 @@ _FIELDS = (
 
 async def submit(session: Session, entries: Sequence[Entry]) -> list[Submission]:
     """One answer each, in order. A job whose id or key is there already is given back as it is."""
-    return await _inserted(session, entries, Move.SUBMIT, counted=True)
+    return await _insert(session, entries, Move.SUBMIT, counted=True)
 
 
 async def insert(session: Session, entries: Sequence[Entry], move: Move) -> list[Submission]:
     """What `submit` does, for any move that makes jobs; recording the events is left to the caller."""
-    return await _inserted(session, entries, move, counted=False)
+    return await _insert(session, entries, move, counted=False)
 
 
 async def held_keys(session: Session, keys: Sequence[str]) -> set[str]:
@@ -52,27 +52,27 @@ async def held_keys(session: Session, keys: Sequence[str]) -> set[str]:
     return {key for (key,) in await query(session.connection, _HELD_KEYS, {"keys": arrays.texts(keys)})}
 
 
-async def _inserted(session: Session, entries: Sequence[Entry], move: Move, *, counted: bool) -> list[Submission]:
+async def _insert(session: Session, entries: Sequence[Entry], move: Move, *, counted: bool) -> list[Submission]:
     jobs = [new for new, _ in entries]
-    scope = _columns(entries) | {"now": session.given, "asked": len(jobs), "counted": counted}
-    ((now, complete, fresh, ring, closed),) = await _written(session, jobs, scope)
+    scope = _columns(entries) | {"now": session.test_now, "asked": len(jobs), "counted": counted}
+    ((now, complete, fresh, ring, closed),) = await _run_insert(session, jobs, scope)
     if complete:
         return [Inserted(new, now, move) for new in jobs]
-    answers = await _sorted_out(session, jobs, set(fresh or ()), now, move, Admission(ring, closed))
+    answers = await _resolve_existing(session, jobs, set(fresh or ()), now, move, Admission(ring, closed))
     # What was met and is gone has been pruned between the two statements: its key is free now.
     gone = [entry for entry, answer in zip(entries, answers, strict=True) if answer is None]
-    again = iter(await _inserted(session, gone, move, counted=counted) if gone else ())
+    again = iter(await _insert(session, gone, move, counted=counted) if gone else ())
     return [next(again) if answer is None else answer for answer in answers]
 
 
-async def _written(session: Session, jobs: Sequence[NewJob], scope: dict[str, Any]) -> list[Row]:
+async def _run_insert(session: Session, jobs: Sequence[NewJob], scope: dict[str, Any]) -> list[Row]:
     """An id that is in use undoes what takes it that none is; then each is asked for. Inside a transaction that is too
     late."""
     unkeyed = all([new.key is None for new in jobs])
-    if not isinstance(session, Transaction) and unkeyed:
+    if not isinstance(session, PostgresTransaction) and unkeyed:
         with suppress(UniqueViolation):
             return await query(session.connection, _SUBMIT, scope)
-    hurried = not isinstance(session, Transaction) and not unkeyed
+    hurried = not isinstance(session, PostgresTransaction) and not unkeyed
     patience = f"{millis(PATIENCE)}ms" if hurried else None
     return await query(session.connection, _SUBMIT_KEYED, scope | _keys(jobs) | {"patience": patience})
 
@@ -81,7 +81,7 @@ def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
     jobs = [new for new, _ in entries]
     of = dict(zip(_FIELDS, zip(*map(attrgetter(*_FIELDS), jobs), strict=True), strict=True))
     return {
-        **arrays.sought(of["id"]),
+        **arrays.id_range(of["id"]),
         "types": arrays.texts(of["type"]),
         "queues": arrays.texts(of["queue"]),
         "priorities": arrays.bigints(of["priority"]),
@@ -128,11 +128,11 @@ def _keys(jobs: Sequence[NewJob]) -> dict[str, Any]:
     }
 
 
-async def _sorted_out(
+async def _resolve_existing(
     session: Session, jobs: Sequence[NewJob], fresh: set[JobId], now: int, move: Move, admission: Admission
 ) -> list[Submission | None]:
     """Some were not taken, or there already: read what each has met; None if that is gone by now."""
-    met = await _met(session, jobs)
+    met = await _find_existing(session, jobs)
     answers: list[Submission | None] = []
     for new in jobs:
         if new.id in fresh:
@@ -143,16 +143,16 @@ async def _sorted_out(
     return answers
 
 
-async def _met(session: Session, jobs: Sequence[NewJob]) -> "_Met":
+async def _find_existing(session: Session, jobs: Sequence[NewJob]) -> "PostgresExisting":
     keys = arrays.texts([new.key for new in jobs if new.key is not None])
     by_key = {
         key: (job, fingerprint) for key, job, fingerprint in await query(session.connection, _KEYS, {"keys": keys})
     }
     ids = {new.id for new in jobs} | {job for job, _ in by_key.values()}
-    return _Met(by_key, await jobs_by_id(session.connection, list(ids)))
+    return PostgresExisting(by_key, await jobs_by_id(session.connection, list(ids)))
 
 
-class _Met:
+class PostgresExisting:
     """The jobs that have the ids and keys of a submit."""
 
     def __init__(self, by_key: Mapping[str, tuple[JobId, bytes]], jobs: Mapping[JobId, Job]) -> None:

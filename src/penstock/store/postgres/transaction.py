@@ -20,14 +20,14 @@ _RECORD_COUNTS = load("record_counts")
 
 
 class Session:
-    """A connection that commits each statement by itself. `given` is a test's instant; None is the server's own."""
+    """A connection that commits each statement by itself. `test_now` is a test's instant; None is the server's own."""
 
     def __init__(self, connection: Connection, given: int | None) -> None:
         self.connection = connection
-        self.given = given
+        self.test_now = given
 
 
-class Transaction(Session):
+class PostgresTransaction(Session):
     """One commit in the making. `now` is in milliseconds, `at` is the same instant."""
 
     def __init__(self, connection: Connection, now: int) -> None:
@@ -37,7 +37,7 @@ class Transaction(Session):
         self._changes: Counter[tuple[str, str, State | None, State | None]] = Counter()
 
     @classmethod
-    async def begin(cls, connection: Connection, given: int | None) -> "Transaction":
+    async def begin(cls, connection: Connection, given: int | None) -> "PostgresTransaction":
         """Inside a transaction of the connection."""
         ((now,),) = await query(connection, _SHARD_NOW, {"now": given})
         return cls(connection, now)
@@ -75,10 +75,12 @@ class Transaction(Session):
         return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason)
 
 
-async def in_transaction(connection: Connection, given: int | None, work: Callable[[Transaction], Awaitable[T]]) -> T:
+async def in_transaction(
+    connection: Connection, given: int | None, work: Callable[[PostgresTransaction], Awaitable[T]]
+) -> T:
     """What the work returns; all of it is one commit."""
     async with connection.transaction():
-        tx = await Transaction.begin(connection, given)
+        tx = await PostgresTransaction.begin(connection, given)
         answer = await work(tx)
         await tx.finish()
         return answer

@@ -10,20 +10,20 @@ from penstock.model.job import NewJob
 from penstock.model.submission import Known, Misplaced
 from penstock.model.timing import to_millis
 from penstock.store.sqlite.statements import load
-from penstock.store.sqlite.submit import Met
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.submit import SqliteExisting
+from penstock.store.sqlite.transaction import SqliteTransaction
 
 _ADMIT = load("admit")
 _HAS_KEYS_BEFORE = load("has_keys_before")
 
 
-def admit(tx: Transaction, *, jobs: bool) -> None:
+def admit(tx: SqliteTransaction, *, jobs: bool) -> None:
     tx.connection.execute(_ADMIT, {"closed": int(not jobs)})
 
 
-def find_keyed(tx: Transaction, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
+def find_keyed(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
     """One answer each, in order."""
-    met = Met(tx, jobs)
+    met = SqliteExisting(tx, jobs)
     return [met.by_key(new) if new.ring == tx.admission.ring else Misplaced(new) for new in jobs]
 
 

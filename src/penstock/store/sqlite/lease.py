@@ -16,7 +16,7 @@ from penstock.store.batching import in_rounds
 from penstock.store.rows import Row, files_of, object_of, tags_of, text_of
 from penstock.store.seam import Share
 from penstock.store.sqlite.statements import Bulk, load, query
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 
 _CLAIM = Bulk("claim")
 _CLAIM_NEXT = load("claim_next")
@@ -34,23 +34,23 @@ Head = tuple[int, int, str]
 """The first job of a line, the most urgent line first: its priority negated, its seq, and the type."""
 
 
-def claim(tx: Transaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
+def claim(tx: SqliteTransaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
     """One answer each, in order; None for a job that is no longer there to be claimed."""
     return in_rounds(wanted, lambda one: one[0].job, partial(_claim, tx))
 
 
-def _claim(tx: Transaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
+def _claim(tx: SqliteTransaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
     rows = [(to_bytes(ticket.job), worker, tx.now + millis(lease), tx.now) for ticket, worker, lease in wanted]
     claimed = {row[0]: row for row in _CLAIM.run(tx.connection, rows)}
     answers = [
         _claim_of(ticket.job, claimed[raw_id], lease) if raw_id in claimed else None
         for (raw_id, *_), (ticket, _, lease) in zip(rows, wanted, strict=True)
     ]
-    tx.record(_claimed(one, tx.at) for one in answers if one is not None)
+    tx.record(_claim_rows(one, tx.at) for one in answers if one is not None)
     return answers
 
 
-def claim_next(tx: Transaction, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
+def claim_next(tx: SqliteTransaction, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
     """Within each queue: highest priority first, then oldest first."""
     held = {"worker": worker, "lease_until": tx.now + millis(lease), "now": tx.now}
     claims = [
@@ -58,11 +58,11 @@ def claim_next(tx: Transaction, asked: Sequence[Share], worker: str, lease: time
         for share in asked
         for row in sorted(_next(tx, share, held), key=lambda row: (-row[-3], row[-1]))
     ]
-    tx.record(_claimed(one, tx.at) for one in claims)
+    tx.record(_claim_rows(one, tx.at) for one in claims)
     return claims
 
 
-def _next(tx: Transaction, share: Share, held: Mapping[str, object]) -> list[Row]:
+def _next(tx: SqliteTransaction, share: Share, held: Mapping[str, object]) -> list[Row]:
     """Merged from the lines of a queue: each gives what is as urgent as the first job of any other."""
     heads = _heads(tx, share)
     rows: list[Row] = []
@@ -77,7 +77,7 @@ def _next(tx: Transaction, share: Share, held: Mapping[str, object]) -> list[Row
     return rows
 
 
-def _heads(tx: Transaction, share: Share) -> list[Head]:
+def _heads(tx: SqliteTransaction, share: Share) -> list[Head]:
     """The first job of each line, as a heap. A single line need not be asked."""
     if len(share.types) <= 1:
         return [(0, 0, type_name) for type_name in share.types]
@@ -86,12 +86,12 @@ def _heads(tx: Transaction, share: Share) -> list[Head]:
     return heads
 
 
-def _head(tx: Transaction, queue: str, type_name: str) -> Head | None:
+def _head(tx: SqliteTransaction, queue: str, type_name: str) -> Head | None:
     rows = query(tx.connection, _NEXT_IN_LINE, {"queue": queue, "type": type_name, "now": tx.now})
     return next(((-priority, seq, type_name) for priority, seq in rows), None)
 
 
-def _claimed(one: Claim, at: datetime) -> Event:
+def _claim_rows(one: Claim, at: datetime) -> Event:
     return Event(one.job, one.type, one.queue, Move.CLAIM, State.QUEUED, State.RUNNING, at, one.fence, one.attempt)
 
 
@@ -119,12 +119,12 @@ def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
     )
 
 
-def renew(tx: Transaction, held: Sequence[Held]) -> list[Renewal]:
+def renew(tx: SqliteTransaction, held: Sequence[Held]) -> list[Renewal]:
     """One answer each, in order."""
     return in_rounds(held, lambda one: one[0].job, partial(_renew, tx))
 
 
-def _renew(tx: Transaction, held: Sequence[Held]) -> list[Renewal]:
+def _renew(tx: SqliteTransaction, held: Sequence[Held]) -> list[Renewal]:
     rows = [
         (to_bytes(lease.job), lease.fence, tx.now + millis(span), text_of(lease.progress), int(lease.begun))
         for lease, span in held
@@ -137,12 +137,12 @@ def _renew(tx: Transaction, held: Sequence[Held]) -> list[Renewal]:
     ]
 
 
-def release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
+def release(tx: SqliteTransaction, given_back: Sequence[GivenBack]) -> list[Settled]:
     """One answer each, in order."""
     return in_rounds(given_back, lambda one: one[0].job, partial(_release, tx))
 
 
-def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
+def _release(tx: SqliteTransaction, given_back: Sequence[GivenBack]) -> list[Settled]:
     rows = [
         (to_bytes(lease.job), lease.fence, int(suspect), tx.now, None if delay is None else tx.now + millis(delay))
         for lease, suspect, delay in given_back
@@ -159,7 +159,7 @@ def _release(tx: Transaction, given_back: Sequence[GivenBack]) -> list[Settled]:
     ]
 
 
-def retype(tx: Transaction, leases: Sequence[Lease], type_name: str) -> None:
+def retype(tx: SqliteTransaction, leases: Sequence[Lease], type_name: str) -> None:
     for lease in leases:
         scope = {"id": to_bytes(lease.job), "fence": lease.fence, "type": type_name}
         before = query(tx.connection, _TYPE_OF, {"id": scope["id"]})
@@ -167,7 +167,7 @@ def retype(tx: Transaction, leases: Sequence[Lease], type_name: str) -> None:
             tx.record_retyped(queue, before[0][0], type_name)
 
 
-def reclaim(tx: Transaction, limit: int) -> list[Event]:
+def reclaim(tx: SqliteTransaction, limit: int) -> list[Event]:
     """Those whose lease ran out first."""
     scope = {"now": tx.now, "limit": limit, "poison": POISON_LOSSES, "suspect": SUSPECT_LOSSES}
     rows = query(tx.connection, _RECLAIM, scope)
@@ -176,7 +176,7 @@ def reclaim(tx: Transaction, limit: int) -> list[Event]:
     return events
 
 
-def losses_of(tx: Transaction, refused: Sequence[Row]) -> dict[bytes, Loss]:
+def losses_of(tx: SqliteTransaction, refused: Sequence[Row]) -> dict[bytes, Loss]:
     """Why each (id, fence) was refused.
 
     A job that still has the fence shown but is not running was settled or released under it: every other way out of

@@ -9,14 +9,14 @@ from penstock.model.job import Lease, LogLine
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.log_lines import LogEnd, new_lines
 from penstock.store.sqlite.statements import Bulk, load, query
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 
 _LOG_END = load("log_end")
 _APPEND_LOG = Bulk("append_log")
 _READ_LOG = load("read_log")
 
 
-def append_log(tx: Transaction, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None) -> bool:
+def append_log(tx: SqliteTransaction, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None) -> bool:
     """False, and nothing kept, when the fence is lost."""
     end = query(tx.connection, _LOG_END, {"id": to_bytes(lease.job), "fence": lease.fence})
     if not end:

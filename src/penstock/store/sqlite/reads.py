@@ -7,11 +7,11 @@ from datetime import datetime
 import apsw
 
 from penstock.model.ids import JobId, from_bytes, to_bytes
-from penstock.model.job import Count, Job, Line
+from penstock.model.job import BacklogKey, Count, Job
 from penstock.model.lifecycle import State
 from penstock.model.timing import from_millis, to_millis
 from penstock.store.rows import instant
-from penstock.store.seam import Outlook
+from penstock.store.seam import DueSummary
 from penstock.store.sqlite.rows import job_of
 from penstock.store.sqlite.statements import load, query
 
@@ -22,8 +22,8 @@ _BACKLOG = load("backlog")
 _NEXT_DUE = load("next_due")
 _OVERDUE_TICKETS = load("overdue_tickets")
 _OLDEST_DUE = load("oldest_due")
-_FALLING_DUE = load("falling_due")
-_HOLDERS = load("holders")
+_DUE_BEFORE = load("due_before")
+_RUNNING_BY_WORKER = load("running_by_worker")
 
 
 def get(connection: apsw.Connection, jobs: Sequence[JobId]) -> list[Job | None]:
@@ -59,9 +59,9 @@ def counts(connection: apsw.Connection) -> list[Count]:
     return [Count(queue, type_name, State(state), jobs) for queue, type_name, state, jobs in rows]
 
 
-def outlook(connection: apsw.Connection, now: int) -> Outlook:
-    backlog = frozenset(Line(*row) for row in query(connection, _BACKLOG, {"now": now}))
-    return Outlook(backlog, instant(connection.execute(_NEXT_DUE).get))
+def due_summary(connection: apsw.Connection, now: int) -> DueSummary:
+    backlog = frozenset(BacklogKey(*row) for row in query(connection, _BACKLOG, {"now": now}))
+    return DueSummary(backlog, instant(connection.execute(_NEXT_DUE).get))
 
 
 def overdue_tickets(connection: apsw.Connection, after: JobId | None, limit: int, now: int) -> list[JobId]:
@@ -73,10 +73,10 @@ def oldest_due(connection: apsw.Connection) -> dict[str, datetime]:
     return {queue: from_millis(due_at) for queue, due_at in query(connection, _OLDEST_DUE)}
 
 
-def falling_due(connection: apsw.Connection, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-    rows = query(connection, _FALLING_DUE, {"before": to_millis(before), "limit": limit})
+def due_before(connection: apsw.Connection, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+    rows = query(connection, _DUE_BEFORE, {"before": to_millis(before), "limit": limit})
     return [(queue, from_millis(due_at)) for queue, due_at in rows]
 
 
-def holders(connection: apsw.Connection) -> dict[str, int]:
-    return dict(query(connection, _HOLDERS))
+def running_by_worker(connection: apsw.Connection) -> dict[str, int]:
+    return dict(query(connection, _RUNNING_BY_WORKER))

@@ -11,33 +11,33 @@ from penstock.model.timing import from_millis, millis, to_millis
 from penstock.model.workers import Seen, Worker
 from penstock.store.rows import seen_scope, workers_of
 from penstock.store.sqlite.statements import load, query
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 
-_TELL, _CHANGE, _NOTICES = load("tell"), load("change_notice"), load("notices")
+_PUT_NOTICES, _CHANGE, _NOTICES = load("put_notices"), load("change_notice"), load("notices")
 _FOLLOW_RING = load("follow_ring")
-_LEAD, _RESIGN = load("lead"), load("resign")
-_SEE, _FORGET = load("see"), load("forget")
+_ACQUIRE_ROLE, _RELEASE_ROLE = load("acquire_role"), load("release_role")
+_PUT_WORKER, _DELETE_WORKER = load("put_worker"), load("delete_worker")
 _WORKERS, _PRUNE_WORKERS = load("workers"), load("prune_workers")
 
 NEVER = -1
 """Before every instant at which something was told."""
 
 
-def tell(tx: Transaction, notices: Sequence[Notice]) -> None:
+def put_notices(tx: SqliteTransaction, notices: Sequence[Notice]) -> None:
     for one in notices:
         scope = {"kind": one.kind, "name": one.name, "told_at": to_millis(one.told_at), "value": one.value}
-        tx.connection.execute(_TELL, scope)
+        tx.connection.execute(_PUT_NOTICES, scope)
     _follow_ring(tx, notices)
 
 
-def change_notices(tx: Transaction, changes: Sequence[NoticeChange]) -> list[bool]:
+def change_notices(tx: SqliteTransaction, changes: Sequence[NoticeChange]) -> list[bool]:
     """One answer each, in order."""
     kept = [bool(query(tx.connection, _CHANGE, _change_of(change))) for change in changes]
     _follow_ring(tx, [change.notice for change in changes])
     return kept
 
 
-def _follow_ring(tx: Transaction, notices: Sequence[Notice]) -> None:
+def _follow_ring(tx: SqliteTransaction, notices: Sequence[Notice]) -> None:
     """Take keys from now on by the ring that was told."""
     if any(one.kind == NoticeKind.RING for one in notices):
         tx.connection.execute(_FOLLOW_RING)
@@ -59,27 +59,29 @@ def notices(connection: apsw.Connection) -> list[Notice]:
     return [Notice(kind, name, value, from_millis(told_at)) for kind, name, value, told_at in rows]
 
 
-def lead(tx: Transaction, role: str, holder: str, span: timedelta) -> int | None:
+def acquire_role(tx: SqliteTransaction, role: str, holder: str, span: timedelta) -> int | None:
     scope = {"role": role, "holder": holder, "now": tx.now, "held_until": tx.now + millis(span)}
-    fences = query(tx.connection, _LEAD, scope)
+    fences = query(tx.connection, _ACQUIRE_ROLE, scope)
     return fences[0][0] if fences else None
 
 
-def resign(tx: Transaction, role: str, holder: str) -> None:
-    tx.connection.execute(_RESIGN, {"role": role, "holder": holder})
+def release_role(tx: SqliteTransaction, role: str, holder: str) -> None:
+    tx.connection.execute(_RELEASE_ROLE, {"role": role, "holder": holder})
 
 
-def see(tx: Transaction, worker: Worker) -> None:
-    tx.connection.execute(_SEE, {"id": worker.id, "now": tx.now, "reported": msgspec.json.encode(worker).decode()})
+def put_worker(tx: SqliteTransaction, worker: Worker) -> None:
+    tx.connection.execute(
+        _PUT_WORKER, {"id": worker.id, "now": tx.now, "reported": msgspec.json.encode(worker).decode()}
+    )
 
 
-def forget(tx: Transaction, worker: str) -> None:
-    tx.connection.execute(_FORGET, {"id": worker})
+def delete_worker(tx: SqliteTransaction, worker: str) -> None:
+    tx.connection.execute(_DELETE_WORKER, {"id": worker})
 
 
 def workers(connection: apsw.Connection, seen: Seen, limit: int | None) -> list[Worker]:
     return workers_of(query(connection, _WORKERS, seen_scope(seen, limit)))
 
 
-def prune_workers(tx: Transaction, before: datetime, limit: int) -> list[Worker]:
+def prune_workers(tx: SqliteTransaction, before: datetime, limit: int) -> list[Worker]:
     return workers_of(query(tx.connection, _PRUNE_WORKERS, {"before": to_millis(before), "limit": limit}))

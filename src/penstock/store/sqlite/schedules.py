@@ -13,7 +13,7 @@ from penstock.model.timing import from_millis, to_millis
 from penstock.store.admission import misplaced
 from penstock.store.rows import Row, instant, optional_millis, schedule_of
 from penstock.store.sqlite.statements import load, query
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 
 ACTIVE_MAX = 100
 """A schedule that allows overlap may have any number of active jobs; its oldest are enough to decide by."""
@@ -30,7 +30,7 @@ _ids = msgspec.json.Decoder(tuple[str, ...])
 
 
 def put_schedule(
-    tx: Transaction, schedule: Schedule, expected_version: int | None, ring: int | None
+    tx: SqliteTransaction, schedule: Schedule, expected_version: int | None, ring: int | None
 ) -> Schedule | None:
     """What is stored; None when the expectation failed. MapChanged when a new one is not taken."""
     scope = _scope_of(schedule)
@@ -43,7 +43,7 @@ def put_schedule(
     return _schedule_of(rows[0]) if rows else None
 
 
-def drop_schedule(tx: Transaction, name: str) -> bool:
+def drop_schedule(tx: SqliteTransaction, name: str) -> bool:
     """With its history; False if there is none."""
     tx.connection.execute(_DROP, {"name": name})
     dropped = tx.connection.changes() > 0
@@ -66,7 +66,7 @@ def list_schedules(connection: apsw.Connection, after: str | None, limit: int) -
 
 def due_schedules(connection: apsw.Connection, before: datetime, limit: int) -> list[Due]:
     """Earliest first; each with at most ACTIVE_MAX of its active jobs, oldest first."""
-    scope = {"before": first_milli(before), "limit": limit, "active_limit": ACTIVE_MAX}
+    scope = {"before": ceil_millis(before), "limit": limit, "active_limit": ACTIVE_MAX}
     return [_due_of(row) for row in query(connection, _DUE, scope)]
 
 
@@ -74,7 +74,7 @@ def next_tick(connection: apsw.Connection) -> datetime | None:
     return instant(connection.execute(_NEXT_TICK).get)
 
 
-def first_milli(at: datetime) -> int:
+def ceil_millis(at: datetime) -> int:
     """The first whole millisecond not before an instant: what is kept is before the one just if before the other."""
     return to_millis(at + timedelta(microseconds=999))
 

@@ -11,17 +11,17 @@ from penstock.store.batching import in_rounds
 from penstock.store.rows import Row, text_of
 from penstock.store.sqlite.lease import losses_of
 from penstock.store.sqlite.statements import Bulk
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 
 _SETTLE = Bulk("settle")
 
 
-def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Settled]:
+def settle(tx: SqliteTransaction, settlements: Sequence[Settlement]) -> list[Settled]:
     """One answer each, in order."""
     return in_rounds(settlements, lambda one: one.job, partial(_settle, tx))
 
 
-def _settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Settled]:
+def _settle(tx: SqliteTransaction, settlements: Sequence[Settlement]) -> list[Settled]:
     rows = [_row_of(one, tx.now) for one in settlements]
     jobs = {row[0]: one.job for row, one in zip(rows, settlements, strict=True)}
     moved = {

@@ -18,7 +18,7 @@ LEAST_STEP = timedelta(milliseconds=500)
 
 _MOVES = [load(f"step_{name}") for name in ("leases", "tickets", "retries", "roles", "workers")]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ShardClock:
@@ -40,7 +40,7 @@ class ShardClock:
     def follow(self, step: timedelta) -> None:
         """Go on from a step; after the commit that has moved deadlines by it."""
         self._start += step
-        _log.warning("the wall clock was stepped by %+.1f s; leases end as if it had not been", step.total_seconds())
+        logger.warning("the wall clock was stepped by %+.1f s; leases end as if it had not been", step.total_seconds())
 
     def _wall_start(self) -> datetime:
         """What the wall clock said when the monotonic clock was 0, as it says now."""

@@ -13,13 +13,13 @@ import apsw
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
+    BacklogKey,
     Cancellation,
     Claim,
     Count,
     Job,
     JobFilter,
     Lease,
-    Line,
     LogLine,
     NewJob,
     Page,
@@ -36,11 +36,11 @@ from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.timing import Clock, SystemClock, to_millis
 from penstock.model.workers import EVER, Seen, Worker
-from penstock.store.seam import Capabilities, Outlook, Post, Share
+from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 from penstock.store.sqlite import admission, listing, logs, reads, registry, schedules, ticks
 from penstock.store.sqlite.cancel import cancel, expire
 from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
-from penstock.store.sqlite.dispatch import dispatch, lapse, promote
+from penstock.store.sqlite.dispatch import dispatch, expire_tickets, promote
 from penstock.store.sqlite.epoch import raise_epoch
 from penstock.store.sqlite.lease import claim, claim_next, reclaim, release, renew, retype
 from penstock.store.sqlite.lockfile import LockFile
@@ -51,7 +51,7 @@ from penstock.store.sqlite.settle import settle
 from penstock.store.sqlite.shard_clock import ShardClock
 from penstock.store.sqlite.statements import load
 from penstock.store.sqlite.submit import submit
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 from penstock.store.sqlite.writer import Writer
 
 FIRST_SHARD = ShardId(0)
@@ -104,7 +104,7 @@ class SqliteStore:
         except (*OUTAGES, OSError) as error:
             raise unavailable(path, error) from error
 
-    def home(self, key: str | None = None) -> ShardId:
+    def shard_for(self, key: str | None = None) -> ShardId:
         return self.shard
 
     def epoch(self, key: str) -> None:
@@ -113,10 +113,10 @@ class SqliteStore:
     def takers(self) -> None:
         return None
 
-    def parts(self) -> Sequence[Self]:
+    def shards(self) -> Sequence[Self]:
         return (self,)
 
-    def missing(self) -> tuple[ShardId, ...]:
+    def unavailable(self) -> tuple[ShardId, ...]:
         return ()
 
     async def now(self) -> datetime:
@@ -143,7 +143,9 @@ class SqliteStore:
     async def promote(self, limit: int) -> list[Event]:
         return await self.writer.run(partial(promote, limit=limit))
 
-    async def dispatch(self, room: Mapping[Line, int], ticket_for: timedelta, post: Post | None = None) -> list[Ticket]:
+    async def dispatch(
+        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+    ) -> list[Ticket]:
         # Posted afterwards: one process owns the file, and its broker is gone with it.
         tickets = await self.writer.run(partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for))
         if post is not None and tickets:
@@ -154,11 +156,11 @@ class SqliteStore:
         now = to_millis(self._clock.now())
         return await self._readers.read(partial(reads.overdue_tickets, after=after, limit=limit, now=now))
 
-    async def lapse(self, jobs: Sequence[JobId] | None) -> int:
-        return await self.writer.run(partial(lapse, jobs=jobs))
+    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
+        return await self.writer.run(partial(expire_tickets, jobs=jobs))
 
-    async def outlook(self) -> Outlook:
-        return await self._readers.read(partial(reads.outlook, now=to_millis(self._clock.now())))
+    async def due_summary(self) -> DueSummary:
+        return await self._readers.read(partial(reads.due_summary, now=to_millis(self._clock.now())))
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         claims = await self.writer.each(claim, [(ticket, worker, lease) for ticket in tickets])
@@ -202,11 +204,11 @@ class SqliteStore:
     async def oldest_due(self) -> dict[str, datetime]:
         return await self._readers.read(reads.oldest_due)
 
-    async def falling_due(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        return await self._readers.read(partial(reads.falling_due, before=before, limit=limit))
+    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        return await self._readers.read(partial(reads.due_before, before=before, limit=limit))
 
-    async def holders(self) -> dict[str, int]:
-        return await self._readers.read(reads.holders)
+    async def running_by_worker(self) -> dict[str, int]:
+        return await self._readers.read(reads.running_by_worker)
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         return await self.writer.run(partial(prune, keep=keep, limit=limit))
@@ -217,8 +219,8 @@ class SqliteStore:
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
         return await self._readers.read(partial(logs.read_log, job=job, after=after, limit=limit))
 
-    async def tell(self, notices: Sequence[Notice]) -> None:
-        await self.writer.run(partial(registry.tell, notices=notices))
+    async def put_notices(self, notices: Sequence[Notice]) -> None:
+        await self.writer.run(partial(registry.put_notices, notices=notices))
 
     async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
         return await self.writer.run(partial(registry.change_notices, changes=changes))
@@ -226,17 +228,17 @@ class SqliteStore:
     async def notices(self) -> list[Notice]:
         return await self._readers.read(registry.notices)
 
-    async def lead(self, role: str, holder: str, span: timedelta) -> int | None:
-        return await self.writer.run(partial(registry.lead, role=role, holder=holder, span=span))
+    async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
+        return await self.writer.run(partial(registry.acquire_role, role=role, holder=holder, span=span))
 
-    async def resign(self, role: str, holder: str) -> None:
-        await self.writer.run(partial(registry.resign, role=role, holder=holder))
+    async def release_role(self, role: str, holder: str) -> None:
+        await self.writer.run(partial(registry.release_role, role=role, holder=holder))
 
-    async def see(self, worker: Worker) -> None:
-        await self.writer.run(partial(registry.see, worker=worker))
+    async def put_worker(self, worker: Worker) -> None:
+        await self.writer.run(partial(registry.put_worker, worker=worker))
 
-    async def forget(self, worker: str) -> None:
-        await self.writer.run(partial(registry.forget, worker=worker))
+    async def delete_worker(self, worker: str) -> None:
+        await self.writer.run(partial(registry.delete_worker, worker=worker))
 
     async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
         return await self._readers.read(partial(registry.workers, seen=seen, limit=limit))
@@ -286,15 +288,15 @@ class SqliteStore:
         self._lock.release()
 
 
-def _probe(tx: Transaction) -> None:
+def _probe(tx: SqliteTransaction) -> None:
     tx.connection.execute(_PROBE, {"now": tx.now})
 
 
-def _load_ballast(tx: Transaction) -> None:
+def _load_ballast(tx: SqliteTransaction) -> None:
     tx.connection.execute(_LOAD_BALLAST, {"bytes": BALLAST_BYTES})
 
 
-def _drop_ballast(tx: Transaction) -> None:
+def _drop_ballast(tx: SqliteTransaction) -> None:
     tx.connection.execute(_DROP_BALLAST)
 
 

@@ -13,7 +13,7 @@ from penstock.store.rows import Row
 from penstock.store.sqlite.reads import jobs_by_seq
 from penstock.store.sqlite.rows import row_of
 from penstock.store.sqlite.statements import Bulk, load, query
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 
 _SUBMIT = Bulk("submit")
 _SUBMIT_TAGS = load("submit_tags")
@@ -23,14 +23,14 @@ _EXISTING = load("existing")
 Entry = tuple[NewJob, timedelta]
 
 
-def submit(tx: Transaction, entries: Sequence[Entry]) -> list[Submission]:
+def submit(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Submission]:
     """One answer each, in order. A job whose id or key is there already is given back as it is."""
     answers = insert(tx, entries, Move.SUBMIT)
     tx.record(answer.event for answer in answers if answer.event)
     return answers
 
 
-def insert(tx: Transaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
+def insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
     """What `submit` does, for any move that makes jobs; recording the events is left to the caller."""
     takes = tx.admission.takes
     taken = [entry for entry in entries if takes(entry[0].ring)]
@@ -41,25 +41,25 @@ def insert(tx: Transaction, entries: Sequence[Entry], move: Move) -> list[Submis
     return [next(told) if takes(new.ring) else Misplaced(new) for new, _ in entries]
 
 
-def _insert(tx: Transaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
+def _insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
     watermark: int = tx.connection.execute(_NEWEST_SEQ).get
     inserted = _SUBMIT.execute(tx.connection, [row_of(new, tx.now, ticket_for) for new, ticket_for in entries])
     jobs = [new for new, _ in entries]
     answers: list[Submission] = [Inserted(new, tx.now, move) for new in jobs]
     if inserted < len(entries):
-        answers = _sorted_out(tx, jobs, move, watermark)
+        answers = _resolve_existing(tx, jobs, move, watermark)
     _insert_tags(tx, [new.id for new, answer in zip(jobs, answers, strict=True) if new.tags and answer.event])
     return answers
 
 
-def _insert_tags(tx: Transaction, jobs: Sequence[JobId]) -> None:
+def _insert_tags(tx: SqliteTransaction, jobs: Sequence[JobId]) -> None:
     if jobs:
         tx.connection.execute(_SUBMIT_TAGS, {"ids": apsw.carray(tuple(map(to_bytes, jobs)))})
 
 
-def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], move: Move, watermark: int) -> list[Submission]:
+def _resolve_existing(tx: SqliteTransaction, jobs: Sequence[NewJob], move: Move, watermark: int) -> list[Submission]:
     """Some were there already: read what each has met. Rows above the watermark are this call's own."""
-    met = Met(tx, jobs)
+    met = SqliteExisting(tx, jobs)
     fresh = {row[1] for row in met.rows if row[0] > watermark}
     answers: list[Submission] = []
     for new in jobs:
@@ -72,10 +72,10 @@ def _sorted_out(tx: Transaction, jobs: Sequence[NewJob], move: Move, watermark: 
     return answers
 
 
-class Met:
+class SqliteExisting:
     """The jobs that have the ids and keys of a submit."""
 
-    def __init__(self, tx: Transaction, jobs: Sequence[NewJob]) -> None:
+    def __init__(self, tx: SqliteTransaction, jobs: Sequence[NewJob]) -> None:
         ids = tuple(to_bytes(new.id) for new in jobs)
         # An array must not be empty; no user's key is.
         keys = tuple(new.key for new in jobs if new.key is not None) or ("",)

@@ -17,10 +17,10 @@ from penstock.store.rows import Row, optional_millis
 from penstock.store.sqlite.cancel import yield_jobs
 from penstock.store.sqlite.connection import FAULTS, refused
 from penstock.store.sqlite.rows import optional_id
-from penstock.store.sqlite.schedules import first_milli
+from penstock.store.sqlite.schedules import ceil_millis
 from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.submit import insert
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 
 _TICK = Bulk("tick")
 _RECORD_TICKS = Bulk("record_ticks")
@@ -31,26 +31,26 @@ REFUSED = Ticked(applied=False)
 
 Entry = tuple[TickMove, timedelta]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
-def tick(tx: Transaction, entries: Sequence[Entry]) -> list[Ticked]:
+def tick(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Ticked]:
     """One answer each, in order; of two moves of one schedule the first is moved first."""
     return in_rounds(entries, lambda one: one[0].decision.name, partial(_tick, tx))
 
 
 def ticks(connection: apsw.Connection, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
     """Newest first."""
-    scope = {"name": name, "before": FOREVER if before is None else first_milli(before), "limit": limit}
+    scope = {"name": name, "before": FOREVER if before is None else ceil_millis(before), "limit": limit}
     return [
         TickRecord(from_millis(tick_at), optional_id(job), skipped)
         for tick_at, job, skipped in query(connection, _TICKS, scope)
     ]
 
 
-def _tick(tx: Transaction, entries: Sequence[Entry]) -> list[Ticked]:
+def _tick(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Ticked]:
     """In a round each schedule is named once."""
-    ticked = _all_applied(tx, [entry for entry in entries if not _early(entry[0], tx.at)])
+    ticked = _apply_all(tx, [entry for entry in entries if not _early(entry[0], tx.at)])
     tx.record(event for one in ticked.values() for event in (*one.events, *one.yielded))
     return [ticked.get(move.decision.name, REFUSED) for move, _ in entries]
 
@@ -61,33 +61,33 @@ def _early(move: TickMove, now: datetime) -> bool:
     return any(at > now for at in instants)
 
 
-def _all_applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
+def _apply_all(tx: SqliteTransaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
     """All in a few statements; if one breaks an invariant of the tables, each by itself, that one without its jobs."""
     try:
         with tx.whole():
-            return _applied(tx, entries)
+            return _apply(tx, entries)
     except FAULTS:
-        return {name: ticked for entry in entries for name, ticked in _alone(tx, entry).items()}
+        return {name: ticked for entry in entries for name, ticked in _apply_alone(tx, entry).items()}
 
 
-def _alone(tx: Transaction, entry: Entry) -> dict[str, Ticked]:
+def _apply_alone(tx: SqliteTransaction, entry: Entry) -> dict[str, Ticked]:
     try:
         with tx.whole():
-            return _applied(tx, [entry])
+            return _apply(tx, [entry])
     except FAULTS as error:
         move, ticket_for = entry
-        _log.error("a tick of schedule %s cannot be kept: %s", move.decision.name, error)
+        logger.error("a tick of schedule %s cannot be kept: %s", move.decision.name, error)
         # Left as it is, the schedule would be decided again at once, and again.
-        return _alone(tx, (without_jobs(move, str(refused(error))), ticket_for)) if move.jobs else {}
+        return _apply_alone(tx, (without_jobs(move, str(refused(error))), ticket_for)) if move.jobs else {}
 
 
-def _applied(tx: Transaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
+def _apply(tx: SqliteTransaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
     """Those whose schedule is still as it was read."""
     names = {name for (name,) in _TICK.run(tx.connection, [_decided(move) for move, _ in entries])}
     advanced = [entry for entry in entries if entry[0].decision.name in names]
     recorded = {job for (job,) in _RECORD_TICKS.run(tx.connection, list(_records(advanced)))}
-    inserted = _inserted(tx, advanced, recorded)
-    return {move.decision.name: _ticked(tx, move, inserted) for move, _ in advanced}
+    inserted = _insert(tx, advanced, recorded)
+    return {move.decision.name: _complete(tx, move, inserted) for move, _ in advanced}
 
 
 def _decided(move: TickMove) -> Row:
@@ -113,7 +113,7 @@ def _records(entries: Sequence[Entry]) -> Iterator[Row]:
             yield move.decision.name, to_millis(record.at), job, record.skipped
 
 
-def _inserted(tx: Transaction, entries: Sequence[Entry], recorded: set[bytes | None]) -> dict[JobId, Submission]:
+def _insert(tx: SqliteTransaction, entries: Sequence[Entry], recorded: set[bytes | None]) -> dict[JobId, Submission]:
     """Only jobs whose tick was recorded just now: a tick that has its job gets no other."""
     jobs = [(new, span) for move, span in entries for new in move.jobs if to_bytes(new.id) in recorded]
     answers = insert(tx, jobs, Move.TICK) if jobs else []
@@ -123,7 +123,7 @@ def _inserted(tx: Transaction, entries: Sequence[Entry], recorded: set[bytes | N
     return {answer.job.id: answer for answer in answers if answer.event}
 
 
-def _ticked(tx: Transaction, move: TickMove, inserted: Mapping[JobId, Submission]) -> Ticked:
+def _complete(tx: SqliteTransaction, move: TickMove, inserted: Mapping[JobId, Submission]) -> Ticked:
     answers = [inserted[new.id] for new in move.jobs if new.id in inserted]
     events = [answer.event for answer in answers if answer.event]
     yielded = yield_jobs(tx, move.decision.name, move.ousted) if move.ousted else []

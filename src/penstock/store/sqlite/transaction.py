@@ -18,7 +18,7 @@ _ADMISSION = load("admission")
 _RECORD_COUNTS = Bulk("record_counts")
 
 
-class Transaction:
+class SqliteTransaction:
     """What a move is given to work with. `now` is in milliseconds, `at` is the same instant."""
 
     def __init__(self, connection: apsw.Connection, now: int) -> None:

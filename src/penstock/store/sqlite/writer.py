@@ -18,7 +18,7 @@ from penstock.model.errors import StoreUnavailable
 from penstock.model.timing import to_millis
 from penstock.store.sqlite.connection import OUTAGES, open_writer, refused, unavailable
 from penstock.store.sqlite.shard_clock import ShardClock, move_deadlines
-from penstock.store.sqlite.transaction import Transaction
+from penstock.store.sqlite.transaction import SqliteTransaction
 
 BATCH_CALLS = 512
 BATCH_ITEMS = 4_096
@@ -26,13 +26,13 @@ CHECKPOINT_PAGES = 4_096
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-Move = Callable[[Transaction, Sequence[Item]], list[Answer]]
-Fill = Callable[[apsw.Connection, int, list["Call"]], None]
+Move = Callable[[SqliteTransaction, Sequence[Item]], list[Answer]]
+Fill = Callable[[apsw.Connection, int, list["WriterCall"]], None]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
-class Call:
+class WriterCall:
     """What one caller asked for: a move over some items; then its answers or its error."""
 
     __slots__ = ("answers", "error", "future", "items", "move")
@@ -62,9 +62,9 @@ class Writer:
         self.doubted = True
         """Whether the disk may be full: at first, and when it has refused something since a probe last proved it."""
         self._path = path
-        self._connection: apsw.Connection | None = self._watched(connection)
+        self._connection: apsw.Connection | None = self._watch(connection)
         self._clock = clock
-        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[WriterCall | None] = SimpleQueue()
         self._closed = False
         self._wal_pages = 0
         self._thread = Thread(target=self._serve, name=f"penstock-writer-{path.name}", daemon=True)
@@ -75,10 +75,10 @@ class Writer:
         if self._closed:
             raise StoreUnavailable(f"the store {self._path} is closed")
         future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
-        self._calls.put(Call(move, items, future))
+        self._calls.put(WriterCall(move, items, future))
         return await future
 
-    async def run(self, work: Callable[[Transaction], Answer]) -> Answer:
+    async def run(self, work: Callable[[SqliteTransaction], Answer]) -> Answer:
         """Do one piece of work by itself."""
         answers: list[Answer] = await self.each(_work, [work])
         return answers[0]
@@ -97,9 +97,9 @@ class Writer:
             self._checkpoint()
         self._drop_connection()
 
-    def _take(self) -> list[Call]:
+    def _take(self) -> list[WriterCall]:
         """Wait for a call, then take along what else is there, up to a bound; none when closing."""
-        calls: list[Call] = []
+        calls: list[WriterCall] = []
         items = 0
         call = self._calls.get()
         while call is not None:
@@ -115,29 +115,29 @@ class Writer:
             self._calls.put(None)
         return calls
 
-    def _write(self, calls: list[Call]) -> None:
+    def _write(self, calls: list[WriterCall]) -> None:
         """Commit all calls; if one of them errs, all but that one. In an outage none is done, and all are told."""
         try:
             self._commit_all(calls)
         except Exception as error:  # noqa: BLE001 - the thread outlives it, and every caller gets an answer
-            _log.warning("%s: %d calls refused: %s", self._path, len(calls), error)
+            logger.warning("%s: %d calls refused: %s", self._path, len(calls), error)
             for call in calls:
                 call.error = unavailable(self._path, error)
             self.doubted = True
             self._drop_connection()
 
-    def _commit_all(self, calls: list[Call]) -> None:
+    def _commit_all(self, calls: list[WriterCall]) -> None:
         try:
-            self._commit(calls, _together)
+            self._commit(calls, _run_batch)
         except OUTAGES:
             raise
         except Exception:  # noqa: BLE001 - the fault of one call, and it must not reach the others
             self._commit(calls, _one_by_one)
 
-    def _commit(self, calls: list[Call], fill: Fill) -> None:
+    def _commit(self, calls: list[WriterCall], fill: Fill) -> None:
         step = self._clock.step()
         now = to_millis(self._clock.now() + step)
-        connection = self._connected()
+        connection = self._connect()
         connection.execute("BEGIN IMMEDIATE")
         try:
             if step:
@@ -153,12 +153,12 @@ class Writer:
         if step:
             self._clock.follow(step)
 
-    def _connected(self) -> apsw.Connection:
+    def _connect(self) -> apsw.Connection:
         if self._connection is None:
-            self._connection = self._watched(open_writer(self._path))
+            self._connection = self._watch(open_writer(self._path))
         return self._connection
 
-    def _watched(self, connection: apsw.Connection) -> apsw.Connection:
+    def _watch(self, connection: apsw.Connection) -> apsw.Connection:
         """The hook takes the place of SQLite's own checkpoints, which would make a caller wait for them."""
         connection.set_wal_hook(self._note_wal)
         return connection
@@ -182,10 +182,10 @@ class Writer:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 
-def _together(connection: apsw.Connection, now: int, calls: list[Call]) -> None:
+def _run_batch(connection: apsw.Connection, now: int, calls: list[WriterCall]) -> None:
     """Calls of one move are run as one: concurrent calls have no order that anyone could rely on."""
-    tx = Transaction(connection, now)
-    by_move: dict[Move[Any, Any], list[Call]] = {}
+    tx = SqliteTransaction(connection, now)
+    by_move: dict[Move[Any, Any], list[WriterCall]] = {}
     for call in calls:
         by_move.setdefault(call.move, []).append(call)
     for move, group in by_move.items():
@@ -193,11 +193,11 @@ def _together(connection: apsw.Connection, now: int, calls: list[Call]) -> None:
     tx.finish()
 
 
-def _one_by_one(connection: apsw.Connection, now: int, calls: list[Call]) -> None:
+def _one_by_one(connection: apsw.Connection, now: int, calls: list[WriterCall]) -> None:
     for call in calls:
         connection.execute("SAVEPOINT one")
         try:
-            tx = Transaction(connection, now)
+            tx = SqliteTransaction(connection, now)
             _run(tx, call.move, [call])
             tx.finish()
         except OUTAGES:
@@ -208,19 +208,19 @@ def _one_by_one(connection: apsw.Connection, now: int, calls: list[Call]) -> Non
         connection.execute("RELEASE one")
 
 
-def _run(tx: Transaction, move: Move[Any, Any], calls: list[Call]) -> None:
+def _run(tx: SqliteTransaction, move: Move[Any, Any], calls: list[WriterCall]) -> None:
     answers = iter(move(tx, [item for call in calls for item in call.items]))
     for call in calls:
         call.answers = [next(answers) for _ in call.items]
 
 
-def _work(tx: Transaction, works: Sequence[Callable[[Transaction], Any]]) -> list[Any]:
+def _work(tx: SqliteTransaction, works: Sequence[Callable[[SqliteTransaction], Any]]) -> list[Any]:
     return [work(tx) for work in works]
 
 
-def _answer(calls: Iterable[Call]) -> None:
+def _answer(calls: Iterable[WriterCall]) -> None:
     """Wake each event loop once, however many of its callers have been answered."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Call]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[WriterCall]] = {}
     for call in calls:
         by_loop.setdefault(call.future.get_loop(), []).append(call)
     for loop, answered in by_loop.items():
@@ -229,6 +229,6 @@ def _answer(calls: Iterable[Call]) -> None:
             loop.call_soon_threadsafe(_deliver, answered)
 
 
-def _deliver(calls: list[Call]) -> None:
+def _deliver(calls: list[WriterCall]) -> None:
     for call in calls:
         call.deliver()

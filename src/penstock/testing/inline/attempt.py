@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 from penstock.config.settings import LimitSettings
-from penstock.context import LOGGER, Cancelled
+from penstock.context import Cancelled, logger
 from penstock.model.job import LogLine
 from penstock.model.timing import Clock
 from penstock.worker.executor.runs import End, Run
@@ -25,13 +25,13 @@ def run_to_end(attempt: Run) -> End:
         args, named = attempt.arguments()
         attempt.calling = True
         value = attempt.handler.function(*args, **named)
-        attempt.returned(_awaited(value) if inspect.iscoroutine(value) else value)
+        attempt.returned(_await(value) if inspect.iscoroutine(value) else value)
     except (Exception, SystemExit, Cancelled) as error:  # noqa: BLE001 - all of it is its job's error
         attempt.raised(error)
     return attempt.end
 
 
-def _awaited(coroutine: Coroutine[Any, Any, T]) -> T:
+def _await(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, in a thread of its own where an event loop is running already."""
     try:
         asyncio.get_running_loop()
@@ -44,13 +44,13 @@ def _awaited(coroutine: Coroutine[Any, Any, T]) -> T:
 @contextmanager
 def recorded(attempt: int, clock: Clock, lines: list[LogLine]) -> Iterator[None]:
     """Append the `logging` records made meanwhile to `lines`."""
-    keeper, level = Keeper(attempt, clock, lines), LOGGER.level
+    keeper, level = RecordingHandler(attempt, clock, lines), logger.level
     logging.getLogger().addHandler(keeper)
-    LOGGER.setLevel(logging.DEBUG)
+    logger.setLevel(logging.DEBUG)
     try:
         yield
     finally:
-        LOGGER.setLevel(level)
+        logger.setLevel(level)
         logging.getLogger().removeHandler(keeper)
 
 
@@ -67,7 +67,7 @@ class Unheard:
     def soon(self) -> None: ...
 
 
-class Keeper(logging.Handler):
+class RecordingHandler(logging.Handler):
     """Keeps records as log lines."""
 
     def __init__(self, attempt: int, clock: Clock, lines: list[LogLine]) -> None:

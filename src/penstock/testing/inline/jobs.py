@@ -47,7 +47,7 @@ class InlineJobs:
         self._app = app
         self._folder = folder
         self._clock = clock
-        self._chance = random.Random()
+        self._rng = random.Random()
         self._jobs: dict[JobId, Job] = {}
         self._keys: dict[str, tuple[bytes, JobId]] = {}
         self._logs: dict[JobId, list[LogLine]] = {}
@@ -188,7 +188,7 @@ class InlineJobs:
                     job, state=State.SUCCEEDED, result=end.result, outputs=files, error=None, completed_at=now
                 )
             case Errored():
-                settled = settle_error(job, job.fence, end.error, self._chance)
+                settled = settle_error(job, job.fence, end.error, self._rng)
                 job = replace(job, state=settled.state, error=settled.error, reason=settled.reason)
                 return replace(job, completed_at=now) if job.ended else job
             case _:
@@ -231,7 +231,7 @@ class InlineJobs:
         return found
 
     def _new_id(self) -> JobId:
-        return new_job_id(to_millis(self._clock.now()), ShardId(0), self._chance)
+        return new_job_id(to_millis(self._clock.now()), ShardId(0), self._rng)
 
 
 class AsyncInline:

@@ -1,33 +1,33 @@
 """What every job store must do. Subclass `StoreContract`, give it a `store` fixture, and run it with pytest."""
 
-from penstock.testing.store_contract.admitting import Admitting
-from penstock.testing.store_contract.claiming import Claiming
-from penstock.testing.store_contract.dispatching import Dispatching
-from penstock.testing.store_contract.ending import Ending
-from penstock.testing.store_contract.leasing import Leasing
-from penstock.testing.store_contract.reading import Reading
-from penstock.testing.store_contract.registering import Registering
+from penstock.testing.store_contract.admitting import AdmissionContract
+from penstock.testing.store_contract.claiming import ClaimContract
+from penstock.testing.store_contract.dispatching import DispatchContract
+from penstock.testing.store_contract.ending import EndContract
+from penstock.testing.store_contract.leasing import LeaseContract
+from penstock.testing.store_contract.reading import ReadContract
+from penstock.testing.store_contract.registering import RegistryContract
 from penstock.testing.store_contract.restoring import Restoring
-from penstock.testing.store_contract.scheduling import Scheduling
-from penstock.testing.store_contract.settling import Settling
-from penstock.testing.store_contract.submitting import Submitting
-from penstock.testing.store_contract.ticking import Ticking
+from penstock.testing.store_contract.scheduling import ScheduleContract
+from penstock.testing.store_contract.settling import SettleContract
+from penstock.testing.store_contract.submitting import SubmitContract
+from penstock.testing.store_contract.ticking import TickContract
 
 __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    Submitting,
-    Dispatching,
-    Leasing,
-    Claiming,
-    Settling,
-    Ending,
-    Reading,
-    Registering,
-    Scheduling,
-    Ticking,
-    Admitting,
+    SubmitContract,
+    DispatchContract,
+    LeaseContract,
+    ClaimContract,
+    SettleContract,
+    EndContract,
+    ReadContract,
+    RegistryContract,
+    ScheduleContract,
+    TickContract,
+    AdmissionContract,
     Restoring,
 ):
     """The promises of `penstock.store.seam`, each as a test."""

@@ -7,10 +7,10 @@ from typing import Any
 from penstock.model.job import Lease, NewJob
 from penstock.model.schedule import Decision, Every, Schedule, Ticked, TickMove, TickRecord
 from penstock.store.seam import schedule_key
-from penstock.testing.store_contract.stage import MINUTE, TICKET, Stage
+from penstock.testing.store_contract.stage import MINUTE, TICKET, StoreStage
 
 
-def schedule(stage: Stage, name: str = "nightly", **fields: Any) -> Schedule:
+def schedule(stage: StoreStage, name: str = "nightly", **fields: Any) -> Schedule:
     """Every minute, the next tick now, unless told otherwise."""
     now = stage.clock.now()
     for field, value in {"when": Every(MINUTE), "type": "mail", "next_tick_at": now}.items():
@@ -18,20 +18,20 @@ def schedule(stage: Stage, name: str = "nightly", **fields: Any) -> Schedule:
     return Schedule(name=name, created_at=now, updated_at=now, **fields)
 
 
-async def put(stage: Stage, name: str = "nightly", **fields: Any) -> Schedule:
+async def put(stage: StoreStage, name: str = "nightly", **fields: Any) -> Schedule:
     """A new schedule, kept."""
     stored = await stage.store.put_schedule(schedule(stage, name, **fields), None)
     assert stored is not None, f"there is a schedule {name}"
     return stored
 
 
-async def found(stage: Stage, name: str = "nightly") -> Schedule:
+async def find(stage: StoreStage, name: str = "nightly") -> Schedule:
     (stored,) = await stage.store.get_schedules([name])
     assert stored is not None, f"schedule {name} is gone"
     return stored
 
 
-def job_of(stage: Stage, read: Schedule, at: datetime | None = None, **fields: Any) -> NewJob:
+def job_of(stage: StoreStage, read: Schedule, at: datetime | None = None, **fields: Any) -> NewJob:
     """The job of a tick, at its schedule's place; of the schedule's next tick unless told otherwise."""
     fields.setdefault("id", stage.new_id(schedule_key(read.name)))
     return stage.new(type=read.type, schedule=read.name, tick_at=at or read.next_tick_at, **fields)
@@ -55,11 +55,11 @@ def move_of(
     return TickMove(decision=decision, records=tuple(records), jobs=tuple(jobs))
 
 
-async def apply(stage: Stage, *moves: TickMove) -> list[Ticked]:
+async def apply(stage: StoreStage, *moves: TickMove) -> list[Ticked]:
     return await stage.store.tick(moves, TICKET)
 
 
-async def ticked(stage: Stage, read: Schedule, **decided: Any) -> NewJob:
+async def tick(stage: StoreStage, read: Schedule, **decided: Any) -> NewJob:
     """The job of a schedule's next tick, inserted."""
     job = job_of(stage, read)
     (answer,) = await apply(stage, move_of(read, [job], **decided))
@@ -67,7 +67,7 @@ async def ticked(stage: Stage, read: Schedule, **decided: Any) -> NewJob:
     return job
 
 
-async def finish(stage: Stage, job: NewJob) -> None:
+async def finish(stage: StoreStage, job: NewJob) -> None:
     """Claim a queued job and settle it."""
     (claim,) = await stage.claim(job.id)
     await stage.settle(Lease(claim.job, claim.fence))

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.model.job import ErrorCode, FileLink, Lease, Line, Loss, ObjectLink, Progress, Renewal
+from penstock.model.job import BacklogKey, ErrorCode, FileLink, Lease, Loss, ObjectLink, Progress, Renewal
 from penstock.model.lifecycle import POISON_LOSSES, Move, State
-from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, OnStage, Stage
+from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, OnStage, StoreStage
 
 LINK = ObjectLink("objects/1", 9, "sha256:00", "text/plain")
 
 
-class Leasing(OnStage):
-    async def test_a_claim_starts_an_attempt(self, stage: Stage) -> None:
+class LeaseContract(OnStage):
+    async def test_a_claim_starts_an_attempt(self, stage: StoreStage) -> None:
         job = await stage.submit()
         stage.clock.advance(SECOND)
         (claim,) = await stage.claim(job.id, worker="w7")
@@ -22,7 +22,7 @@ class Leasing(OnStage):
         assert (found.state, found.fence, found.attempt) == (State.RUNNING, 1, 1)
         assert (found.worker, found.started_at) == ("w7", stage.clock.now())
 
-    async def test_a_claim_carries_what_the_worker_needs(self, stage: Stage) -> None:
+    async def test_a_claim_carries_what_the_worker_needs(self, stage: StoreStage) -> None:
         job = await stage.submit(
             queue="slow",
             params=b'{"a":1}',
@@ -34,51 +34,51 @@ class Leasing(OnStage):
         assert (claim.type, claim.queue, bytes(claim.params)) == ("mail", "slow", b'{"a":1}')
         assert (claim.timeout_seconds, claim.tags, claim.inputs, claim.alone) == (2.5, ("red",), job.inputs, False)
 
-    async def test_large_params_are_claimed_as_their_link(self, stage: Stage) -> None:
+    async def test_large_params_are_claimed_as_their_link(self, stage: StoreStage) -> None:
         job = await stage.submit(params=None, params_object=LINK)
         (claim,) = await stage.claim(job.id)
         assert (claim.params_object, bytes(claim.params)) == (LINK, b"null")
 
-    async def test_claims_come_in_the_order_of_their_tickets(self, stage: Stage) -> None:
+    async def test_claims_come_in_the_order_of_their_tickets(self, stage: StoreStage) -> None:
         jobs = [answer.job.id for answer in await stage.store.submit([stage.new() for _ in range(300)], TICKET)]
         jobs.reverse()
         assert [claim.job for claim in await stage.claim(*jobs)] == jobs
 
-    async def test_a_doubled_ticket_yields_one_claim(self, stage: Stage) -> None:
+    async def test_a_doubled_ticket_yields_one_claim(self, stage: StoreStage) -> None:
         job = await stage.submit()
         assert len(await stage.claim(job.id, job.id)) == 1
         assert await stage.claim(job.id) == []
 
-    async def test_concurrent_claims_have_one_winner(self, stage: Stage) -> None:
+    async def test_concurrent_claims_have_one_winner(self, stage: StoreStage) -> None:
         job = await stage.submit()
         answers = await asyncio.gather(*(stage.claim(job.id, worker=f"w{number}") for number in range(9)))
         assert sum(map(len, answers)) == 1
 
-    async def test_only_queued_jobs_are_claimed(self, stage: Stage) -> None:
+    async def test_only_queued_jobs_are_claimed(self, stage: StoreStage) -> None:
         later = await stage.submit(delay=MINUTE)
         cancelled = await stage.submit()
         await stage.store.cancel([cancelled.id])
-        ended = await stage.ended()
+        ended = await stage.end_job()
         queued = await stage.submit()
         claims = await stage.claim(later.id, cancelled.id, ended, stage.unknown(), queued.id)
         assert [claim.job for claim in claims] == [queued.id]
 
-    async def test_an_expired_job_is_not_claimed(self, stage: Stage) -> None:
+    async def test_an_expired_job_is_not_claimed(self, stage: StoreStage) -> None:
         job = await stage.submit(expires_at=stage.clock.now() + SECOND)
         stage.clock.advance(SECOND)
         assert await stage.claim(job.id) == []
 
-    async def test_a_job_whose_ticket_lapsed_can_still_be_claimed(self, stage: Stage) -> None:
+    async def test_a_job_whose_ticket_lapsed_can_still_be_claimed(self, stage: StoreStage) -> None:
         job = await stage.submit(ticketed=True)
-        await stage.store.lapse(None)
+        await stage.store.expire_tickets(None)
         assert len(await stage.claim(job.id)) == 1
 
-    async def test_a_claimed_job_is_not_dispatched(self, stage: Stage) -> None:
-        await stage.running()
+    async def test_a_claimed_job_is_not_dispatched(self, stage: StoreStage) -> None:
+        await stage.run_job()
         assert await stage.dispatch({"mail": 9}) == []
 
-    async def test_a_renewed_lease_is_not_reclaimed(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_renewed_lease_is_not_reclaimed(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         stage.clock.advance(LEASE - SECOND)
         assert await stage.store.renew("w1", [lease], LEASE) == [Renewal(lease.job, lease.fence)]
         stage.clock.advance(LEASE - SECOND)
@@ -86,29 +86,29 @@ class Leasing(OnStage):
         stage.clock.advance(SECOND)
         assert len(await stage.store.reclaim(9)) == 1
 
-    async def test_renew_keeps_the_newest_progress(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_renew_keeps_the_newest_progress(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         half = Progress(0.5, "half")
         await stage.store.renew("w1", [Lease(lease.job, lease.fence, half)], LEASE)
         await stage.store.renew("w1", [lease], LEASE)
         assert (await stage.job(lease.job)).progress == half
 
-    async def test_renew_answers_in_order_and_says_why_it_refused(self, stage: Stage) -> None:
-        marked = await stage.running()
+    async def test_renew_answers_in_order_and_says_why_it_refused(self, stage: StoreStage) -> None:
+        marked = await stage.run_job()
         await stage.store.cancel([marked.job])
-        settled = await stage.running()
+        settled = await stage.run_job()
         await stage.settle(settled)
-        held, gone = await stage.running(), Lease(stage.unknown(), 1)
+        held, gone = await stage.run_job(), Lease(stage.unknown(), 1)
         stale = Lease(held.job, held.fence - 1)
         answers = await stage.store.renew("w1", [gone, stale, held, settled, marked], LEASE)
         assert [answer.job for answer in answers] == [gone.job, held.job, held.job, settled.job, marked.job]
         assert [answer.loss for answer in answers] == [Loss.GONE, Loss.LOST, None, Loss.MINE_ALREADY, None]
         assert [answer.cancel for answer in answers] == [False, False, False, False, True]
 
-    async def test_an_old_fence_renews_nothing(self, stage: Stage) -> None:
-        old = await stage.running()
+    async def test_an_old_fence_renews_nothing(self, stage: StoreStage) -> None:
+        old = await stage.run_job()
         await stage.store.release([old])
-        await stage.running_again(old.job)
+        await stage.claim_again(old.job)
         stage.clock.advance(LEASE - SECOND)
         (answer,) = await stage.store.renew("w1", [Lease(old.job, old.fence, Progress(0.9))], LEASE)
         assert answer.loss is Loss.LOST
@@ -116,8 +116,8 @@ class Leasing(OnStage):
         stage.clock.advance(SECOND)
         assert len(await stage.store.reclaim(9)) == 1
 
-    async def test_a_released_job_is_queued_unharmed(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_released_job_is_queued_unharmed(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         await stage.store.renew("w1", [Lease(lease.job, lease.fence, Progress(0.5))], LEASE)
         (settled,) = await stage.store.release([lease])
         assert settled.event is not None
@@ -128,8 +128,8 @@ class Leasing(OnStage):
         assert (job.worker, job.started_at, job.progress) == (None, None, None)
         assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [lease.job]
 
-    async def test_a_job_released_with_a_delay_is_scheduled_unharmed(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_job_released_with_a_delay_is_scheduled_unharmed(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         (settled,) = await stage.store.release([lease], delay=MINUTE)
         assert settled.event is not None
         assert (settled.event.before, settled.event.after) == (State.RUNNING, State.SCHEDULED)
@@ -139,8 +139,8 @@ class Leasing(OnStage):
         stage.clock.advance(MINUTE)
         assert [event.job for event in await stage.store.promote(9)] == [lease.job]
 
-    async def test_a_running_job_may_be_of_another_type_from_now_on(self, stage: Stage) -> None:
-        lease, other = await stage.running(), await stage.running()
+    async def test_a_running_job_may_be_of_another_type_from_now_on(self, stage: StoreStage) -> None:
+        lease, other = await stage.run_job(), await stage.run_job()
         await stage.store.retype([lease, Lease(other.job, other.fence + 1)], "mail!1a")
         assert [(await stage.job(one.job)).type for one in (lease, other)] == ["mail!1a", "mail"]
         assert {(one.type, one.state, one.jobs) for one in await stage.store.counts() if one.jobs} == {
@@ -150,39 +150,39 @@ class Leasing(OnStage):
         await stage.store.release([lease])
         await stage.store.retype([lease], "mail")
         assert (await stage.job(lease.job)).type == "mail!1a"
-        tickets = await stage.store.dispatch({Line("mail", "mail!1a"): 9}, TICKET)
+        tickets = await stage.store.dispatch({BacklogKey("mail", "mail!1a"): 9}, TICKET)
         assert [(one.type, one.job) for one in tickets] == [("mail!1a", lease.job)]
 
-    async def test_an_old_fence_releases_nothing(self, stage: Stage) -> None:
-        old = await stage.running()
+    async def test_an_old_fence_releases_nothing(self, stage: StoreStage) -> None:
+        old = await stage.run_job()
         await stage.store.release([old])
         (again,) = await stage.store.release([old])
         assert (again.event, again.loss) == (None, Loss.MINE_ALREADY)
-        new = await stage.running_again(old.job)
+        new = await stage.claim_again(old.job)
         (late,) = await stage.store.release([old])
         assert (late.event, late.loss) == (None, Loss.LOST)
         assert (await stage.job(new.job)).state is State.RUNNING
 
-    async def test_a_marked_job_is_cancelled_when_released(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_marked_job_is_cancelled_when_released(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         await stage.store.cancel([lease.job])
         await stage.store.release([lease])
         job = await stage.job(lease.job)
         assert (job.state, job.completed_at) == (State.CANCELLED, stage.clock.now())
         assert await stage.claim(lease.job) == []
 
-    async def test_an_old_fence_gives_no_marked_job_back(self, stage: Stage) -> None:
-        old = await stage.running()
+    async def test_an_old_fence_gives_no_marked_job_back(self, stage: StoreStage) -> None:
+        old = await stage.run_job()
         await stage.store.release([old])
-        new = await stage.running_again(old.job)
+        new = await stage.claim_again(old.job)
         await stage.store.cancel([old.job])
         (late,) = await stage.store.release([old])
         assert (late.event, late.loss) == (None, Loss.LOST)
         assert (await stage.job(old.job)).state is State.RUNNING
         assert (await stage.settle(new)).loss is None
 
-    async def test_suspects_are_claimed_alone_from_then_on(self, stage: Stage) -> None:
-        suspect, other = await stage.running(), await stage.running()
+    async def test_suspects_are_claimed_alone_from_then_on(self, stage: StoreStage) -> None:
+        suspect, other = await stage.run_job(), await stage.run_job()
         await stage.store.release([suspect], suspects=True)
         await stage.store.release([other])
         claims = await stage.claim(suspect.job, other.job)
@@ -191,8 +191,8 @@ class Leasing(OnStage):
         (claim,) = await stage.claim(suspect.job)
         assert claim.alone
 
-    async def test_a_lease_that_ran_out_is_reclaimed(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_lease_that_ran_out_is_reclaimed(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         await stage.store.renew("w1", [lease], LEASE)
         stage.clock.advance(LEASE)
         (event,) = await stage.store.reclaim(9)
@@ -204,20 +204,20 @@ class Leasing(OnStage):
         assert job.worker is None
         assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [lease.job]
 
-    async def test_reclaim_leaves_leases_that_hold_and_keeps_to_its_limit(self, stage: Stage) -> None:
-        early = [await stage.running() for _ in range(3)]
+    async def test_reclaim_leaves_leases_that_hold_and_keeps_to_its_limit(self, stage: StoreStage) -> None:
+        early = [await stage.run_job() for _ in range(3)]
         stage.clock.advance(SECOND)
-        await stage.running()
+        await stage.run_job()
         stage.clock.advance(LEASE - SECOND)
         assert len(await stage.store.reclaim(2)) == 2
         assert {event.job for event in await stage.store.reclaim(9)} < {lease.job for lease in early}
         assert await stage.store.reclaim(9) == []
 
-    async def test_whoever_lost_a_lease_can_write_nothing_more(self, stage: Stage) -> None:
-        lost = await stage.running()
+    async def test_whoever_lost_a_lease_can_write_nothing_more(self, stage: StoreStage) -> None:
+        lost = await stage.run_job()
         stage.clock.advance(LEASE)
         await stage.store.reclaim(9)
-        await stage.running_again(lost.job)
+        await stage.claim_again(lost.job)
         before = await stage.job(lost.job)
         (renewal,) = await stage.store.renew("w1", [lost], LEASE)
         (released,) = await stage.store.release([lost])
@@ -225,7 +225,7 @@ class Leasing(OnStage):
         assert (renewal.loss, released.loss, settled.loss) == (Loss.LOST, Loss.LOST, Loss.LOST)
         assert await stage.job(lost.job) == before
 
-    async def test_a_job_that_loses_its_workers_is_poison(self, stage: Stage) -> None:
+    async def test_a_job_that_loses_its_workers_is_poison(self, stage: StoreStage) -> None:
         job = await stage.submit()
         for _ in range(POISON_LOSSES):
             assert (await stage.job(job.id)).state is State.QUEUED
@@ -236,7 +236,7 @@ class Leasing(OnStage):
         assert found.error is not None
         assert found.error.code is ErrorCode.WORKER_LOST
 
-    async def test_one_that_lost_two_workers_is_claimed_to_run_alone_in_the_next(self, stage: Stage) -> None:
+    async def test_one_that_lost_two_workers_is_claimed_to_run_alone_in_the_next(self, stage: StoreStage) -> None:
         job = await stage.submit()
         alone = []
         for _ in range(POISON_LOSSES):
@@ -245,11 +245,11 @@ class Leasing(OnStage):
             await stage.lose_claimed(Lease(claim.job, claim.fence))
         assert alone == [False, False, True]
 
-    async def test_a_lost_worker_is_charged_to_nobody_who_was_not_alone_in_it(self, stage: Stage) -> None:
+    async def test_a_lost_worker_is_charged_to_nobody_who_was_not_alone_in_it(self, stage: StoreStage) -> None:
         """However many processes died under it before."""
         job = await stage.submit()
         for _ in range(POISON_LOSSES):
-            await stage.settle(await stage.running_again(job.id), State.SCHEDULED, retry_in=SECOND, loss=True)
+            await stage.settle(await stage.claim_again(job.id), State.SCHEDULED, retry_in=SECOND, loss=True)
             stage.clock.advance(SECOND)
             await stage.store.promote(9)
         await stage.lose(job.id)
@@ -258,12 +258,12 @@ class Leasing(OnStage):
         assert (await stage.job(job.id)).state is State.FAILED
 
     @pytest.mark.parametrize("renewed", [False, True])
-    async def test_a_claim_that_was_not_begun_is_lost_without_a_charge(self, stage: Stage, renewed: bool) -> None:
+    async def test_a_claim_that_was_not_begun_is_lost_without_a_charge(self, stage: StoreStage, renewed: bool) -> None:
         job = await stage.submit()
         for _ in range(2):
             await stage.lose(job.id)
         for _ in range(POISON_LOSSES):
-            lease = await stage.running_again(job.id)
+            lease = await stage.claim_again(job.id)
             if renewed:
                 await stage.store.renew("w1", [Lease(lease.job, lease.fence, begun=False)], LEASE)
             stage.clock.advance(LEASE)
@@ -273,13 +273,13 @@ class Leasing(OnStage):
         await stage.lose(job.id)
         assert (await stage.job(job.id)).state is State.FAILED
 
-    async def test_what_has_begun_stays_so_under_its_lease_alone(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_what_has_begun_stays_so_under_its_lease_alone(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         await stage.store.renew("w1", [lease, Lease(lease.job, lease.fence, begun=False)], LEASE)
         stage.clock.advance(LEASE)
         await stage.store.reclaim(9)
         assert (await stage.job(lease.job)).losses == 1
-        again = await stage.running_again(lease.job)
+        again = await stage.claim_again(lease.job)
         await stage.store.renew("w1", [lease], LEASE)
         stage.clock.advance(LEASE)
         await stage.store.reclaim(9)
@@ -287,11 +287,11 @@ class Leasing(OnStage):
         assert found is not None
         assert found.losses == 1
 
-    async def test_an_attempt_that_ended_by_itself_ends_the_suspicion(self, stage: Stage) -> None:
+    async def test_an_attempt_that_ended_by_itself_ends_the_suspicion(self, stage: StoreStage) -> None:
         job = await stage.submit()
         for _ in range(2):
             await stage.lose(job.id)
-        await stage.store.release([await stage.running_again(job.id)], suspects=True)
+        await stage.store.release([await stage.claim_again(job.id)], suspects=True)
         (claim,) = await stage.claim(job.id)
         assert (claim.alone, claim.alone_in_worker) == (True, True)
         for loss in (True, False):
@@ -301,8 +301,8 @@ class Leasing(OnStage):
             (claim,) = await stage.claim(job.id)
             assert (claim.alone, claim.alone_in_worker) == (loss, loss)
 
-    async def test_a_marked_job_is_cancelled_when_reclaimed(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_marked_job_is_cancelled_when_reclaimed(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         await stage.store.cancel([lease.job])
         stage.clock.advance(LEASE)
         (event,) = await stage.store.reclaim(9)

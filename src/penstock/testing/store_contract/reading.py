@@ -9,17 +9,17 @@ import pytest
 from penstock.model.errors import Invalid
 from penstock.model.job import Job, JobFilter, Lease, LogLine, Retention
 from penstock.model.lifecycle import State
-from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, Stage
+from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, StoreStage
 
 
-class Reading(OnStage):
-    async def test_get_answers_in_order(self, stage: Stage) -> None:
+class ReadContract(OnStage):
+    async def test_get_answers_in_order(self, stage: StoreStage) -> None:
         first, second = await stage.submit(), await stage.submit()
         unknown = stage.unknown()
         assert await stage.store.get([second.id, unknown, first.id, second.id]) == [second, None, first, second]
         assert await stage.store.get([]) == []
 
-    async def test_a_page_is_newest_first(self, stage: Stage) -> None:
+    async def test_a_page_is_newest_first(self, stage: StoreStage) -> None:
         jobs = []
         for _ in range(5):
             jobs.append(await stage.submit())
@@ -29,12 +29,12 @@ class Reading(OnStage):
         rest = await stage.store.page(JobFilter(), page.cursor, 3)
         assert (list(rest.jobs), rest.cursor) == (jobs[1::-1], None)
 
-    async def test_jobs_of_one_instant_are_newest_first_in_their_line(self, stage: Stage) -> None:
+    async def test_jobs_of_one_instant_are_newest_first_in_their_line(self, stage: StoreStage) -> None:
         jobs = [(await stage.submit()).id for _ in range(9)]
         listed = [job.id for job in await stage.all_jobs(page=2)]
         assert (len(listed), stage.lines(listed)) == (9, stage.lines(reversed(jobs)))
 
-    async def test_a_page_may_begin_behind_any_job(self, stage: Stage) -> None:
+    async def test_a_page_may_begin_behind_any_job(self, stage: StoreStage) -> None:
         for _ in range(7):
             await stage.submit()
         page = await stage.store.page(JobFilter(), None, 9)
@@ -43,18 +43,18 @@ class Reading(OnStage):
             assert list(behind.jobs) == page.jobs[number:]
         assert (len(page.behind), page.missing) == (7, ())
 
-    async def test_a_page_that_is_just_full_is_the_last(self, stage: Stage) -> None:
+    async def test_a_page_that_is_just_full_is_the_last(self, stage: StoreStage) -> None:
         await stage.store.submit([stage.new() for _ in range(3)], TICKET)
         assert (await stage.store.page(JobFilter(), None, 3)).cursor is None
 
-    async def test_filters_restrict_and_combine(self, stage: Stage) -> None:
+    async def test_filters_restrict_and_combine(self, stage: StoreStage) -> None:
         await populate(stage)
         everything = await stage.all_jobs()
         for where in every_filter():
             expected = [job for job in everything if matches(job, where)]
             assert await stage.all_jobs(where, page=2) == expected, where
 
-    async def test_a_list_goes_by_age_whatever_the_line_goes_by(self, stage: Stage) -> None:
+    async def test_a_list_goes_by_age_whatever_the_line_goes_by(self, stage: StoreStage) -> None:
         for number in range(40):
             delay = MINUTE if number % 6 == 0 else None
             type_name = ("mail", "scan")[number % 2]
@@ -68,9 +68,9 @@ class Reading(OnStage):
             listed = [job.id for job in await stage.all_jobs(where, page=3)]
             assert (sorted(listed), stage.lines(listed)) == (sorted(matching), stage.lines(matching))
 
-    async def test_a_cursor_is_stable_while_jobs_come_and_go(self, stage: Stage) -> None:
+    async def test_a_cursor_is_stable_while_jobs_come_and_go(self, stage: StoreStage) -> None:
         for number in range(30):
-            await (stage.ended() if number % 3 else stage.submit())
+            await (stage.end_job() if number % 3 else stage.submit())
         stage.clock.advance(MINUTE)
         stay = [job.id for job in await stage.all_jobs() if not job.ended]
         seen: list[str] = []
@@ -87,23 +87,23 @@ class Reading(OnStage):
         assert [job for job in seen if job in stay] == stay
 
     @pytest.mark.parametrize("cursor", ["", "?", "-1", "nonsense", "1.5", "9" * 40])
-    async def test_what_is_not_a_cursor_is_refused(self, stage: Stage, cursor: str) -> None:
+    async def test_what_is_not_a_cursor_is_refused(self, stage: StoreStage, cursor: str) -> None:
         await stage.submit()
         with pytest.raises(Invalid):
             await stage.store.page(JobFilter(), cursor, 9)
 
-    async def test_counts_agree_with_the_jobs(self, stage: Stage) -> None:
-        assert await stage.counted() == set()
+    async def test_counts_agree_with_the_jobs(self, stage: StoreStage) -> None:
+        assert await stage.read_counts() == set()
         await populate(stage)
-        assert await stage.counted() == await stage.counted_by_hand()
-        await stage.store.lapse(None)
+        assert await stage.read_counts() == await stage.count_jobs()
+        await stage.store.expire_tickets(None)
         stage.clock.advance(MINUTE * 3)
         await stage.store.promote(3)
         await stage.store.reclaim(2)
         await stage.store.expire(1)
-        assert await stage.counted() == await stage.counted_by_hand()
+        assert await stage.read_counts() == await stage.count_jobs()
 
-    async def test_oldest_due_names_the_longest_wait_of_each_queue(self, stage: Stage) -> None:
+    async def test_oldest_due_names_the_longest_wait_of_each_queue(self, stage: StoreStage) -> None:
         assert await stage.store.oldest_due() == {}
         start = stage.clock.now()
         await stage.submit(queue="a", ticketed=True)
@@ -113,36 +113,36 @@ class Reading(OnStage):
         await stage.submit(queue="a")
         await stage.submit(queue="b", priority=9)
         await stage.submit(queue="c", delay=MINUTE)
-        await stage.running(queue="d")
+        await stage.run_job(queue="d")
         assert await stage.store.oldest_due() == {"a": start, "b": start + SECOND}
 
-    async def test_what_falls_due_is_told_earliest_first(self, stage: Stage) -> None:
+    async def test_what_falls_due_is_told_earliest_first(self, stage: StoreStage) -> None:
         now = stage.clock.now()
         for queue, minutes in (("a", 3), ("b", 1), ("a", 2), ("c", 9)):
             await stage.submit(queue=queue, delay=MINUTE * minutes)
         await stage.submit(queue="due")
         expected = [("b", now + MINUTE), ("a", now + MINUTE * 2), ("a", now + MINUTE * 3)]
-        assert await stage.store.falling_due(now + MINUTE * 9, 9) == expected
-        assert await stage.store.falling_due(now + MINUTE * 9, 2) == expected[:2]
-        assert await stage.store.falling_due(now + MINUTE, 9) == []
+        assert await stage.store.due_before(now + MINUTE * 9, 9) == expected
+        assert await stage.store.due_before(now + MINUTE * 9, 2) == expected[:2]
+        assert await stage.store.due_before(now + MINUTE, 9) == []
         stage.clock.advance(MINUTE)
         await stage.store.promote(9)
-        assert await stage.store.falling_due(now + MINUTE * 9, 9) == expected[1:]
+        assert await stage.store.due_before(now + MINUTE * 9, 9) == expected[1:]
 
-    async def test_workers_hold_the_jobs_that_they_run(self, stage: Stage) -> None:
-        assert await stage.store.holders() == {}
+    async def test_workers_hold_the_jobs_that_they_run(self, stage: StoreStage) -> None:
+        assert await stage.store.running_by_worker() == {}
         jobs = [(await stage.submit(ticketed=number % 2 == 0)).id for number in range(4)]
         first, _, _ = await stage.claim(*jobs[:3], worker="w1")
         await stage.claim(jobs[3], worker="w2")
-        assert await stage.store.holders() == {"w1": 3, "w2": 1}
+        assert await stage.store.running_by_worker() == {"w1": 3, "w2": 1}
         await stage.settle(Lease(first.job, first.fence))
         stage.clock.advance(MINUTE)
-        assert await stage.store.holders() == {"w1": 2, "w2": 1}
+        assert await stage.store.running_by_worker() == {"w1": 2, "w2": 1}
         await stage.store.reclaim(9)
-        assert await stage.store.holders() == {}
+        assert await stage.store.running_by_worker() == {}
 
-    async def test_a_log_is_read_by_position(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_log_is_read_by_position(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         lines = [LogLine(stage.clock.now(), "stdout", f"line {number}", 1) for number in range(5)]
         assert await stage.store.append_log(lease, lines[:2], 999)
         assert await stage.store.append_log(lease, lines[2:], 999)
@@ -151,17 +151,17 @@ class Reading(OnStage):
         assert first + rest == lines
         assert await stage.store.read_log(lease.job, end, 9) == ([], end)
 
-    async def test_a_log_stops_growing_at_its_cap(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_log_stops_growing_at_its_cap(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         lines = [LogLine(stage.clock.now(), "stdout", "x" * 10) for _ in range(9)]
         assert await stage.store.append_log(lease, lines, 35)
         assert await stage.store.append_log(lease, lines, 35)
         kept, _ = await stage.store.read_log(lease.job, 0, 99)
         assert len(kept) == 4
 
-    async def test_lines_that_are_sent_again_are_kept_once(self, stage: Stage) -> None:
+    async def test_lines_that_are_sent_again_are_kept_once(self, stage: StoreStage) -> None:
         """As by a worker that heard no answer; more lines may have come to them meanwhile. Each attempt counts anew."""
-        lease = await stage.running()
+        lease = await stage.run_job()
         lines = [LogLine(stage.clock.now(), "stdout", "same") for _ in range(6)]
         assert await stage.store.append_log(lease, lines[:2], 999, 0)
         assert await stage.store.append_log(lease, lines[:2], 999, 0)
@@ -170,19 +170,19 @@ class Reading(OnStage):
         assert await stage.store.append_log(lease, lines[:2], 999, 4)
         assert len((await stage.store.read_log(lease.job, 0, 99))[0]) == 6
         await stage.store.release([lease])
-        again = await stage.running_again(lease.job)
+        again = await stage.claim_again(lease.job)
         assert await stage.store.append_log(again, lines[:2], 999, 0)
         assert len((await stage.store.read_log(lease.job, 0, 99))[0]) == 8
 
-    async def test_a_log_stops_growing_at_its_cap_however_often_lines_are_sent(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_log_stops_growing_at_its_cap_however_often_lines_are_sent(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         lines = [LogLine(stage.clock.now(), "stdout", "x" * 10) for _ in range(9)]
         for _ in range(3):
             assert await stage.store.append_log(lease, lines, 35, 0)
         assert len((await stage.store.read_log(lease.job, 0, 99))[0]) == 4
 
-    async def test_a_lost_fence_writes_no_log(self, stage: Stage) -> None:
-        lease = await stage.running()
+    async def test_a_lost_fence_writes_no_log(self, stage: StoreStage) -> None:
+        lease = await stage.run_job()
         line = LogLine(stage.clock.now(), "stdout", "late")
         assert not await stage.store.append_log(Lease(lease.job, lease.fence + 1), [line], 99)
         assert not await stage.store.append_log(Lease(stage.unknown(), 1), [line], 99)
@@ -190,7 +190,7 @@ class Reading(OnStage):
         assert not await stage.store.append_log(lease, [line], 99)
         assert await stage.store.read_log(lease.job, 0, 9) == ([], 0)
 
-    async def test_reads_see_every_move_that_returned(self, stage: Stage) -> None:
+    async def test_reads_see_every_move_that_returned(self, stage: StoreStage) -> None:
         async def submit_and_read() -> None:
             job = await stage.submit()
             assert await stage.job(job.id) == job
@@ -198,14 +198,14 @@ class Reading(OnStage):
         await asyncio.gather(*(submit_and_read() for _ in range(50)))
 
 
-async def populate(stage: Stage) -> None:
+async def populate(stage: StoreStage) -> None:
     """Some jobs of several types, queues and tags, in every state."""
-    chance = random.Random(11)
+    rng = random.Random(11)
     for number in range(60):
         fields: dict[str, Any] = {
-            "type": chance.choice(["mail", "scan"]),
-            "queue": chance.choice(["a", "b"]),
-            "tags": tuple(chance.sample(["red", "blue", "gold"], chance.randrange(3))),
+            "type": rng.choice(["mail", "scan"]),
+            "queue": rng.choice(["a", "b"]),
+            "tags": tuple(rng.sample(["red", "blue", "gold"], rng.randrange(3))),
         }
         match number % 8:
             case 0:
@@ -215,11 +215,11 @@ async def populate(stage: Stage) -> None:
             case 2:
                 await stage.submit(**fields)
             case 3:
-                await stage.running(**fields)
+                await stage.run_job(**fields)
             case 4 | 5:
-                await stage.ended(**fields)
+                await stage.end_job(**fields)
             case 6:
-                await stage.ended(chance.choice([State.FAILED, State.CANCELLED]), **fields)
+                await stage.end_job(rng.choice([State.FAILED, State.CANCELLED]), **fields)
             case _:
                 await stage.submit(**fields, expires_at=stage.clock.now())
                 await stage.store.expire(1)

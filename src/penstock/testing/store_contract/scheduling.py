@@ -10,18 +10,18 @@ from penstock.model.errors import Invalid
 from penstock.model.job import Retention
 from penstock.model.retry import Retry
 from penstock.model.schedule import Cron, Every, Misfire, Overlap
-from penstock.testing.store_contract.intentions import apply, finish, found, job_of, move_of, put, schedule, ticked
-from penstock.testing.store_contract.stage import MINUTE, SECOND, OnStage, Stage
+from penstock.testing.store_contract.intentions import apply, find, finish, job_of, move_of, put, schedule, tick
+from penstock.testing.store_contract.stage import MINUTE, SECOND, OnStage, StoreStage
 
 AFTER_COMPLETION = Every(MINUTE, after_completion=True)
 
 
-async def due_names(stage: Stage, in_: timedelta = SECOND, limit: int = 99) -> list[str]:
+async def due_names(stage: StoreStage, in_: timedelta = SECOND, limit: int = 99) -> list[str]:
     return [due.schedule.name for due in await stage.store.due_schedules(stage.clock.now() + in_, limit)]
 
 
-class Scheduling(OnStage):
-    async def test_everything_intended_is_kept(self, stage: Stage) -> None:
+class ScheduleContract(OnStage):
+    async def test_everything_intended_is_kept(self, stage: StoreStage) -> None:
         now = stage.clock.now()
         wanted = schedule(
             stage,
@@ -44,28 +44,30 @@ class Scheduling(OnStage):
             last_tick_at=now - MINUTE,
         )
         assert await stage.store.put_schedule(wanted, None) == wanted
-        assert await found(stage) == wanted
+        assert await find(stage) == wanted
 
     @pytest.mark.parametrize("field", ["next_tick_at", "end_at"])
-    async def test_an_instant_out_of_range_is_refused_and_its_schedule_with_it(self, stage: Stage, field: str) -> None:
+    async def test_an_instant_out_of_range_is_refused_and_its_schedule_with_it(
+        self, stage: StoreStage, field: str
+    ) -> None:
         with pytest.raises(Invalid):
             await stage.store.put_schedule(replace(schedule(stage), **{field: datetime(3000, 1, 1, tzinfo=UTC)}), None)
         assert await stage.store.schedules(None, 9) == []
 
-    async def test_a_name_is_created_once(self, stage: Stage) -> None:
+    async def test_a_name_is_created_once(self, stage: StoreStage) -> None:
         first = await put(stage)
         calls = [stage.store.put_schedule(schedule(stage, type="scan"), None) for _ in range(5)]
         assert await asyncio.gather(*calls) == [None] * 5
-        assert await found(stage) == first
+        assert await find(stage) == first
 
-    async def test_a_replacement_takes_the_next_version(self, stage: Stage) -> None:
+    async def test_a_replacement_takes_the_next_version(self, stage: StoreStage) -> None:
         first = await put(stage)
         changed = replace(first, type="scan", paused=True, next_tick_at=None)
         second = await stage.store.put_schedule(changed, 1)
         assert second == replace(changed, version=2)
-        assert await found(stage) == second
+        assert await find(stage) == second
 
-    async def test_a_replacement_of_another_version_changes_nothing(self, stage: Stage) -> None:
+    async def test_a_replacement_of_another_version_changes_nothing(self, stage: StoreStage) -> None:
         first = await put(stage)
         second = await stage.store.put_schedule(first, 1)
         for expected in (1, 3):
@@ -73,33 +75,33 @@ class Scheduling(OnStage):
         assert await stage.store.put_schedule(schedule(stage, "other"), 1) is None
         assert await stage.store.get_schedules(["nightly", "other"]) == [second, None]
 
-    async def test_of_concurrent_replacements_one_wins(self, stage: Stage) -> None:
+    async def test_of_concurrent_replacements_one_wins(self, stage: StoreStage) -> None:
         first = await put(stage)
         calls = [stage.store.put_schedule(replace(first, type=f"t{number}"), 1) for number in range(9)]
         winners = [one for one in await asyncio.gather(*calls) if one is not None]
-        assert winners == [await found(stage)]
+        assert winners == [await find(stage)]
 
-    async def test_a_replacement_does_not_forget_the_last_tick(self, stage: Stage) -> None:
+    async def test_a_replacement_does_not_forget_the_last_tick(self, stage: StoreStage) -> None:
         before = await put(stage)
-        await ticked(stage, before)
+        await tick(stage, before)
         await stage.store.put_schedule(before, before.version)
-        assert (await found(stage)).last_tick_at == stage.clock.now()
+        assert (await find(stage)).last_tick_at == stage.clock.now()
 
-    async def test_schedules_are_answered_in_order(self, stage: Stage) -> None:
+    async def test_schedules_are_answered_in_order(self, stage: StoreStage) -> None:
         first, second = await put(stage, "a"), await put(stage, "b")
         assert await stage.store.get_schedules(["b", "none", "a", "b"]) == [second, None, first, second]
         assert await stage.store.get_schedules([]) == []
 
-    async def test_schedules_are_listed_by_name(self, stage: Stage) -> None:
+    async def test_schedules_are_listed_by_name(self, stage: StoreStage) -> None:
         for name in ("d", "b", "a", "c"):
             await put(stage, name, paused=name == "c")
         assert [one.name for one in await stage.store.schedules(None, 3)] == ["a", "b", "c"]
         assert [one.name for one in await stage.store.schedules("c", 3)] == ["d"]
         assert await stage.store.schedules("d", 3) == []
 
-    async def test_a_dropped_schedule_takes_its_history_and_leaves_its_jobs(self, stage: Stage) -> None:
-        job = await ticked(stage, await put(stage))
-        other = await ticked(stage, await put(stage, "other"))
+    async def test_a_dropped_schedule_takes_its_history_and_leaves_its_jobs(self, stage: StoreStage) -> None:
+        job = await tick(stage, await put(stage))
+        other = await tick(stage, await put(stage, "other"))
         assert await stage.store.drop_schedule("nightly")
         assert not await stage.store.drop_schedule("nightly")
         assert await stage.store.get_schedules(["nightly"]) == [None]
@@ -107,7 +109,7 @@ class Scheduling(OnStage):
         assert [one.job for one in await stage.store.ticks("other", None, 9)] == [other.id]
         assert (await stage.job(job.id)).schedule == "nightly"
 
-    async def test_what_ticks_soonest_is_due_first(self, stage: Stage) -> None:
+    async def test_what_ticks_soonest_is_due_first(self, stage: StoreStage) -> None:
         now = stage.clock.now()
         for name, wait in {"late": 2, "soon": 1, "now": 0, "past": -60, "far": 5}.items():
             await put(stage, name, next_tick_at=now + SECOND * wait)
@@ -117,7 +119,7 @@ class Scheduling(OnStage):
         assert await due_names(stage, SECOND * 5, limit=2) == ["past", "now"]
         assert await due_names(stage, SECOND * 5 + timedelta(microseconds=1)) == ["past", "now", "soon", "late", "far"]
 
-    async def test_a_due_schedule_comes_with_its_jobs_that_have_not_ended(self, stage: Stage) -> None:
+    async def test_a_due_schedule_comes_with_its_jobs_that_have_not_ended(self, stage: StoreStage) -> None:
         read = await put(stage)
         await put(stage, "other")
         ended, first, second = [job_of(stage, read, stage.clock.now() - SECOND * ago) for ago in (3, 2, 1)]
@@ -126,24 +128,24 @@ class Scheduling(OnStage):
         await finish(stage, ended)
         await stage.claim(second.id)
         mine, other = sorted(await stage.store.due_schedules(stage.clock.now(), 9), key=lambda due: due.schedule.name)
-        assert (mine.schedule, mine.active) == (await found(stage), (first.id, second.id))
+        assert (mine.schedule, mine.active) == (await find(stage), (first.id, second.id))
         assert mine.completed_at == stage.clock.now()
         assert (other.active, other.completed_at) == ((), None)
 
-    async def test_a_pending_tick_is_due_once_its_predecessors_have_ended(self, stage: Stage) -> None:
-        job = await ticked(stage, await put(stage), pending_tick_at=stage.clock.now() + SECOND)
+    async def test_a_pending_tick_is_due_once_its_predecessors_have_ended(self, stage: StoreStage) -> None:
+        job = await tick(stage, await put(stage), pending_tick_at=stage.clock.now() + SECOND)
         assert await due_names(stage) == []
         await finish(stage, job)
         assert await due_names(stage) == ["nightly"]
-        await stage.store.put_schedule(replace(await found(stage), paused=True), 1)
+        await stage.store.put_schedule(replace(await find(stage), paused=True), 1)
         assert await due_names(stage) == []
 
-    async def test_a_schedule_with_two_reasons_is_due_once(self, stage: Stage) -> None:
+    async def test_a_schedule_with_two_reasons_is_due_once(self, stage: StoreStage) -> None:
         await put(stage, pending_tick_at=stage.clock.now() - SECOND)
         assert await due_names(stage) == ["nightly"]
 
-    async def test_a_completion_is_what_a_fixed_delay_counts_from(self, stage: Stage) -> None:
-        job = await ticked(stage, await put(stage, when=AFTER_COMPLETION), next_tick_at=None)
+    async def test_a_completion_is_what_a_fixed_delay_counts_from(self, stage: StoreStage) -> None:
+        job = await tick(stage, await put(stage, when=AFTER_COMPLETION), next_tick_at=None)
         stage.clock.advance(MINUTE)
         assert await due_names(stage) == []
         await finish(stage, job)
@@ -153,36 +155,38 @@ class Scheduling(OnStage):
         assert answer.applied
         assert await due_names(stage) == []
 
-    async def test_a_fixed_rate_without_a_next_tick_waits_for_no_completion(self, stage: Stage) -> None:
-        await finish(stage, await ticked(stage, await put(stage), next_tick_at=None))
+    async def test_a_fixed_rate_without_a_next_tick_waits_for_no_completion(self, stage: StoreStage) -> None:
+        await finish(stage, await tick(stage, await put(stage), next_tick_at=None))
         assert await due_names(stage) == []
 
-    async def test_a_fixed_delay_past_its_end_or_paused_is_not_due(self, stage: Stage) -> None:
+    async def test_a_fixed_delay_past_its_end_or_paused_is_not_due(self, stage: StoreStage) -> None:
         for name in ("ends", "paused"):
             read = await put(stage, name, when=AFTER_COMPLETION, end_at=stage.clock.now() + MINUTE)
-            await finish(stage, await ticked(stage, read, next_tick_at=None))
-        await stage.store.put_schedule(replace(await found(stage, "paused"), paused=True), 1)
+            await finish(stage, await tick(stage, read, next_tick_at=None))
+        await stage.store.put_schedule(replace(await find(stage, "paused"), paused=True), 1)
         assert await due_names(stage) == ["ends"]
         stage.clock.advance(MINUTE)
         assert await due_names(stage) == []
 
-    async def test_no_fixed_delay_is_silent_when_its_job_is_pruned_or_the_clock_is_set_back(self, stage: Stage) -> None:
+    async def test_no_fixed_delay_is_silent_when_its_job_is_pruned_or_the_clock_is_set_back(
+        self, stage: StoreStage
+    ) -> None:
         start = stage.clock.now()
-        pruned = await ticked(stage, await put(stage, "pruned", when=AFTER_COMPLETION), next_tick_at=None)
+        pruned = await tick(stage, await put(stage, "pruned", when=AFTER_COMPLETION), next_tick_at=None)
         await finish(stage, pruned)
         await stage.store.prune(Retention(timedelta(), MINUTE), 9)
-        early = await ticked(stage, await put(stage, "set back", when=AFTER_COMPLETION), next_tick_at=None)
+        early = await tick(stage, await put(stage, "set back", when=AFTER_COMPLETION), next_tick_at=None)
         stage.clock.set(start - MINUTE)
         await finish(stage, early)
         dues = await stage.store.due_schedules(start, 9)
         assert {due.schedule.name: due.completed_at for due in dues} == {"pruned": start, "set back": start}
 
-    async def test_a_fixed_delay_that_has_never_ticked_is_due(self, stage: Stage) -> None:
+    async def test_a_fixed_delay_that_has_never_ticked_is_due(self, stage: StoreStage) -> None:
         await put(stage, when=AFTER_COMPLETION, next_tick_at=None)
         (due,) = await stage.store.due_schedules(stage.clock.now(), 9)
         assert (due.active, due.completed_at) == ((), None)
 
-    async def test_the_next_tick_is_the_earliest_of_those_not_paused(self, stage: Stage) -> None:
+    async def test_the_next_tick_is_the_earliest_of_those_not_paused(self, stage: StoreStage) -> None:
         now = stage.clock.now()
         assert await stage.store.next_tick() is None
         await put(stage, "paused", paused=True)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from penstock.model.ids import JobId, ShardId, new_job_id, shard_of
-from penstock.model.job import Claim, Count, Job, JobFilter, Lease, Line, NewJob, Settled, Settlement, Ticket
+from penstock.model.job import BacklogKey, Claim, Count, Job, JobFilter, Lease, NewJob, Settled, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.timing import to_millis
-from penstock.store.seam import Post, Share, Store
+from penstock.store.seam import PostTickets, Share, Store
 from penstock.testing.clock import SimulatedClock
 
 LEASE = timedelta(seconds=15)
@@ -22,13 +22,13 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 
-class Stage:
+class StoreStage:
     """A store and its clock, with the moves a test needs but is not about."""
 
     def __init__(self, store: Store, clock: SimulatedClock) -> None:
         self.store = store
         self.clock = clock
-        self.chance = random.Random(7)
+        self.rng = random.Random(7)
 
     def new(self, **fields: Any) -> NewJob:
         """A job of type `mail`, due now, unless told otherwise."""
@@ -39,7 +39,7 @@ class Stage:
 
     def new_id(self, key: str | None = None) -> JobId:
         """An id at the place of this key; without one, at any."""
-        return new_job_id(to_millis(self.clock.now()), self.store.home(key), self.chance)
+        return new_job_id(to_millis(self.clock.now()), self.store.shard_for(key), self.rng)
 
     def lines(self, jobs: Iterable[JobId]) -> dict[ShardId | None, list[JobId]]:
         """The jobs as far as their order is promised: all in one line, or those of each shard."""
@@ -60,9 +60,11 @@ class Stage:
         tickets = [Ticket(shard_of(job), job, "mail", "mail") for job in jobs]
         return await self.store.claim(tickets, worker, LEASE)
 
-    async def dispatch(self, room: Mapping[str, int], post: Post | None = None) -> list[Ticket]:
+    async def dispatch(self, room: Mapping[str, int], post: PostTickets | None = None) -> list[Ticket]:
         """Tickets for jobs of type `mail` in these queues."""
-        return await self.store.dispatch({Line(queue, "mail"): jobs for queue, jobs in room.items()}, TICKET, post)
+        return await self.store.dispatch(
+            {BacklogKey(queue, "mail"): jobs for queue, jobs in room.items()}, TICKET, post
+        )
 
     async def claim_next(
         self, room: Mapping[str, int], *types: str, worker: str = "w1", lease: timedelta = LEASE
@@ -71,22 +73,22 @@ class Stage:
         asked = [Share(queue, types or ("mail", "scan"), jobs) for queue, jobs in room.items()]
         return await self.store.claim_next(asked, worker, lease)
 
-    async def lapse_overdue(self) -> int:
+    async def expire_overdue_tickets(self) -> int:
         """As a reaper does that cannot find the tickets."""
-        return await self.store.lapse(await self.store.overdue_tickets(None, 1000))
+        return await self.store.expire_tickets(await self.store.overdue_tickets(None, 1000))
 
-    async def running(self, **fields: Any) -> Lease:
+    async def run_job(self, **fields: Any) -> Lease:
         """A new job, claimed."""
         (claim,) = await self.claim((await self.submit(**fields)).id)
         return Lease(claim.job, claim.fence)
 
-    async def running_again(self, job: JobId) -> Lease:
+    async def claim_again(self, job: JobId) -> Lease:
         (claim,) = await self.claim(job)
         return Lease(claim.job, claim.fence)
 
     async def lose(self, job: JobId) -> None:
         """Claim a job, begin it, and lose its worker."""
-        await self.lose_claimed(await self.running_again(job))
+        await self.lose_claimed(await self.claim_again(job))
 
     async def lose_claimed(self, lease: Lease) -> None:
         """Begin a claimed job, and lose its worker."""
@@ -98,9 +100,9 @@ class Stage:
         (settled,) = await self.store.settle([Settlement(job=lease.job, fence=lease.fence, state=state, **fields)])
         return settled
 
-    async def ended(self, state: State = State.SUCCEEDED, **fields: Any) -> JobId:
+    async def end_job(self, state: State = State.SUCCEEDED, **fields: Any) -> JobId:
         """A new job, claimed and settled."""
-        lease = await self.running(**fields)
+        lease = await self.run_job(**fields)
         await self.settle(lease, state)
         return lease.job
 
@@ -119,11 +121,11 @@ class Stage:
             cursor = more.cursor
         return jobs
 
-    async def counted(self) -> set[Count]:
+    async def read_counts(self) -> set[Count]:
         """What `counts` says, without zeros."""
         return {count for count in await self.store.counts() if count.jobs}
 
-    async def counted_by_hand(self) -> set[Count]:
+    async def count_jobs(self) -> set[Count]:
         """What `counts` should say: the jobs themselves, counted."""
         found = Counter((job.queue, job.type, job.state) for job in await self.all_jobs())
         return {Count(*key, jobs) for key, jobs in found.items()}
@@ -142,5 +144,5 @@ class OnStage(ABC):
         """An empty store that goes by the clock, closed afterwards."""
 
     @pytest.fixture
-    def stage(self, store: Store, clock: SimulatedClock) -> Stage:
-        return Stage(store, clock)
+    def stage(self, store: Store, clock: SimulatedClock) -> StoreStage:
+        return StoreStage(store, clock)

@@ -15,7 +15,7 @@ from penstock.model.schedule import Every, Schedule, TickMove, TickRecord
 from penstock.store.seam import Store
 from penstock.testing.clock import START, SimulatedClock
 from penstock.testing.store_contract.intentions import apply, finish, job_of, move_of, put
-from penstock.testing.store_contract.stage import Stage
+from penstock.testing.store_contract.stage import StoreStage
 
 T = TypeVar("T")
 NewStore = Callable[[SimulatedClock], AbstractAsyncContextManager[Store]]
@@ -39,7 +39,7 @@ class TickMachine(RuleBasedStateMachine):
         self._clock = SimulatedClock()
         self._opened = AsyncExitStack()
         store = self._run(self._opened.enter_async_context(type(self).new_store(self._clock)))
-        self._stage = Stage(store, self._clock)
+        self._stage = StoreStage(store, self._clock)
         self._schedules = {name: self._run(put(self._stage, name, when=Every(SPAN))) for name in NAMES}
         self._ticks: dict[str, dict[datetime, TickRecord]] = {name: {} for name in NAMES}
         self._active: dict[str, list[NewJob]] = {name: [] for name in NAMES}

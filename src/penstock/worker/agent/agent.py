@@ -11,31 +11,31 @@ from functools import partial
 
 from penstock import __version__
 from penstock.config.settings import Settings
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.declarations import signature_of
 from penstock.model.errors import InvalidSetting, PenstockError, Unavailable
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.wire import JoinResponse
-from penstock.model.workers import LONG_AGO_SECONDS, HandlerKind, Subscription, Worker, WorkerState
+from penstock.model.workers import LONG_AGO_SECONDS, HandlerKind, Worker, WorkerState, WorkRequest
 from penstock.worker.agent.attempts import Attempts, Rules
-from penstock.worker.agent.claiming import Claiming
+from penstock.worker.agent.claiming import Claimer
 from penstock.worker.agent.declaring import declare
 from penstock.worker.agent.declined import Declined
-from penstock.worker.agent.draining import Draining
-from penstock.worker.agent.endless import endless
+from penstock.worker.agent.draining import Drain
+from penstock.worker.agent.endless import run_forever
 from penstock.worker.agent.executors import LOAD_SECONDS, Executors, Plan
 from penstock.worker.agent.files import remove
 from penstock.worker.agent.identity import new_worker_id, usable_cores
 from penstock.worker.agent.logs import Logs
 from penstock.worker.agent.memory import MIB, limit_bytes
 from penstock.worker.agent.outage import LONGEST_AFTER_SECONDS, LONGEST_SECONDS, Backoff, Outage
-from penstock.worker.agent.renewing import Renewing
-from penstock.worker.agent.settling import Settling
-from penstock.worker.agent.terms import Terms
-from penstock.worker.agent.watching import Watching
+from penstock.worker.agent.renewing import Heartbeat
+from penstock.worker.agent.settling import Settler
+from penstock.worker.agent.terms import LeaseTerms
+from penstock.worker.agent.watching import Watchdog
 from penstock.worker.frames import Load, Loaded
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 JOBS_PER_EXECUTOR = 16
 SHARING = (HandlerKind.ASYNC, HandlerKind.THREAD)
 CLAIM_LINGER = seconds(0.2)
@@ -49,21 +49,21 @@ class Agent:
     def __init__(
         self,
         app: str,
-        reach: Reach,
+        reach: WorkerApi,
         settings: Settings,
         clock: Clock,
         *,
         worker: str | None = None,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self._app = app
         self._reach = reach
         self._settings = settings
         self._clock = clock
-        self._chance = chance or random.Random()
+        self._rng = rng or random.Random()
         self._outage = Outage(clock)
-        self._draining = Draining()
-        self.id = worker or new_worker_id(self._chance)
+        self._draining = Drain()
+        self.id = worker or new_worker_id(self._rng)
         self.executors_wanted = settings.worker.executors or usable_cores()
         self.capacity = settings.worker.capacity or JOBS_PER_EXECUTOR * self.executors_wanted
         self._started_at, self._started = clock.now(), clock.monotonic()
@@ -74,7 +74,7 @@ class Agent:
     async def start(self) -> None:
         """Start the executors, learn the app's types from them, and join. InvalidSetting if it cannot be imported."""
         self._scratch = tempfile.mkdtemp(prefix="penstock-")
-        self._executors = Executors(self._plan(), self._clock, self._chance)
+        self._executors = Executors(self._plan(), self._clock, self._rng)
         try:
             self._executors.mend()
             self._loaded = await self._load()
@@ -85,7 +85,7 @@ class Agent:
             raise
         self._assemble(self._loaded)
         self._ready = True
-        LOGGER.info("worker %s is ready for %s", self.id, ", ".join(self._types) or "nothing")
+        logger.info("worker %s is ready for %s", self.id, ", ".join(self._types) or "nothing")
 
     async def run(self) -> None:
         """Work until drained; afterwards no job is held and no process is left."""
@@ -93,7 +93,7 @@ class Agent:
             async with asyncio.TaskGroup() as tasks:
                 self._attempts.open(tasks, self._renewing)
                 claiming, loops = self._start_claiming(tasks), self._start_loops(tasks)
-                await self._draining.begun()
+                await self._draining.wait_for_begin()
                 await self._end_claiming(claiming)
                 await self._drain()
                 for loop in loops:
@@ -130,13 +130,13 @@ class Agent:
     def _start_loop(
         self, tasks: asyncio.TaskGroup, name: str, step: Callable[[], Awaitable[None]]
     ) -> asyncio.Task[None]:
-        return tasks.create_task(endless(name, step, self._clock), name=name)
+        return tasks.create_task(run_forever(name, step, self._clock), name=name)
 
     async def _end_claiming(self, claiming: list[asyncio.Task[None]]) -> None:
         """Before any job is given back: a claim still under way could bring it again, with nobody left to hear."""
         self._attempts.close()
         self._renewing.now()
-        await within(CLAIM_LINGER, self._claiming.answered())
+        await within(CLAIM_LINGER, self._claiming.wait_until_idle())
         for claim in claiming:
             claim.cancel()
         await asyncio.wait(claiming, timeout=LAST_WORDS.total_seconds())
@@ -154,8 +154,8 @@ class Agent:
         try:
             await within(LAST_WORDS, self._reach.leave(self.id))
         except PenstockError as error:
-            LOGGER.warning("could not say goodbye to the server: %s", error)
-        LOGGER.info("worker %s has ended", self.id)
+            logger.warning("could not say goodbye to the server: %s", error)
+        logger.info("worker %s has ended", self.id)
 
     # -- starting
 
@@ -171,7 +171,7 @@ class Agent:
         )
 
     async def _load(self) -> Loaded:
-        LOGGER.info("worker %s starts %d executors for %s", self.id, self.executors_wanted, self._app)
+        logger.info("worker %s starts %d executors for %s", self.id, self.executors_wanted, self._app)
         loaded = await within(seconds(LOAD_SECONDS), self._executors.loading.first)
         if loaded is None:
             raise InvalidSetting(f"{self._app} was not imported within {LOAD_SECONDS:g} s")
@@ -198,8 +198,8 @@ class Agent:
         at_start = max(0.0, (self._started_at - deployed_at).total_seconds())
         return min(LONG_AGO_SECONDS, at_start + self._clock.monotonic() - self._started)
 
-    def _terms_of(self, joined: JoinResponse) -> Terms:
-        return Terms.of(joined.lease_seconds, joined.heartbeat_seconds, self._settings.worker.grace_seconds)
+    def _terms_of(self, joined: JoinResponse) -> LeaseTerms:
+        return LeaseTerms.of(joined.lease_seconds, joined.heartbeat_seconds, self._settings.worker.grace_seconds)
 
     def _assemble(self, loaded: Loaded) -> None:
         kinds = {one.name: one.kind for one in loaded.types}
@@ -216,26 +216,26 @@ class Agent:
         reach, clock, terms = self._reach, self._clock, self._terms
         declined = Declined(clock)
         self._logs = Logs(reach, clock, self._new_quiet_backoff)
-        self._settling = Settling(
+        self._settling = Settler(
             reach, clock, self._logs, terms, self._new_backoff(), self._new_quiet_backoff, declined
         )
         self._attempts = Attempts(
             rules, terms, reach, clock, self._executors, self._settling, self._logs, self._new_backoff
         )
-        self._renewing = Renewing(
+        self._renewing = Heartbeat(
             reach, self._attempts, self._describe, self._join_once, terms, clock, self._outage,
             self._new_backoff(LONGEST_SECONDS),
         )  # fmt: skip
-        self._claiming = Claiming(self.id, self._subscription(), reach, self._attempts, terms, clock, declined)
-        self._watching = Watching(self._attempts, self._executors, clock)
+        self._claiming = Claimer(self.id, self._work_request(), reach, self._attempts, terms, clock, declined)
+        self._watching = Watchdog(self._attempts, self._executors, clock)
         self._executors.report_to(self._attempts)
         if HandlerKind.ISOLATED in kinds.values():
             self._executors.keep_spare()
 
-    def _subscription(self) -> Subscription:
+    def _work_request(self) -> WorkRequest:
         worker = self._settings.worker
         served = frozenset(worker.queues) if worker.queues else None
-        return Subscription(frozenset(self._types), served, frozenset(worker.except_queues))
+        return WorkRequest(frozenset(self._types), served, frozenset(worker.except_queues))
 
     @property
     def _types(self) -> tuple[str, ...]:
@@ -260,8 +260,8 @@ class Agent:
         )
 
     def _new_backoff(self, longest_after: float = LONGEST_AFTER_SECONDS) -> Backoff:
-        return Backoff(self._outage, self._clock, self._chance, longest_after)
+        return Backoff(self._outage, self._clock, self._rng, longest_after)
 
     def _new_quiet_backoff(self) -> Backoff:
         """For what fails by itself, while the server is there for everything else."""
-        return Backoff(None, self._clock, self._chance)
+        return Backoff(None, self._clock, self._rng)

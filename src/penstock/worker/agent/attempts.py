@@ -8,24 +8,24 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.job import Claim, ErrorCode, FileLink, LogLine, Progress
 from penstock.model.text import readable
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.workers import DEFAULT_TIMEOUT_SECONDS, HandlerKind
 from penstock.worker.agent.attempt import NEVER, Attempt, StopReason
-from penstock.worker.agent.bell import Bell
+from penstock.worker.agent.bell import Wakeup
 from penstock.worker.agent.command import CommandRun
 from penstock.worker.agent.ending import End, Failed, Halted, Release, Returned, attempt_error, conclude
 from penstock.worker.agent.executors import Executors
 from penstock.worker.agent.files import FileTrouble, fetch_inputs, remove, store_outputs
 from penstock.worker.agent.logs import Logs
 from penstock.worker.agent.outage import Backoff
-from penstock.worker.agent.settling import Settling
-from penstock.worker.agent.terms import Terms
+from penstock.worker.agent.settling import Settler
+from penstock.worker.agent.terms import LeaseTerms
 from penstock.worker.frames import Program
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 OLD_SHARE = 0.1
 """A lease of which this share passed before its claim was answered is renewed at once."""
 SOLE_PATIENCE = seconds(DEFAULT_TIMEOUT_SECONDS)
@@ -55,11 +55,11 @@ class Attempts:
     def __init__(
         self,
         rules: Rules,
-        terms: Terms,
-        reach: Reach,
+        terms: LeaseTerms,
+        reach: WorkerApi,
         clock: Clock,
         executors: Executors,
-        settling: Settling,
+        settling: Settler,
         logs: Logs,
         new_backoff: Callable[[], Backoff],
     ) -> None:
@@ -75,7 +75,7 @@ class Attempts:
         self._sole: Attempt | None = None
         self._tasks: asyncio.TaskGroup
         self._urgency: Urgency
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._closed = False
 
     def open(self, tasks: asyncio.TaskGroup, urgency: Urgency) -> None:
@@ -94,11 +94,11 @@ class Attempts:
             return 0
         return self._rules.capacity - len(self._active)
 
-    async def changed(self) -> None:
-        await self._bell.wait()
+    async def wait_for_change(self) -> None:
+        await self._wakeup.wait()
 
     def room_changed(self) -> None:
-        self._bell.ring()
+        self._wakeup.wake()
 
     # -- leases
 
@@ -108,7 +108,7 @@ class Attempts:
     async def idle(self) -> None:
         """Return when no attempt is at work."""
         while self._active:
-            await self._bell.wait()
+            await self._wakeup.wait()
 
     def renewable(self) -> list[Attempt]:
         # First of all: a process that was stopped for a while must not renew what it should have given up.
@@ -121,7 +121,7 @@ class Attempts:
         """Ask an attempt to stop, and see to it that it does."""
         if attempt in self._active:
             if reason is not attempt.reason:
-                LOGGER.info("%s: %s, asked to stop", attempt, reason)
+                logger.info("%s: %s, asked to stop", attempt, reason)
             span = self._rules.grace if grace is None else grace
             attempt.stop(reason, self._clock.monotonic(), span)
 
@@ -146,7 +146,7 @@ class Attempts:
         if attempt.bearer is None:
             return
         if now >= min(attempt.kill_at, self._terms.gone(attempt.lease_ends)):
-            LOGGER.warning("%s: did not stop when asked, killed", attempt)
+            logger.warning("%s: did not stop when asked, killed", attempt)
             attempt.bearer.kill(attempt)
         elif not attempt.insisted and now >= (attempt.stopped_at + attempt.kill_at) / 2:
             attempt.insisted = True
@@ -168,7 +168,7 @@ class Attempts:
         if now - asked_at > OLD_SHARE * self._terms.lease:
             for attempt in attempts:
                 self._urgency.soon(attempt)
-        self._bell.ring()
+        self._wakeup.wake()
 
     def _refuse(self, attempts: list[Attempt], now: float) -> set[Attempt]:
         """What must not run here: under a lease that ends too soon, or beside one that has the worker to itself.
@@ -234,7 +234,7 @@ class Attempts:
                 raise
             self.ended([(attempt, Halted())])
         except Exception as error:
-            LOGGER.exception("%s: could not be run", attempt)
+            logger.exception("%s: could not be run", attempt)
             self.ended([(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, readable(error))))])
 
     async def _prepare_and_run(self, attempt: Attempt, kind: HandlerKind) -> None:
@@ -255,13 +255,13 @@ class Attempts:
     async def _is_alone(self, attempt: Attempt) -> bool:
         """Wait, with a lease that is renewed, until everything else that runs here has ended; False if it does not."""
         attempt.timeout_at = NEVER
-        alone = await within(SOLE_PATIENCE, self._others_ended())
+        alone = await within(SOLE_PATIENCE, self._wait_for_others())
         attempt.count_from(self._clock.monotonic())
         return alone is True
 
-    async def _others_ended(self) -> bool:
+    async def _wait_for_others(self) -> bool:
         while len(self._active) > 1:
-            await self._bell.wait()
+            await self._wakeup.wait()
         return True
 
     async def _confirm(self, attempt: Attempt) -> None:
@@ -323,14 +323,14 @@ class Attempts:
         for attempt, ending in ends:
             if attempt.claim.inputs or type(ending) is not Returned or ending.outputs is not None:
                 self._clear(attempt.folder)
-        self._bell.ring()
+        self._wakeup.wake()
 
     async def _share_again(self, sole: Attempt) -> None:
         """What comes next must not be able to take the worker down before the end of the last one is recorded."""
         await within(seconds(self._terms.lease), self._settling.quiet())
         if self._sole is sole:
             self._sole = None
-            self._bell.ring()
+            self._wakeup.wake()
 
     def _clear(self, folder: str) -> None:
         if os.path.lexists(folder):

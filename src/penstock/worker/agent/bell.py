@@ -3,13 +3,13 @@
 import asyncio
 
 
-class Bell:
+class Wakeup:
     """Unlike an Event it does not stay set: who was not waiting has missed it, and looks before waiting."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             if not one.done():

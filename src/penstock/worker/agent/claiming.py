@@ -6,21 +6,21 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.errors import Refused, Unavailable
 from penstock.model.job import Claim
 from penstock.model.timing import Clock, seconds
-from penstock.model.workers import Subscription
-from penstock.worker.agent.bell import Bell
+from penstock.model.workers import WorkRequest
+from penstock.worker.agent.bell import Wakeup
 from penstock.worker.agent.declined import Declined
 from penstock.worker.agent.outage import Backoff
-from penstock.worker.agent.terms import Terms
+from penstock.worker.agent.terms import LeaseTerms
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 REFUSED = seconds(5.0)
 LOOK_AGAIN_SECONDS = 0.5
 """How long a claim waits while some types are left to others: what it asks for may soon be another."""
-ONE_TURN = seconds(0.0)
+ZERO = seconds(0.0)
 
 
 class Room(Protocol):
@@ -30,14 +30,14 @@ class Room(Protocol):
         """How many more jobs could run now."""
         ...
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Return when there may be more room than before."""
         ...
 
     def take(self, claims: list[Claim], asked_at: float) -> None: ...
 
 
-class Claiming:
+class Claimer:
     """Keeps the engine asked for the room that is free, and for no more: nothing is fetched ahead.
 
     Two calls may be out: the second asks for room that came free while the first one waits or is answered, once
@@ -47,10 +47,10 @@ class Claiming:
     def __init__(
         self,
         worker: str,
-        wanted: Subscription,
-        reach: Reach,
+        wanted: WorkRequest,
+        reach: WorkerApi,
         room: Room,
-        terms: Terms,
+        terms: LeaseTerms,
         clock: Clock,
         declined: Declined,
     ) -> None:
@@ -62,9 +62,9 @@ class Claiming:
         self._clock = clock
         self._declined = declined
         self._asked = 0
-        self._answered = Bell()
+        self._answered = Wakeup()
 
-    async def answered(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when no call is under way."""
         while self._asked:
             await self._answered.wait()
@@ -78,17 +78,17 @@ class Claiming:
         except Unavailable as error:
             await backoff.wait(error)
         except Refused as error:
-            LOGGER.error("claiming was refused: %s", error)
+            logger.error("claiming was refused: %s", error)
             await self._clock.sleep(REFUSED)
         else:
             backoff.over()
         finally:
             self._asked -= limit
-            self._answered.ring()
+            self._answered.wake()
 
     async def _gather(self, least: int) -> int:
         while (limit := self._room.free() - self._asked) < least:
-            await self._room.changed()
+            await self._room.wait_for_change()
         return limit
 
     async def _claim(self, limit: int) -> None:
@@ -98,9 +98,9 @@ class Claiming:
         if claims:
             self._room.take(claims, asked_at)
             # One turn for the frames to go out: the jobs should start before more are asked for.
-            await self._clock.sleep(ONE_TURN)
+            await self._clock.sleep(ZERO)
 
-    def _terms_now(self) -> tuple[Subscription, timedelta]:
+    def _terms_now(self) -> tuple[WorkRequest, timedelta]:
         """What to ask for, of declined types only what others gave back, and how long to wait for it."""
         if not self._declined.any:
             return self._wanted, seconds(self._terms.claim_wait)

@@ -14,9 +14,9 @@ from penstock.model.results import ResultMisfit, check_written
 from penstock.model.timing import Clock, seconds, within
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import Ending, Failed, Halted, Returned, attempt_error
-from penstock.worker.executor.lines import Lines
+from penstock.worker.executor.lines import LineSplitter
 from penstock.worker.frames import Program
-from penstock.worker.mortality import describe, die_with_parent, kill_group
+from penstock.worker.mortality import describe, die_with_starter, kill_group
 
 INHERITED = ("PATH", "HOME", "LANG")
 CHUNK_BYTES = 64 * 1024
@@ -44,7 +44,7 @@ class CommandRun:
         self._attempt = attempt
         self._clock = clock
         self._wrote = wrote
-        self._lines = Lines(attempt.claim.attempt, log_bytes)
+        self._lines = LineSplitter(attempt.claim.attempt, log_bytes)
         self._result_bytes = result_bytes
         self._tail = ""
         self._process: asyncio.subprocess.Process | None = None
@@ -74,7 +74,7 @@ class CommandRun:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=die_with_starter,
         )
 
     async def _follow(self, process: asyncio.subprocess.Process) -> int:

@@ -3,13 +3,13 @@
 import msgspec
 from msgspec.structs import replace
 
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.errors import Forbidden, Invalid, InvalidSetting, TooLarge
 from penstock.model.schedule_wire import ScheduleRequest
 from penstock.worker.frames import Loaded
 
 
-async def declare(loaded: Loaded, reach: Reach, code_age_seconds: float) -> None:
+async def declare(loaded: Loaded, reach: WorkerApi, code_age_seconds: float) -> None:
     """Bring what the app declares to the server. InvalidSetting if that cannot be; Unavailable if it is not now.
 
     What newer code has declared stays.

@@ -8,15 +8,15 @@ from datetime import timedelta
 from penstock.model.timing import seconds, within
 from penstock.worker.agent.attempt import StopReason
 from penstock.worker.agent.attempts import Attempts
-from penstock.worker.agent.settling import Settling
-from penstock.worker.agent.terms import Terms
+from penstock.worker.agent.settling import Settler
+from penstock.worker.agent.terms import LeaseTerms
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 KILL_SECONDS = 5.0
 """How long a killed process may take to be gone."""
 
 
-class Draining:
+class Drain:
     """`begin` may be called at any time; a second call means: now."""
 
     def __init__(self) -> None:
@@ -32,16 +32,16 @@ class Draining:
             self._hurried.set()
         self._begun.set()
 
-    async def begun(self) -> None:
+    async def wait_for_begin(self) -> None:
         await self._begun.wait()
 
-    async def carry_out(self, attempts: Attempts, settling: Settling, terms: Terms, patience: timedelta) -> None:
+    async def carry_out(self, attempts: Attempts, settling: Settler, terms: LeaseTerms, patience: timedelta) -> None:
         """Let running jobs finish for as long as `patience`, release the rest, and wait until all that is told."""
         running = len(attempts.running())
-        LOGGER.info("draining: %d jobs are running", running)
-        await self._unless_hurried(patience, attempts.idle())
+        logger.info("draining: %d jobs are running", running)
+        await self._wait_unless_hurried(patience, attempts.idle())
         self._yield_rest(attempts)
-        await self._unless_hurried(seconds(terms.lease), attempts.idle())
+        await self._wait_unless_hurried(seconds(terms.lease), attempts.idle())
         self._yield_rest(attempts)
         await within(seconds(KILL_SECONDS), attempts.idle())
         await within(seconds(terms.lease), settling.quiet())
@@ -50,7 +50,7 @@ class Draining:
         for attempt in attempts.running():
             attempts.stop(attempt, StopReason.YIELDING, 0.0 if self._hurried.is_set() else None)
 
-    async def _unless_hurried(self, span: timedelta, awaited: Coroutine[None, None, None]) -> None:
+    async def _wait_unless_hurried(self, span: timedelta, awaited: Coroutine[None, None, None]) -> None:
         waits = [asyncio.ensure_future(awaited), asyncio.ensure_future(self._hurried.wait())]
         try:
             await asyncio.wait(waits, timeout=span.total_seconds(), return_when=asyncio.FIRST_COMPLETED)

@@ -13,7 +13,7 @@ from penstock.model.timing import Clock
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.dealing import shares
 from penstock.worker.agent.ending import Cause, Died, Displaced, End, Ending, Failed, Halted, Returned
-from penstock.worker.agent.loading import Loading
+from penstock.worker.agent.loading import LoadRetries
 from penstock.worker.agent.memory import MIB, resident_bytes
 from penstock.worker.agent.process import ExecutorProcess, Phase
 from penstock.worker.frames import (
@@ -31,7 +31,7 @@ from penstock.worker.frames import (
 )
 from penstock.worker.mortality import describe
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 
 LOAD_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
@@ -50,7 +50,7 @@ class Plan(Struct, frozen=True):
     recycle_bytes: int = 0
 
 
-class Jobs(Protocol):
+class AttemptEvents(Protocol):
     """Who is told what jobs do."""
 
     def ended(self, ends: Sequence[End]) -> None: ...
@@ -62,7 +62,7 @@ class Jobs(Protocol):
     def room_changed(self) -> None: ...
 
 
-class Nobody:
+class IgnoredEvents:
     """Before any job is given there is nothing to tell."""
 
     def ended(self, ends: Sequence[End]) -> None: ...
@@ -77,20 +77,20 @@ class Nobody:
 class Executors:
     """Starts executors, replaces those that end, stall or are to be recycled, and picks the one for a job."""
 
-    def __init__(self, plan: Plan, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, plan: Plan, clock: Clock, rng: random.Random) -> None:
         self._plan = plan
-        self._jobs: Jobs = Nobody()
+        self._jobs: AttemptEvents = IgnoredEvents()
         self._clock = clock
         self._members: list[ExecutorProcess] = []
         self._spare: ExecutorProcess | None = None
         self._keep_spare = False
         self._closing = False
         self._empty = asyncio.Event()
-        self.loading = Loading(clock, chance)
+        self.loading = LoadRetries(clock, rng)
 
     # -- for jobs
 
-    def report_to(self, jobs: Jobs) -> None:
+    def report_to(self, jobs: AttemptEvents) -> None:
         self._jobs = jobs
 
     @property
@@ -192,7 +192,7 @@ class Executors:
 
     def _look_for_stall(self, executor: ExecutorProcess, now: float) -> None:
         if now >= executor.asked_at + STALL_SECONDS:
-            LOGGER.warning("executor %d is blocked by a handler; another takes its place meanwhile", executor.pid)
+            logger.warning("executor %d is blocked by a handler; another takes its place meanwhile", executor.pid)
             executor.phase = Phase.STALLED
             executor.take_back()
         elif now >= executor.heard_at + QUIET_SECONDS and executor.asked_at > now:
@@ -302,6 +302,6 @@ class Executors:
         started = {one for one in attempts if executor.has_started(one)}
         death = Died(executor.cause, executor.cause_text or describe(status), len(started))
         if started and not executor.killed:
-            LOGGER.warning("executor %d %s with %s", executor.pid, death.how, ", ".join(map(str, started)))
+            logger.warning("executor %d %s with %s", executor.pid, death.how, ", ".join(map(str, started)))
         end = Displaced() if executor.killed else death
         self._jobs.ended([(attempt, end if attempt in started else Halted()) for attempt in attempts])

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.errors import CorruptObject, Refused, Unavailable
 from penstock.model.job import Claim, ErrorCode, FileLink, JobError
 from penstock.model.names import check_file_name
@@ -31,7 +31,7 @@ class FileTrouble(Exception):
         self.error = error
 
 
-async def fetch_inputs(reach: Reach, attempt: Attempt, backoff: Backoff) -> dict[str, str]:
+async def fetch_inputs(reach: WorkerApi, attempt: Attempt, backoff: Backoff) -> dict[str, str]:
     """Download every input into the scratch folder; their paths by name. FileTrouble when one cannot be had intact."""
     folder = Path(attempt.folder, "inputs")
     await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
@@ -43,7 +43,7 @@ async def fetch_inputs(reach: Reach, attempt: Attempt, backoff: Backoff) -> dict
     return paths
 
 
-async def _fetch(reach: Reach, claim: Claim, file: FileLink, path: Path, backoff: Backoff) -> None:
+async def _fetch(reach: WorkerApi, claim: Claim, file: FileLink, path: Path, backoff: Backoff) -> None:
     for left in reversed(range(FETCH_TRIES)):
         try:
             check_file_name(file.name)
@@ -69,7 +69,7 @@ def _no_input(claim: Claim, code: ErrorCode, file: FileLink, error: Exception) -
 
 
 async def store_outputs(
-    reach: Reach, attempt: Attempt, content_types: Mapping[str, str], backoff: Backoff
+    reach: WorkerApi, attempt: Attempt, content_types: Mapping[str, str], backoff: Backoff
 ) -> tuple[FileLink, ...]:
     """Upload every file of the outputs folder, by the order of names. FileTrouble for what cannot be an output."""
     links = []
@@ -86,7 +86,7 @@ async def store_outputs(
 
 
 async def _store(
-    reach: Reach, attempt: Attempt, number: int, path: Path, content_type: str, backoff: Backoff
+    reach: WorkerApi, attempt: Attempt, number: int, path: Path, content_type: str, backoff: Backoff
 ) -> FileLink:
     """Try until it is stored; an attempt that loses its lease meanwhile is stopped by the watch."""
     digest = await asyncio.to_thread(_digest, attempt.claim, path)

@@ -8,19 +8,19 @@ from penstock.model.errors import InvalidSetting
 from penstock.model.timing import Clock
 from penstock.worker.frames import Loaded
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 LONGEST_RETRY_SECONDS = 30.0
 
 
-class Loading:
+class LoadRetries:
     """What executors tell about importing the app. An app that was never imported is the operator's to mend.
 
     One that was, and cannot be any more, is tried again later and later; each way it fails is told once.
     """
 
-    def __init__(self, clock: Clock, chance: random.Random) -> None:
+    def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._failures = 0
         self._told: str | None = None
         self._retry_at = float("-inf")
@@ -45,9 +45,9 @@ class Loading:
             return
         self._failures += 1
         wait = min(LONGEST_RETRY_SECONDS, 2.0 ** min(self._failures - 1, 10))
-        self._retry_at = self._clock.monotonic() + self._chance.uniform(wait / 2, wait)
+        self._retry_at = self._clock.monotonic() + self._rng.uniform(wait / 2, wait)
         if not self.first.done():
             self.first.set_exception(InvalidSetting(text))
         elif text != self._told:
-            LOGGER.error("%s", text)
+            logger.error("%s", text)
         self._told = text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.errors import PenstockError, StoreUnavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.job import LogLine
@@ -16,15 +16,15 @@ from penstock.model.wire import LogEntry
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.outage import Backoff, concerns_all
 
-LOGGER = logging.getLogger("penstock.worker")
-EVERY = seconds(0.5)
+logger = logging.getLogger("penstock.worker")
+SEND_INTERVAL = seconds(0.5)
 CALL_LINES = 5_000
 
 Lines = dict[Attempt, tuple[LogLine, ...]]
 Retry = tuple[list[Attempt], PenstockError | None]
 
 
-class Lane(Struct, eq=False):
+class LogQueue(Struct, eq=False):
     """The lines for one shard, each job's in order: written, due to be sent, and on their way.
 
     `failing` while the shard has not taken what was sent last.
@@ -40,11 +40,11 @@ class Lane(Struct, eq=False):
 class Logs:
     """Sends lines in batches, for each shard by itself. Lines that cannot be taken yet are kept and sent again."""
 
-    def __init__(self, reach: Reach, clock: Clock, new_backoff: Callable[[], Backoff]) -> None:
+    def __init__(self, reach: WorkerApi, clock: Clock, new_backoff: Callable[[], Backoff]) -> None:
         self._reach = reach
         self._clock = clock
         self._new_backoff = new_backoff
-        self._lanes: dict[ShardId, Lane] = {}
+        self._lanes: dict[ShardId, LogQueue] = {}
         self._news = asyncio.Event()
         self._when_sent: Callable[[], None] = lambda: None
 
@@ -54,7 +54,7 @@ class Logs:
 
     def wrote(self, attempt: Attempt, lines: Iterable[LogLine]) -> None:
         attempt.lines = (*attempt.lines, *lines)
-        self._lanes.setdefault(shard_of(attempt.claim.job), Lane()).written[attempt] = None
+        self._lanes.setdefault(shard_of(attempt.claim.job), LogQueue()).written[attempt] = None
         self._news.set()
 
     async def step(self) -> None:
@@ -65,11 +65,11 @@ class Logs:
             lane.due |= lane.written
             lane.written.clear()
             self._send(lane)
-        await self._clock.sleep(EVERY)
+        await self._clock.sleep(SEND_INTERVAL)
 
     def hurry(self, attempt: Attempt) -> None:
         """Send what this attempt has written at once: it has ended."""
-        lane = self._lane(attempt)
+        lane = self._queue(attempt)
         if lane is not None and attempt in lane.written:
             del lane.written[attempt]
             lane.due[attempt] = None
@@ -77,12 +77,12 @@ class Logs:
 
     def pending(self, attempt: Attempt) -> bool:
         """Whether an end of this attempt told now would be told before what it wrote, to a shard that takes both."""
-        lane = self._lane(attempt)
+        lane = self._queue(attempt)
         return lane is not None and not lane.failing and (attempt in lane.due or attempt in lane.sent)
 
     def forget(self, attempt: Attempt) -> None:
         """Drop what waits of an attempt that is no longer ours."""
-        lane = self._lane(attempt)
+        lane = self._queue(attempt)
         if lane is not None:
             for held in (lane.written, lane.due, lane.sent):
                 held.pop(attempt, None)
@@ -93,17 +93,17 @@ class Logs:
             if lane.sending is not None:
                 lane.sending.cancel()
 
-    def _lane(self, attempt: Attempt) -> Lane | None:
+    def _queue(self, attempt: Attempt) -> LogQueue | None:
         # Most jobs write nothing.
         return self._lanes.get(shard_of(attempt.claim.job)) if self._lanes else None
 
     # -- sending
 
-    def _send(self, lane: Lane) -> None:
+    def _send(self, lane: LogQueue) -> None:
         if lane.due and lane.sending is None:
             lane.sending = asyncio.ensure_future(self._send_due(lane))
 
-    async def _send_due(self, lane: Lane) -> None:
+    async def _send_due(self, lane: LogQueue) -> None:
         backoff = self._new_backoff()
         try:
             while lane.due:
@@ -139,7 +139,7 @@ class Logs:
     async def _try_apart(self, lines: Lines, error: Exception) -> Retry:
         """Send each job's lines by themselves; what cannot be sent alone is dropped."""
         if len(lines) == 1:
-            LOGGER.warning("%s: log lines are dropped: %s", *lines, readable(error))
+            logger.warning("%s: log lines are dropped: %s", *lines, readable(error))
             return [], None
         left = list(lines)
         while left:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from penstock.model.errors import PenstockError, ServerUnavailable, Unauthorized, Unavailable
 from penstock.model.timing import Clock, seconds
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 2.0
 LONGEST_AFTER_SECONDS = 5.0
@@ -28,11 +28,11 @@ class Outage:
     def began(self, error: PenstockError) -> None:
         if self._since is None:
             self._since = self._clock.monotonic()
-            LOGGER.warning("the server cannot be reached (%s); trying again until it can", error)
+            logger.warning("the server cannot be reached (%s); trying again until it can", error)
 
     def ended(self) -> None:
         if self._since is not None:
-            LOGGER.info("the server is back after %.1f s", self._clock.monotonic() - self._since)
+            logger.info("the server is back after %.1f s", self._clock.monotonic() - self._since)
             self._since = None
 
 
@@ -44,11 +44,11 @@ class Backoff:
     """
 
     def __init__(
-        self, outage: Outage | None, clock: Clock, chance: random.Random, longest_after: float = LONGEST_AFTER_SECONDS
+        self, outage: Outage | None, clock: Clock, rng: random.Random, longest_after: float = LONGEST_AFTER_SECONDS
     ) -> None:
         self._outage = outage
         self._clock = clock
-        self._chance = chance
+        self._rng = rng
         self._longest_after = longest_after
         self._tries = 0
 
@@ -57,7 +57,7 @@ class Backoff:
             self._outage.began(error)
         longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2**self._tries)
         self._tries = min(self._tries + 1, 10)
-        own = self._chance.uniform(longest / 2, longest)
+        own = self._rng.uniform(longest / 2, longest)
         await self._clock.sleep(seconds(max(own, min(_asked(error), self._longest_after))))
 
     def over(self) -> None:

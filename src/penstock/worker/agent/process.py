@@ -18,7 +18,7 @@ from penstock.worker.agent.starting import start_executor
 from penstock.worker.channel import Channel
 from penstock.worker.child import Child, when_ended
 from penstock.worker.frames import Errored, Interrupt, Leave, Load, Ping, Start, Stop, ToAgent, ToExecutor
-from penstock.worker.marks import Marks, shared_file
+from penstock.worker.marks import StartFlags, shared_file
 from penstock.worker.mortality import kill_group
 
 DECODER = msgspec.msgpack.Decoder(list[ToAgent])
@@ -73,7 +73,7 @@ class ExecutorProcess:
     def _start(self, places: int) -> Child:
         file = shared_file(places)
         ours, theirs = socket.socketpair()
-        self._marks = Marks(file, places)
+        self._marks = StartFlags(file, places)
         self._channel: Channel[ToAgent, ToExecutor] = Channel(
             ours, DECODER, self._received, ended=lambda: None, garbled=self._garbled, unsendable=self._unsendable
         )

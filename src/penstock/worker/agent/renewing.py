@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.errors import NotFound, Refused, Unauthorized, Unavailable
 from penstock.model.job import Lease, Loss, Renewal
 from penstock.model.text import readable
@@ -13,10 +13,10 @@ from penstock.model.timing import Clock, seconds, within
 from penstock.model.workers import Worker
 from penstock.worker.agent.attempt import Attempt, StopReason
 from penstock.worker.agent.outage import Backoff, Outage, concerns_all
-from penstock.worker.agent.terms import Terms
+from penstock.worker.agent.terms import LeaseTerms
 
-LOGGER = logging.getLogger("penstock.worker")
-APART_SECONDS = 0.25
+logger = logging.getLogger("penstock.worker")
+MIN_INTERVAL_SECONDS = 0.25
 
 
 class Leased(Protocol):
@@ -29,16 +29,16 @@ class Leased(Protocol):
     def stop(self, attempt: Attempt, reason: StopReason) -> None: ...
 
 
-class Renewing:
+class Heartbeat:
     """Renews every lease each heartbeat, and single ones early when a job has made progress."""
 
     def __init__(
         self,
-        reach: Reach,
+        reach: WorkerApi,
         leased: Leased,
         describe: Callable[[], Worker],
         join: Callable[[], Awaitable[object]],
-        terms: Terms,
+        terms: LeaseTerms,
         clock: Clock,
         outage: Outage,
         backoff: Backoff,
@@ -76,7 +76,7 @@ class Renewing:
             await self._backoff.wait(error)
         else:
             self._backoff.over()
-            await self._clock.sleep(seconds(APART_SECONDS))
+            await self._clock.sleep(seconds(MIN_INTERVAL_SECONDS))
 
     async def _beat(self) -> None:
         """Renew all if that is due, else only those that have something to tell."""
@@ -104,7 +104,7 @@ class Renewing:
                 attempt.progress = attempt.progress or lease.progress
             raise
         except (NotFound, Unauthorized) as error:
-            await self._refused(error)
+            await self._rejoin_if_unknown(error)
             return
         except Exception as error:  # noqa: BLE001 - whatever one of them has to tell, the others need their leases
             await self._renew_plain(attempts, error)
@@ -112,22 +112,22 @@ class Renewing:
         for attempt, lease, renewal in zip(attempts, leases, renewals, strict=True):
             self._apply(attempt, lease, renewal, asked_at)
 
-    async def _refused(self, error: Refused) -> None:
+    async def _rejoin_if_unknown(self, error: Refused) -> None:
         """A server that does not know us any more gets to know us again."""
-        LOGGER.warning("renewing was refused: %s", error)
+        logger.warning("renewing was refused: %s", error)
         if isinstance(error, NotFound):
             await self._join()
 
     async def _renew_plain(self, attempts: list[Attempt], error: Exception) -> None:
         """Renew each lease by itself, without what it has to tell: one that is refused costs no other its lease."""
-        LOGGER.warning("%d leases were not renewed together: %s; each is by itself", len(attempts), readable(error))
+        logger.warning("%d leases were not renewed together: %s; each is by itself", len(attempts), readable(error))
         for attempt in attempts:
             asked_at = self._clock.monotonic()
             lease = Lease(attempt.claim.job, attempt.claim.fence, begun=attempt.begun)
             try:
                 [renewal] = await self._reach.renew(self._describe(), [lease])
             except Refused as refused:
-                LOGGER.warning("%s: its lease is not renewed: %s", attempt, refused)
+                logger.warning("%s: its lease is not renewed: %s", attempt, refused)
             else:
                 self._apply(attempt, lease, renewal, asked_at)
 

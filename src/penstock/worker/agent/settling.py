@@ -4,22 +4,22 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence, Set
 
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.errors import ServerUnavailable, Unauthorized, Unavailable
 from penstock.model.job import Loss
 from penstock.model.timing import Clock, seconds, within
 from penstock.model.wire import Outcome, Refusal
 from penstock.worker.agent.attempt import NEVER, Attempt
-from penstock.worker.agent.bell import Bell
+from penstock.worker.agent.bell import Wakeup
 from penstock.worker.agent.declined import Declined
 from penstock.worker.agent.ending import Discard, Telling
 from penstock.worker.agent.logs import Logs
 from penstock.worker.agent.outage import Backoff, concerns_all
-from penstock.worker.agent.pending import Pending, calls_of, tell_engine, unsure_of
+from penstock.worker.agent.pending import PendingOutcome, calls_of, tell_engine, unsure_of
 from penstock.worker.agent.stragglers import Stragglers
-from penstock.worker.agent.terms import Terms
+from penstock.worker.agent.terms import LeaseTerms
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 CALL_OUTCOMES = 1_000
 CALL_BYTES = 4 * 1024 * 1024
 TRIES = 2
@@ -27,11 +27,11 @@ TRIES = 2
 AGAIN_SECONDS = 0.5
 LOG_SECONDS = 1.0
 """How long an outcome waits for its log lines to be kept: none are, once the attempt has ended."""
-PAUSE = seconds(0.1)
+RETRY_PAUSE = seconds(0.1)
 REFUSED = seconds(2.0)
 
 
-class Settling:
+class Settler:
     """Tells the engine how attempts ended. What piles up while one call runs goes with the next.
 
     Kept and tried again while the engine is unavailable, for a while beyond the lease too: the fence says whether
@@ -41,10 +41,10 @@ class Settling:
 
     def __init__(
         self,
-        reach: Reach,
+        reach: WorkerApi,
         clock: Clock,
         logs: Logs,
-        terms: Terms,
+        terms: LeaseTerms,
         backoff: Backoff,
         new_own_backoff: Callable[[], Backoff],
         declined: Declined,
@@ -55,11 +55,11 @@ class Settling:
         self._terms = terms
         self._backoff = backoff
         self._declined = declined
-        self._waiting: list[Pending] = []
-        self._telling: list[Pending] = []
+        self._waiting: list[PendingOutcome] = []
+        self._telling: list[PendingOutcome] = []
         self._stragglers = Stragglers(reach, clock, terms, new_own_backoff, self._straggler_ended)
         self._news = asyncio.Event()
-        self._done = Bell()
+        self._done = Wakeup()
         logs.when_sent(self._news.set)
 
     def tell(self, told: Sequence[tuple[Attempt, Telling]]) -> None:
@@ -67,10 +67,10 @@ class Settling:
         log_until = self._clock.monotonic() + LOG_SECONDS
         for attempt, telling in told:
             if isinstance(telling, Discard):
-                LOGGER.warning("%s: %s; its outcome is discarded", attempt, attempt.reason)
+                logger.warning("%s: %s; its outcome is discarded", attempt, attempt.reason)
                 self._logs.forget(attempt)
             else:
-                self._waiting.append(Pending(attempt, telling, log_until=log_until))
+                self._waiting.append(PendingOutcome(attempt, telling, log_until=log_until))
                 self._logs.hurry(attempt)
         if self._waiting:
             self._news.set()
@@ -100,7 +100,7 @@ class Settling:
         except Unavailable as error:
             await self._backoff.wait(error)
         except Unauthorized as error:
-            LOGGER.warning("telling outcomes was refused: %s", error)
+            logger.warning("telling outcomes was refused: %s", error)
             await self._clock.sleep(REFUSED)
         else:
             self._backoff.over()
@@ -121,14 +121,14 @@ class Settling:
         now = self._clock.monotonic()
         return min((self._ready_at(one) - now for one in self._waiting), default=NEVER)
 
-    def _ready_at(self, one: Pending) -> float:
+    def _ready_at(self, one: PendingOutcome) -> float:
         return max(one.ready_at, one.log_until) if self._logs.pending(one.attempt) else one.ready_at
 
-    def _take(self) -> list[Pending]:
+    def _take(self) -> list[PendingOutcome]:
         """As much of what can be told as fits in one call, oldest first."""
         now, size = self._clock.monotonic(), 0
-        taken: list[Pending] = []
-        left: list[Pending] = []
+        taken: list[PendingOutcome] = []
+        left: list[PendingOutcome] = []
         for one in self._waiting:
             length = len(one.telling.result) if isinstance(one.telling, Outcome) else 0
             full = len(taken) == CALL_OUTCOMES or (taken and size + length > CALL_BYTES)
@@ -143,19 +143,19 @@ class Settling:
     def _keep_untold(self) -> None:
         self._waiting[:0] = self._still_ours([one for one in self._telling if not one.told])
         self._telling = []
-        self._done.ring()
+        self._done.wake()
 
-    def _still_ours(self, untold: list[Pending]) -> list[Pending]:
+    def _still_ours(self, untold: list[PendingOutcome]) -> list[PendingOutcome]:
         now = self._clock.monotonic()
         for one in untold:
             if now >= self._terms.given_up(one.attempt.lease_ends):
                 self._logs.forget(one.attempt)
-                LOGGER.warning("%s: its lease ended before the outcome could be recorded; discarded", one.attempt)
+                logger.warning("%s: its lease ended before the outcome could be recorded; discarded", one.attempt)
         return [one for one in untold if now < self._terms.given_up(one.attempt.lease_ends)]
 
     # -- telling it
 
-    async def _tell(self, group: list[Pending]) -> None:
+    async def _tell(self, group: list[PendingOutcome]) -> None:
         """Tell what goes in one call. Unavailable or Unauthorized: whatever is said now would not be taken."""
         for left in reversed(range(TRIES)):
             try:
@@ -171,25 +171,25 @@ class Settling:
                 self._report(group, refused)
                 return
 
-    async def _wait_for_engine(self, group: list[Pending], error: Exception) -> None:
+    async def _wait_for_engine(self, group: list[PendingOutcome], error: Exception) -> None:
         """A shard that is away is asked again later; for a server that is, everything waits."""
         if isinstance(error, (ServerUnavailable, Unauthorized)):
             raise error
         self._tell_again(group)
-        await self._clock.sleep(PAUSE)
+        await self._clock.sleep(RETRY_PAUSE)
 
-    def _tell_apart(self, group: list[Pending], error: Exception) -> None:
-        LOGGER.warning("%d outcomes were not taken together: %s; each is told by itself", len(group), error)
+    def _tell_apart(self, group: list[PendingOutcome], error: Exception) -> None:
+        logger.warning("%d outcomes were not taken together: %s; each is told by itself", len(group), error)
         for one in group:
             one.told = True
         self._stragglers.add(group)
 
-    def _tell_again(self, group: Sequence[Pending]) -> None:
+    def _tell_again(self, group: Sequence[PendingOutcome]) -> None:
         again_at = self._clock.monotonic() + AGAIN_SECONDS
         for one in group:
             one.ready_at = again_at
 
-    def _report(self, group: list[Pending], refused: Sequence[Refusal]) -> None:
+    def _report(self, group: list[PendingOutcome], refused: Sequence[Refusal]) -> None:
         unsure = unsure_of(group, refused)
         for one in set(group).difference(unsure) if unsure else group:
             one.told = True
@@ -198,20 +198,20 @@ class Settling:
         misfits = {refusal.job for refusal in refused if refusal.loss is Loss.GIVEN_BACK}
         for refusal in refused:
             if not refusal.unsure and refusal.job not in misfits:
-                LOGGER.warning("job %s: its outcome was refused, the lease is %s", refusal.job, refusal.loss)
+                logger.warning("job %s: its outcome was refused, the lease is %s", refusal.job, refusal.loss)
         if misfits or self._declined.any:
             self._note_fits(group, misfits)
 
-    def _note_fits(self, group: list[Pending], misfits: Set[str]) -> None:
+    def _note_fits(self, group: list[PendingOutcome], misfits: Set[str]) -> None:
         """Which jobs did not fit this worker's handlers, and which did: those that came to a result."""
         for one in group:
             if one.attempt.claim.job in misfits:
-                LOGGER.info("%s: its params do not fit the handler of this worker; given back for another", one.attempt)
+                logger.info("%s: its params do not fit the handler of this worker; given back for another", one.attempt)
                 self._declined.given_back(one.attempt.claim.type)
         for one in group:
             if isinstance(one.telling, Outcome) and one.telling.error is None:
                 self._declined.ran(one.attempt.claim.type)
 
-    def _straggler_ended(self, one: Pending) -> None:
+    def _straggler_ended(self, one: PendingOutcome) -> None:
         self._logs.forget(one.attempt)
-        self._done.ring()
+        self._done.wake()

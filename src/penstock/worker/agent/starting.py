@@ -5,23 +5,23 @@ import os
 import subprocess
 import sys
 
-from penstock.worker.child import Child, Forked
+from penstock.worker.child import Child, ForkedChild
 from penstock.worker.environment import without_settings
-from penstock.worker.template.asking import TemplateLost
-from penstock.worker.template.own import own_template, without_template
+from penstock.worker.template.asking import PreforkLost
+from penstock.worker.template.own import own_prefork, without_prefork
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 
 
 def start_executor(end: int, marks: int, places: int) -> Child:
     """A new executor, given its end of the channel and the page of marks; the caller closes its own copies."""
-    template = own_template()
+    template = own_prefork()
     if template is not None:
         try:
-            return Forked(template.fork_executor(end, marks, places))
-        except TemplateLost as error:
-            LOGGER.warning("executors are started without a template from now on: %s", error)
-            without_template()
+            return ForkedChild(template.fork_executor(end, marks, places))
+        except PreforkLost as error:
+            logger.warning("executors are started without a template from now on: %s", error)
+            without_prefork()
     return _spawn(end, marks, places)
 
 

@@ -4,18 +4,18 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from penstock.engine.reach import Reach
+from penstock.engine.reach import WorkerApi
 from penstock.model.errors import Invalid, Malformed, PenstockError, StoreUnavailable, TooLarge
 from penstock.model.text import readable
 from penstock.model.timing import Clock
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.ending import simplify
 from penstock.worker.agent.outage import Backoff, concerns_all
-from penstock.worker.agent.pending import Pending, tell_engine, unsure_of
-from penstock.worker.agent.terms import Terms
+from penstock.worker.agent.pending import PendingOutcome, tell_engine, unsure_of
+from penstock.worker.agent.terms import LeaseTerms
 
-LOGGER = logging.getLogger("penstock.worker")
-AT_ONCE = 16
+logger = logging.getLogger("penstock.worker")
+MAX_CONCURRENT = 16
 UNACCEPTABLE = (Malformed, Invalid, TooLarge)
 """What the server says of an outcome itself. Any other refusal may be about the moment."""
 
@@ -29,21 +29,21 @@ class Stragglers:
 
     def __init__(
         self,
-        reach: Reach,
+        reach: WorkerApi,
         clock: Clock,
-        terms: Terms,
+        terms: LeaseTerms,
         new_backoff: Callable[[], Backoff],
-        ended: Callable[[Pending], None],
+        ended: Callable[[PendingOutcome], None],
     ) -> None:
         self._reach = reach
         self._clock = clock
         self._terms = terms
         self._new_backoff = new_backoff
         self._ended = ended
-        self._few = asyncio.Semaphore(AT_ONCE)
-        self._tasks: dict[Pending, asyncio.Task[None]] = {}
+        self._few = asyncio.Semaphore(MAX_CONCURRENT)
+        self._tasks: dict[PendingOutcome, asyncio.Task[None]] = {}
 
-    def add(self, group: Sequence[Pending]) -> None:
+    def add(self, group: Sequence[PendingOutcome]) -> None:
         for one in group:
             self._tasks[one] = asyncio.ensure_future(self._follow(one))
 
@@ -56,16 +56,16 @@ class Stragglers:
         for task in self._tasks.values():
             task.cancel()
 
-    async def _follow(self, one: Pending) -> None:
+    async def _follow(self, one: PendingOutcome) -> None:
         try:
             await self._tell(one)
         except Exception:
-            LOGGER.exception("%s: its outcome cannot be told", one.attempt)
+            logger.exception("%s: its outcome cannot be told", one.attempt)
         finally:
             del self._tasks[one]
             self._ended(one)
 
-    async def _tell(self, one: Pending) -> None:
+    async def _tell(self, one: PendingOutcome) -> None:
         backoff = self._new_backoff()
         while self._clock.monotonic() < self._terms.given_up(one.attempt.lease_ends):
             error = await self._try(one)
@@ -74,11 +74,11 @@ class Stragglers:
             if isinstance(error, PenstockError) and not await self._is_its_own(one, error):
                 await backoff.wait(error)
             elif not self._simplify(one, error):
-                LOGGER.error("%s: its outcome cannot be recorded: %s; its lease runs out", one.attempt, error)
+                logger.error("%s: its outcome cannot be recorded: %s; its lease runs out", one.attempt, error)
                 return
-        LOGGER.warning("%s: its lease ended before the outcome could be recorded; discarded", one.attempt)
+        logger.warning("%s: its lease ended before the outcome could be recorded; discarded", one.attempt)
 
-    async def _try(self, one: Pending) -> Exception | None:
+    async def _try(self, one: PendingOutcome) -> Exception | None:
         """Tell it by itself; None when the engine has answered for it, else why it did not."""
         try:
             async with self._few:
@@ -88,10 +88,10 @@ class Stragglers:
         if unsure_of([one], refused):
             return StoreUnavailable("its shard did not answer")
         for refusal in refused:
-            LOGGER.warning("%s: its outcome was refused, the lease is %s", one.attempt, refusal.loss)
+            logger.warning("%s: its outcome was refused, the lease is %s", one.attempt, refusal.loss)
         return None
 
-    async def _is_its_own(self, one: Pending, error: PenstockError) -> bool:
+    async def _is_its_own(self, one: PendingOutcome, error: PenstockError) -> bool:
         """Whether it is the outcome that the server cannot take.
 
         Where the server does not say so, that is certain only after it has failed for as long as a lease lasts, while
@@ -106,11 +106,11 @@ class Stragglers:
             one.failing_since = now
         return one.simplified or now - one.failing_since >= self._terms.lease
 
-    def _simplify(self, one: Pending, error: Exception) -> bool:
+    def _simplify(self, one: PendingOutcome, error: Exception) -> bool:
         """Replace it by a plain error; False if it is one already, or has nothing to be left out."""
         plain = None if one.simplified else simplify(one.attempt.claim, one.telling, readable(error))
         if plain is None:
             return False
-        LOGGER.error("%s: its outcome cannot be recorded: %s; it fails", one.attempt, readable(error))
+        logger.error("%s: its outcome cannot be recorded: %s; it fails", one.attempt, readable(error))
         one.telling, one.simplified = plain, True
         return True

@@ -7,7 +7,7 @@ from msgspec import Struct
 CLOCK_SKEW_SECONDS = 1.0
 
 
-class Terms(Struct, frozen=True):
+class LeaseTerms(Struct, frozen=True):
     """The engine's lease and heartbeat, and what follows from them.
 
     `skew` is kept clear before the end of a lease; `notice` is how long before that a job is asked to stop.

@@ -4,12 +4,12 @@ from penstock.model.timing import Clock, seconds, within
 from penstock.worker.agent.attempts import Attempts
 from penstock.worker.agent.executors import Executors
 
-BUSY = seconds(0.1)
-IDLE = seconds(1.0)
+BUSY_INTERVAL = seconds(0.1)
+IDLE_INTERVAL = seconds(1.0)
 MEMORY_SECONDS = 0.25
 
 
-class Watching:
+class Watchdog:
     """Looks at attempts and executors: ten times a second while there is work, else when something changes."""
 
     def __init__(self, attempts: Attempts, executors: Executors, clock: Clock) -> None:
@@ -22,9 +22,9 @@ class Watching:
         """Look once, then wait until it is time to look again."""
         self.look()
         if self._attempts.running() or self._executors.unsteady:
-            await self._clock.sleep(BUSY)
+            await self._clock.sleep(BUSY_INTERVAL)
         else:
-            await within(IDLE, self._attempts.changed())
+            await within(IDLE_INTERVAL, self._attempts.wait_for_change())
 
     def look(self) -> None:
         self._attempts.look()

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from penstock.context import LOGGER
+from penstock.context import logger
 from penstock.model.job import LogLine
 from penstock.model.text import readable
 from penstock.model.timing import Clock
-from penstock.worker.executor.lines import Lines
+from penstock.worker.executor.lines import LineSplitter
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -42,7 +42,7 @@ class JobLog:
     """
 
     def __init__(
-        self, lines: Lines, clock: Clock, send: Callable[[tuple[LogLine, ...]], None], later: Callable[[], None]
+        self, lines: LineSplitter, clock: Clock, send: Callable[[tuple[LogLine, ...]], None], later: Callable[[], None]
     ) -> None:
         self._lines = lines
         self._clock = clock
@@ -138,7 +138,7 @@ class RecordHandler(logging.Handler):
             self._outside.write(f"{level} {name}: {text}\n")
             self._outside.flush()
         else:
-            named = text if name == LOGGER.name else f"{name}: {text}"
+            named = text if name == logger.name else f"{name}: {text}"
             (author.log or author.open_log()).write(level, named + "\n")
 
     def _text(self, record: logging.LogRecord) -> str:
@@ -157,4 +157,4 @@ def install() -> None:
     root = logging.getLogger()
     root.addHandler(RecordHandler(outside))
     root.setLevel(logging.INFO)
-    LOGGER.setLevel(logging.DEBUG)
+    logger.setLevel(logging.DEBUG)

@@ -18,10 +18,10 @@ from penstock.model.text import readable
 from penstock.model.timing import Clock
 from penstock.worker.channel import Channel
 from penstock.worker.executor.capture import FLUSH_SECONDS, WRITING, JobLog
-from penstock.worker.executor.lines import Lines
+from penstock.worker.executor.lines import LineSplitter
 from penstock.worker.executor.loading import describe_app
 from penstock.worker.executor.runs import Run, instead_of, unknown_type
-from penstock.worker.executor.threads import Threads, Work
+from penstock.worker.executor.threads import Threads, ThreadWork
 from penstock.worker.frames import (
     Interrupt,
     Leave,
@@ -35,7 +35,7 @@ from penstock.worker.frames import (
     ToAgent,
     ToExecutor,
 )
-from penstock.worker.marks import Marks
+from penstock.worker.marks import StartFlags
 
 LARGE_BYTES = 64 * 1024
 DECODER = msgspec.msgpack.Decoder(list[ToExecutor])
@@ -44,7 +44,7 @@ DECODER = msgspec.msgpack.Decoder(list[ToExecutor])
 class Executor:
     """Runs what its agent sends, each job at once: the agent never sends more than there is room for."""
 
-    def __init__(self, app: Penstock, end: socket.socket, marks: Marks, clock: Clock, load: Load) -> None:
+    def __init__(self, app: Penstock, end: socket.socket, marks: StartFlags, clock: Clock, load: Load) -> None:
         self._handlers = app.handlers
         self._loaded = describe_app(app)
         self._marks = marks
@@ -96,7 +96,7 @@ class Executor:
             run.task = self._loop.create_task(self._await(run))
         else:
             context = contextvars.copy_context()
-            run.work = Work(partial(context.run, self._call, run), partial(self._tell_from_thread, run))
+            run.work = ThreadWork(partial(context.run, self._call, run), partial(self._tell_from_thread, run))
             self._threads.start(run.work)
 
     async def _await(self, run: Run) -> None:
@@ -168,7 +168,7 @@ class Executor:
     # -- for its runs, from any thread
 
     def new_log(self, attempt: int, send: Callable[[tuple[LogLine, ...]], None]) -> JobLog:
-        return JobLog(Lines(attempt, self._log_bytes), self._clock, send, self.soon)
+        return JobLog(LineSplitter(attempt, self._log_bytes), self._clock, send, self.soon)
 
     def send(self, frames: list[ToAgent]) -> None:
         self._channel.send(frames)

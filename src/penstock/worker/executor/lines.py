@@ -9,7 +9,7 @@ LINE_CHARACTERS = 16 * 1024
 """A line without an end is cut here, so that it is seen before it ends."""
 
 
-class Lines:
+class LineSplitter:
     """One attempt's log. Text beyond `log_bytes` is dropped, and one last line says so."""
 
     def __init__(self, attempt: int, log_bytes: int) -> None:

@@ -14,8 +14,8 @@ from penstock.worker.channel import HEADER
 from penstock.worker.executor.executor import Executor
 from penstock.worker.executor.loading import UNLOADABLE, load_or_explain
 from penstock.worker.frames import Load, LoadFailed
-from penstock.worker.marks import Marks
-from penstock.worker.mortality import die_with
+from penstock.worker.marks import StartFlags
+from penstock.worker.mortality import die_with_parent
 
 
 def tie_to(agent: int) -> None:
@@ -23,7 +23,7 @@ def tie_to(agent: int) -> None:
 
     Not SIG_IGN, which handlers' own child processes would inherit.
     """
-    die_with(agent)
+    die_with_parent(agent)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
 
@@ -34,7 +34,7 @@ def execute(end: int, marks: int, places: int, *, loaded: Penstock | None = None
     told = _first(channel)
     belong_to(told.url, told.key)
     app = loaded if loaded is not None else _load_or_exit(told.app, channel)
-    executor = Executor(app, channel, Marks(marks, places), SystemClock(), told)
+    executor = Executor(app, channel, StartFlags(marks, places), SystemClock(), told)
     _runner().run(executor.serve())
 
 

@@ -16,7 +16,7 @@ from penstock.model.results import ResultMisfit
 from penstock.model.retry import exception_names
 from penstock.model.text import readable
 from penstock.worker.executor.capture import JobLog
-from penstock.worker.executor.threads import Work
+from penstock.worker.executor.threads import ThreadWork
 from penstock.worker.frames import Errored, Finished, Skipped, Start, Stopped, ToAgent, Wrote
 
 TRACEBACK_CHARACTERS = 16 * 1024
@@ -25,7 +25,7 @@ MESSAGE_CHARACTERS = 4 * 1024
 End = Finished | Errored | Stopped | Skipped
 
 
-class Host(Protocol):
+class RunHost(Protocol):
     """What a run asks of its executor; callable from any thread."""
 
     @property
@@ -47,7 +47,7 @@ class Run(Struct, eq=False):
 
     start: Start
     handler: Handler[..., Any]
-    host: Host
+    host: RunHost
     begun: bool = False
     calling: bool = False
     stopping: bool = False
@@ -55,7 +55,7 @@ class Run(Struct, eq=False):
     log: JobLog | None = None
     progress: Progress | None = None
     task: asyncio.Task[None] | None = None
-    work: Work | None = None
+    work: ThreadWork | None = None
     told: End | None = None
 
     @property

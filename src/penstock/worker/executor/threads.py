@@ -13,7 +13,7 @@ _raise_in_thread = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_obj
 _call_off_in_thread = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)(_SET_ASYNC)
 
 
-class Work:
+class ThreadWork:
     """A call made in a thread. It can be interrupted once, and only while it runs."""
 
     def __init__(self, call: Callable[[], None], after: Callable[[], None]) -> None:
@@ -53,11 +53,11 @@ class Threads:
     """As many threads as there is work at once; they end with the process, whatever they are doing."""
 
     def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[ThreadWork] = queue.SimpleQueue()
         self._busy = 0
         self._started = 0
 
-    def start(self, work: Work) -> None:
+    def start(self, work: ThreadWork) -> None:
         """Run it at once, in a thread of its own; only on the event loop."""
         self._busy += 1
         if self._busy > self._started:

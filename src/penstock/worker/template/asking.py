@@ -26,11 +26,11 @@ ANSWER_SECONDS = 10.0
 """A fork takes milliseconds; a template that says nothing for this long is as good as dead."""
 
 
-class TemplateLost(Exception):
+class PreforkLost(Exception):
     """The template gave no answer, or could not fork. What it may have forked ends by itself."""
 
 
-class Template:
+class PreforkClient:
     """One end of the line to a template process; from any thread, one question at a time."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -42,7 +42,7 @@ class Template:
         self._end.settimeout(seconds)
         answer = self._answer()
         if not isinstance(answer, Imported | NotImported):
-            raise TemplateLost(f"it answered {answer} before anything else")
+            raise PreforkLost(f"it answered {answer} before anything else")
         return answer
 
     def fork_worker(self, environment: Mapping[str, str]) -> int:
@@ -67,19 +67,19 @@ class Template:
             case Forked(pid):
                 return pid
             case NotForked(reason):
-                raise TemplateLost(f"it could not fork: {reason}")
+                raise PreforkLost(f"it could not fork: {reason}")
             case _:
-                raise TemplateLost(f"it answered {answer} to a wish to fork")
+                raise PreforkLost(f"it answered {answer} to a wish to fork")
 
     def _ask(self, request: Request, descriptors: Sequence[int]) -> None:
         try:
             self._end.settimeout(ANSWER_SECONDS)
             send(self._end, request, descriptors)
         except OSError as error:
-            raise TemplateLost(f"it cannot be asked: {error}") from None
+            raise PreforkLost(f"it cannot be asked: {error}") from None
 
     def _answer(self) -> Answer:
         try:
             return ANSWERS.decode(receive(self._end)[0])
         except (OSError, EOFError, msgspec.MsgspecError) as error:
-            raise TemplateLost(f"it gave no answer: {str(error) or type(error).__name__}") from None
+            raise PreforkLost(f"it gave no answer: {str(error) or type(error).__name__}") from None

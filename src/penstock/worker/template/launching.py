@@ -9,14 +9,14 @@ import sys
 from collections.abc import Mapping
 
 from penstock.model.errors import FleetUnavailable
-from penstock.worker.child import Child, Forked, when_ended
+from penstock.worker.child import Child, ForkedChild, when_ended
 from penstock.worker.environment import settings_of
 from penstock.worker.frames import Loaded
 from penstock.worker.mortality import PARENT
-from penstock.worker.template.asking import TemplateLost
-from penstock.worker.template.process import TemplateProcess
+from penstock.worker.template.asking import PreforkLost
+from penstock.worker.template.process import PreforkProcess
 
-LOGGER = logging.getLogger("penstock.worker")
+logger = logging.getLogger("penstock.worker")
 TRIES = 2
 """A template that was lost is replaced, once for each worker that is wanted."""
 
@@ -48,13 +48,13 @@ class Launcher:
 
     def __init__(self, *, template: bool = True) -> None:
         self._forks = template
-        self._templates: dict[Key, asyncio.Task[TemplateProcess]] = {}
+        self._templates: dict[Key, asyncio.Task[PreforkProcess]] = {}
         self._told: set[str] = set()
 
     async def load(self, app: str, environment: Mapping[str, str]) -> Loaded:
         """Have the app imported, ready for the first worker; what it declares. InvalidSetting if it cannot be."""
         key = _key(app, environment)
-        loaded = (await self._template(key)).loaded
+        loaded = (await self._prefork(key)).loaded
         if not self._forks:
             await self._forget(key)
         return loaded
@@ -69,7 +69,7 @@ class Launcher:
         told = {**settings_of({**os.environ, **environment}), **own}
         pid = await self._fork(_key(app, environment), told) if self._forks else None
         if pid is not None:
-            return Launched(Forked(pid))
+            return Launched(ForkedChild(pid))
         try:
             return Launched(_spawn(app, {**os.environ, **environment, **own}))
         except OSError as error:
@@ -82,23 +82,23 @@ class Launcher:
     async def _fork(self, key: Key, own: Mapping[str, str]) -> int | None:
         """A worker from the template; None if the app is not safe to fork."""
         for left in reversed(range(TRIES)):
-            process = await self._template(key)
+            process = await self._prefork(key)
             if process.unsafe:
                 self._tell_once(key[0], process.unsafe)
                 return None
             try:
                 return await asyncio.to_thread(process.template.fork_worker, own)
-            except TemplateLost as error:
+            except PreforkLost as error:
                 await self._forget(key)
                 if not left:
                     raise FleetUnavailable(f"no worker could be forked for {key[0]}: {error}") from None
         return None
 
-    async def _template(self, key: Key) -> TemplateProcess:
+    async def _prefork(self, key: Key) -> PreforkProcess:
         """The one template for this app, started if there is none; it goes on starting if the asker is cancelled."""
         task = self._templates.get(key)
         if task is None:
-            task = self._templates[key] = asyncio.ensure_future(TemplateProcess.start(key[0], dict(key[1])))
+            task = self._templates[key] = asyncio.ensure_future(PreforkProcess.start(key[0], dict(key[1])))
         try:
             return await asyncio.shield(task)
         except Exception:
@@ -113,13 +113,13 @@ class Launcher:
             return
         task.cancel()
         [started] = await asyncio.gather(task, return_exceptions=True)
-        if isinstance(started, TemplateProcess):
+        if isinstance(started, PreforkProcess):
             await started.close()
 
     def _tell_once(self, app: str, unsafe: str) -> None:
         if app not in self._told:
             self._told.add(app)
-            LOGGER.warning("workers for %s start without a template, more slowly: %s", app, unsafe)
+            logger.warning("workers for %s start without a template, more slowly: %s", app, unsafe)
 
 
 def _key(app: str, environment: Mapping[str, str]) -> Key:

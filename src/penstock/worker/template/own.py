@@ -1,21 +1,21 @@
 """The template that belongs to this process, if it was itself forked from one."""
 
-from penstock.worker.template.asking import Template
+from penstock.worker.template.asking import PreforkClient
 
-_own: Template | None = None
+_own: PreforkClient | None = None
 
 
-def own_template() -> Template | None:
+def own_prefork() -> PreforkClient | None:
     """What this process's executors are forked from; None: they are started anew."""
     return _own
 
 
-def use_template(template: Template) -> None:
+def use_prefork(template: PreforkClient) -> None:
     global _own
     _own = template
 
 
-def without_template() -> None:
+def without_prefork() -> None:
     """Let go of it: executors are started anew from now on."""
     global _own
     if _own is not None:

@@ -12,7 +12,7 @@ from penstock.model.errors import InvalidSetting
 from penstock.worker.environment import for_import
 from penstock.worker.frames import Loaded
 from penstock.worker.mortality import describe
-from penstock.worker.template.asking import Template, TemplateLost
+from penstock.worker.template.asking import PreforkClient, PreforkLost
 from penstock.worker.template.frames import Imported, NotImported
 
 MODULE = "penstock.cli.template"
@@ -20,10 +20,10 @@ IMPORT_SECONDS = 120.0
 LEAVE_SECONDS = 5.0
 
 
-class TemplateProcess:
+class PreforkProcess:
     """A template that has imported its app. `unsafe` says why nothing can be forked from it; empty: it can."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", template: Template, imported: Imported) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", template: PreforkClient, imported: Imported) -> None:
         self._process = process
         self.template = template
         self.loaded: Loaded = imported.loaded
@@ -33,11 +33,11 @@ class TemplateProcess:
     async def start(cls, app: str, environment: Mapping[str, str]) -> Self:
         """Import the app in a process of its own. InvalidSetting if that cannot be done."""
         ours, theirs = socket.socketpair()
-        process = _spawn(app, theirs, environment)
-        template = Template(ours)
+        process = _spawn_prefork(app, theirs, environment)
+        template = PreforkClient(ours)
         try:
             said = await asyncio.to_thread(template.imported, IMPORT_SECONDS)
-        except TemplateLost as error:
+        except PreforkLost as error:
             how = "is stuck" if process.poll() is None else describe(process.returncode)
             await _end(process, template)
             raise InvalidSetting(f"{app}: the process that imports it {how}; {error}") from None
@@ -58,7 +58,7 @@ class TemplateProcess:
         await _end(self._process, self.template)
 
 
-def _spawn(app: str, end: socket.socket, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def _spawn_prefork(app: str, end: socket.socket, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     with end:
         return subprocess.Popen(
             [sys.executable, "-m", MODULE, str(end.fileno()), str(os.getpid()), app],
@@ -70,7 +70,7 @@ def _spawn(app: str, end: socket.socket, environment: Mapping[str, str]) -> "sub
         )
 
 
-async def _end(process: "subprocess.Popen[bytes]", template: Template) -> None:
+async def _end(process: "subprocess.Popen[bytes]", template: PreforkClient) -> None:
     template.close()
     await asyncio.to_thread(_await_end, process)
 

@@ -16,8 +16,8 @@ from penstock.worker.executor import capture
 from penstock.worker.executor.loading import UNLOADABLE, describe_app, load_or_explain
 from penstock.worker.executor.process import execute, tie_to
 from penstock.worker.frames import LoadFailed
-from penstock.worker.mortality import die_with
-from penstock.worker.template.asking import Template
+from penstock.worker.mortality import die_with_parent
+from penstock.worker.template.asking import PreforkClient
 from penstock.worker.template.forking import fork_for_asker
 from penstock.worker.template.frames import (
     REQUESTS,
@@ -33,19 +33,19 @@ from penstock.worker.template.frames import (
     send,
 )
 from penstock.worker.template.fresh import Before, forget_app, freshen
-from penstock.worker.template.own import use_template
+from penstock.worker.template.own import use_prefork
 
 DEPLOYED_AT = variable("worker.deployed_at")
 
 Asked = tuple[Request, list[int]]
 
 
-def serve_template(reference: str, end: int, owner: int, work: Callable[[str], None]) -> None:
+def serve_prefork(reference: str, end: int, owner: int, work: Callable[[str], None]) -> None:
     """Be a template of the app, for `owner`. Returns in every process that comes of it, when its life is over.
 
     `work` is what a worker does with the app's reference; nothing else can be asked for.
     """
-    die_with(owner)
+    die_with_parent(owner)
     # Whatever is forked from here runs the code of now, however much later it starts.
     deployed_at = SystemClock().now().isoformat()
     before = Before.now()
@@ -55,7 +55,9 @@ def serve_template(reference: str, end: int, owner: int, work: Callable[[str], N
     asked = _serve(control)
     if asked is not None and isinstance(asked[0], ForkWorker):
         told = asked[0].environment
-        _be_worker(partial(work, reference), app, before, {**told, DEPLOYED_AT: told.get(DEPLOYED_AT) or deployed_at})
+        _become_worker(
+            partial(work, reference), app, before, {**told, DEPLOYED_AT: told.get(DEPLOYED_AT) or deployed_at}
+        )
 
 
 def _import_or_exit(reference: str, control: socket.socket) -> Penstock:
@@ -105,23 +107,23 @@ def _fork(answer: Callable[[Answer], None]) -> bool:
         return False
 
 
-def _be_worker(work: Callable[[], None], app: Penstock, before: Before, added: Mapping[str, str]) -> None:
+def _become_worker(work: Callable[[], None], app: Penstock, before: Before, added: Mapping[str, str]) -> None:
     """Work, with a template of its own to fork executors from: this process as it is now, when it has no threads."""
     ours, theirs = socket.socketpair()
     worker = os.getpid()
     if os.fork() == 0:
         ours.close()
-        _be_template_of(worker, theirs, app, added)
+        _become_prefork_of(worker, theirs, app, added)
         return
     theirs.close()
-    use_template(Template(ours))
+    use_prefork(PreforkClient(ours))
     forget_app(before, added)
     work()
 
 
-def _be_template_of(worker: int, control: socket.socket, app: Penstock, added: Mapping[str, str]) -> None:
+def _become_prefork_of(worker: int, control: socket.socket, app: Penstock, added: Mapping[str, str]) -> None:
     freshen()
-    die_with(worker)
+    die_with_parent(worker)
     os.environ.update(without_settings(added))
     asked = _serve(control)
     if asked is not None and isinstance(asked[0], ForkExecutor):

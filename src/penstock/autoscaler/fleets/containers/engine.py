@@ -26,7 +26,7 @@ UNREACHABLE = 900
 """What aiodocker calls the status of no answer."""
 
 
-class Seen(Struct, frozen=True):
+class ContainerRow(Struct, frozen=True):
     """A container as the engine lists it."""
 
     id: str
@@ -37,7 +37,7 @@ class Seen(Struct, frozen=True):
     created_at: datetime
 
 
-class Ending(Struct, frozen=True):
+class ContainerExit(Struct, frozen=True):
     """How a container ended. `memory_bytes` is its limit, 0 for none; `last_lines` is the end of its output."""
 
     exit_status: int
@@ -47,7 +47,7 @@ class Ending(Struct, frozen=True):
     last_lines: str
 
 
-class Engine:
+class ContainerEngine:
     """One engine, at `unix:///…`, `tcp://…` or `ssh://…`. It is first reached for when it is first asked."""
 
     def __init__(self, url: str, within: timedelta = CALL_WITHIN) -> None:
@@ -55,39 +55,39 @@ class Engine:
         self._within = within
         self._docker: aiodocker.Docker | None = None
 
-    async def containers(self, labels: Mapping[str, str]) -> list[Seen]:
+    async def containers(self, labels: Mapping[str, str]) -> list[ContainerRow]:
         """All that have these labels, also those that have ended."""
         wanted = json.dumps({"label": [f"{label}={value}" for label, value in labels.items()]})
-        async with self._asked("list its containers") as docker:
+        async with self._ask("list its containers") as docker:
             found = await docker.containers.list(all=True, filters=wanted)
         return [_seen(container) for container in found]
 
     async def has_image(self, image: str) -> bool:
         present = False
-        async with self._asked(f"look for image {image}", fine={MISSING}) as docker:
+        async with self._ask(f"look for image {image}", fine={MISSING}) as docker:
             await docker.images.inspect(image)
             present = True
         return present
 
     async def pull(self, image: str) -> None:
-        async with self._asked(f"pull image {image}", within=PULL_WITHIN) as docker:
+        async with self._ask(f"pull image {image}", within=PULL_WITHIN) as docker:
             await docker.images.pull(image)
 
     async def create(self, name: str, body: Mapping[str, Any]) -> str:
         """The id of a new container."""
-        async with self._asked(f"create container {name}") as docker:
+        async with self._ask(f"create container {name}") as docker:
             created = await docker.containers.create(dict(body), name=name)
         return str(created.id)
 
     async def start(self, container: str) -> None:
-        async with self._asked(f"start container {container[:12]}") as docker:
+        async with self._ask(f"start container {container[:12]}") as docker:
             await docker.containers.container(container).start()
 
     async def signal(self, container: str, signal: str) -> None:
         """No error if it does not run any more, or not yet."""
         try:
             what = f"send {signal} to container {container[:12]}"
-            async with self._asked(what, fine={MISSING, IN_THE_WAY}) as docker:
+            async with self._ask(what, fine={MISSING, IN_THE_WAY}) as docker:
                 await docker.containers.container(container).kill(signal=signal)
         except FleetUnavailable:
             # Some engines answer with another status when it does not run.
@@ -96,27 +96,27 @@ class Engine:
 
     async def _runs(self, container: str) -> bool:
         running = False
-        async with self._asked(f"show container {container[:12]}", fine={MISSING}) as docker:
+        async with self._ask(f"show container {container[:12]}", fine={MISSING}) as docker:
             shown = await docker.containers.container(container).show()
             running = bool(shown["State"]["Running"])
         return running
 
     async def rename(self, container: str, name: str) -> None:
         """No error if it has gone."""
-        async with self._asked(f"rename container {container[:12]} to {name}", fine={MISSING}) as docker:
+        async with self._ask(f"rename container {container[:12]} to {name}", fine={MISSING}) as docker:
             await docker.containers.container(container).rename(name)
 
-    async def ending(self, container: str) -> Ending | None:
+    async def inspect_exit(self, container: str) -> ContainerExit | None:
         """How it ended; None if it has gone."""
         known = None
-        async with self._asked(f"say how container {container[:12]} ended", fine={MISSING}) as docker:
+        async with self._ask(f"say how container {container[:12]} ended", fine={MISSING}) as docker:
             one = docker.containers.container(container)
             known = _ending(await one.show(), await one.log(stdout=True, stderr=True, tail=LAST_LINES))
         return known
 
     async def remove(self, container: str) -> None:
         """No error if it has gone, or is going; one that runs is left alone."""
-        async with self._asked(f"remove container {container[:12]}", fine={MISSING, IN_THE_WAY}) as docker:
+        async with self._ask(f"remove container {container[:12]}", fine={MISSING, IN_THE_WAY}) as docker:
             await docker.containers.container(container).delete(v=True)
 
     async def close(self) -> None:
@@ -125,7 +125,7 @@ class Engine:
             await docker.close()
 
     @asynccontextmanager
-    async def _asked(
+    async def _ask(
         self, what: str, *, fine: Collection[int] = (), within: timedelta | None = None
     ) -> AsyncIterator[aiodocker.Docker]:
         """Around one question; a status that is `fine` ends it as if it had been answered."""
@@ -153,8 +153,8 @@ class Engine:
         return FleetUnavailable(f"the container engine at {self._url} could not {what}: {error.message}")
 
 
-def _seen(container: DockerContainer) -> Seen:
-    return Seen(
+def _seen(container: DockerContainer) -> ContainerRow:
+    return ContainerRow(
         id=container.id,
         name=container["Names"][0].removeprefix("/"),
         image=container["Image"],
@@ -164,10 +164,10 @@ def _seen(container: DockerContainer) -> Seen:
     )
 
 
-def _ending(shown: Mapping[str, Any], output: list[str]) -> Ending:
+def _ending(shown: Mapping[str, Any], output: list[str]) -> ContainerExit:
     state = shown["State"]
     lines = "".join(output)[-LAST_LETTERS:].strip().splitlines()[-LAST_LINES:]
-    return Ending(
+    return ContainerExit(
         exit_status=state["ExitCode"],
         out_of_memory=state.get("OOMKilled", False),
         memory_bytes=shown["HostConfig"].get("Memory", 0),

@@ -19,7 +19,7 @@ AFTER_HURRY = timedelta(seconds=60)
 """How long a worker that was told to hurry may take to give its jobs back, before it is killed."""
 
 
-class Stage(StrEnum):
+class StopStage(StrEnum):
     """`leaving` ones are still to be told that they shall drain, `hurried` ones were told a second time."""
 
     WORKING = "working"
@@ -28,37 +28,37 @@ class Stage(StrEnum):
     HURRIED = "hurried"
 
 
-class Parting(Struct, frozen=True):
+class StopPlan(Struct, frozen=True):
     """A stage and when it is over; None: as long as it takes."""
 
-    stage: Stage = Stage.WORKING
+    stage: StopStage = StopStage.WORKING
     until: datetime | None = None
 
-    def sooner(self, until: datetime | None) -> "Parting":
+    def sooner(self, until: datetime | None) -> "StopPlan":
         """What it becomes when the end is asked for by this time: never later than before."""
-        if self.stage is Stage.HURRIED or until is None:
+        if self.stage is StopStage.HURRIED or until is None:
             return self
-        return Parting(self.stage, until if self.until is None else min(until, self.until))
+        return StopPlan(self.stage, until if self.until is None else min(until, self.until))
 
     def overdue(self, now: datetime) -> bool:
-        return self.stage is not Stage.WORKING and self.until is not None and self.until <= now
+        return self.stage is not StopStage.WORKING and self.until is not None and self.until <= now
 
 
-def hurried(now: datetime) -> Parting:
-    return Parting(Stage.HURRIED, now + AFTER_HURRY)
+def hurried(now: datetime) -> StopPlan:
+    return StopPlan(StopStage.HURRIED, now + AFTER_HURRY)
 
 
-def container_name(worker: str, parting: Parting) -> str:
+def container_name(worker: str, parting: StopPlan) -> str:
     """What the container of this worker is called in this stage; engines allow fewer letters than we do."""
     stem = UNFIT.sub("-", worker)
-    if parting.stage is Stage.WORKING:
+    if parting.stage is StopStage.WORKING:
         return stem
     return f"{stem}.{parting.stage}" + ("" if parting.until is None else f"-{to_millis(parting.until)}")
 
 
-def parting_of(name: str) -> Parting:
+def stop_plan_of(name: str) -> StopPlan:
     """What the name of a container says."""
     mark = MARKED.search(name)
     if mark is None:
-        return Parting()
-    return Parting(Stage(mark["stage"]), None if mark["until"] is None else from_millis(int(mark["until"])))
+        return StopPlan()
+    return StopPlan(StopStage(mark["stage"]), None if mark["until"] is None else from_millis(int(mark["until"])))

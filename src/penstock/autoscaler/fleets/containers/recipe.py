@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from penstock.autoscaler.fleets.seam import MEMBER, Order
+from penstock.autoscaler.fleets.seam import MEMBER, LaunchSpec
 from penstock.config import variable
 
 DRAIN_SECONDS: Final = variable("worker.drain_seconds")
@@ -18,7 +18,7 @@ AS_LONG_AS_IT_TAKES: Final = "31536000"
 MIB: Final = 1024 * 1024
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class ContainerDefaults(Struct, frozen=True, kw_only=True):
     """What holds for every container of an engine, whatever the fleet.
 
     `image` is for fleets that name none. `binds` are folders of the engine's machine (`/data:/data:ro`). `network` is
@@ -33,7 +33,9 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     init: bool = True
 
 
-def recipe(order: Order, name: str, image: str, labels: Mapping[str, str], around: Surroundings) -> dict[str, Any]:
+def recipe(
+    order: LaunchSpec, name: str, image: str, labels: Mapping[str, str], around: ContainerDefaults
+) -> dict[str, Any]:
     """The body of the call that creates a worker's container.
 
     The command is the whole of what runs: it replaces the image's ENTRYPOINT, as it does in a pod.
@@ -55,14 +57,14 @@ def recipe(order: Order, name: str, image: str, labels: Mapping[str, str], aroun
     }
 
 
-def default_command(order: Order) -> tuple[str, ...]:
+def default_command(order: LaunchSpec) -> tuple[str, ...]:
     """`penstock worker` for the fleet's app, queues and capacity."""
     queues = [word for queue in order.queues or () for word in ("--queue", queue)]
     capacity = [] if order.capacity is None else ["--capacity", str(order.capacity)]
     return ("penstock", "worker", order.app, *queues, *capacity)
 
 
-def environment(order: Order, name: str) -> dict[str, str]:
+def environment(order: LaunchSpec, name: str) -> dict[str, str]:
     """The order's own, what a command that is not ours must know too, and what the seam promises."""
     told = {QUEUES: "".join(f"{queue}\n" for queue in order.queues)} if order.queues is not None else {}
     if order.capacity is not None:
@@ -74,7 +76,7 @@ def environment(order: Order, name: str) -> dict[str, str]:
     return {**order.environment, **told, DRAIN_SECONDS: AS_LONG_AS_IT_TAKES, MEMBER: name}
 
 
-def _limits(order: Order) -> dict[str, int]:
+def _limits(order: LaunchSpec) -> dict[str, int]:
     limits = {}
     if order.cpus is not None:
         limits["NanoCpus"] = round(order.cpus * 1_000_000_000)

@@ -4,9 +4,9 @@ import signal
 from datetime import datetime, timedelta
 from typing import Final
 
-from penstock.autoscaler.fleets.containers.engine import Ending, Seen
-from penstock.autoscaler.fleets.containers.parting import Stage, parting_of
-from penstock.autoscaler.fleets.seam import Condition, Member
+from penstock.autoscaler.fleets.containers.engine import ContainerExit, ContainerRow
+from penstock.autoscaler.fleets.containers.parting import StopStage, stop_plan_of
+from penstock.autoscaler.fleets.seam import Condition, FleetMember
 
 WORKER: Final = "penstock.worker"
 START_WITHIN = timedelta(minutes=5)
@@ -19,21 +19,21 @@ SIGNALS = frozenset(signal.valid_signals())
 BY_SIGNAL = 128
 """Added to the number of the signal that ended a container, that is its exit status."""
 
-MIB = 1024 * 1024
+BYTES_PER_MIB = 1024 * 1024
 
 
-def condition(seen: Seen, now: datetime) -> Condition:
+def condition(seen: ContainerRow, now: datetime) -> Condition:
     """A state that we do not know counts as running: nothing is taken for dead that may live."""
     if seen.state in OVER or (seen.state in NOT_YET and now - seen.created_at > START_WITHIN):
         return Condition.ENDED
-    if seen.state in GOING or parting_of(seen.name).stage is not Stage.WORKING:
+    if seen.state in GOING or stop_plan_of(seen.name).stage is not StopStage.WORKING:
         return Condition.ENDING
     return Condition.STARTING if seen.state in NOT_YET else Condition.RUNNING
 
 
-def alive(seen: Seen, now: datetime) -> Member:
+def alive(seen: ContainerRow, now: datetime) -> FleetMember:
     """A member that has not ended."""
-    return Member(
+    return FleetMember(
         name=worker_of(seen),
         condition=condition(seen, now),
         started_at=seen.created_at,
@@ -41,11 +41,11 @@ def alive(seen: Seen, now: datetime) -> Member:
     )
 
 
-def ended(seen: Seen, ending: Ending) -> Member:
+def ended(seen: ContainerRow, ending: ContainerExit) -> FleetMember:
     """A member that has, with its last words."""
     never = seen.state in NOT_YET
     parts = ["was created and never started" if never else _how(ending), ending.fault, ending.last_lines]
-    return Member(
+    return FleetMember(
         name=worker_of(seen),
         condition=Condition.ENDED,
         started_at=seen.created_at,
@@ -54,12 +54,12 @@ def ended(seen: Seen, ending: Ending) -> Member:
     )
 
 
-def worker_of(seen: Seen) -> str:
+def worker_of(seen: ContainerRow) -> str:
     return seen.labels[WORKER]
 
 
-def _how(ending: Ending) -> str:
-    limit = f"its limit of {ending.memory_bytes // MIB} MiB of memory"
+def _how(ending: ContainerExit) -> str:
+    limit = f"its limit of {ending.memory_bytes // BYTES_PER_MIB} MiB of memory"
     if ending.out_of_memory:
         return f"was killed above {limit} (status {ending.exit_status}); give its fleet more memory_mib"
     number = ending.exit_status - BY_SIGNAL

@@ -19,7 +19,7 @@ from lightkube.types import PatchType
 from penstock.model.errors import FleetUnavailable
 
 CALL_WITHIN: Final = timedelta(seconds=10)
-AT_ONCE: Final = 16
+MAX_CONCURRENT: Final = 16
 """How many calls are open at a time."""
 
 SCALE_TRIES: Final = 10
@@ -45,22 +45,22 @@ class Cluster:
         self._namespace = namespace
         self._within = within
         self._client: AsyncClient | None = None
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._gate = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def deployment(self, name: str) -> Deployment | None:
         found = None
-        async with self._asked(f"read Deployment {name}", fine={MISSING}) as client:
+        async with self._ask(f"read Deployment {name}", fine={MISSING}) as client:
             found = await client.get(Deployment, name)
         return found
 
     async def create(self, deployment: Deployment) -> None:
         """No error if somebody else was faster."""
-        async with self._asked(f"create Deployment {_name(deployment)}", fine={CONFLICT}) as client:
+        async with self._ask(f"create Deployment {_name(deployment)}", fine={CONFLICT}) as client:
             await client.create(deployment)
 
     async def change(self, name: str, operations: list[Mapping[str, Any]]) -> None:
         """Change a Deployment by the operations of a JSON patch."""
-        async with self._asked(f"change Deployment {name}") as client:
+        async with self._ask(f"change Deployment {name}") as client:
             await client.patch(Deployment, name, list(operations), patch_type=PatchType.JSON)
 
     async def scale(self, name: str, reckon: Callable[[int], int]) -> int:
@@ -73,19 +73,19 @@ class Cluster:
 
     async def pods(self, labels: Mapping[str, str]) -> list[Pod]:
         found: list[Pod] = []
-        async with self._asked("list its pods") as client:
+        async with self._ask("list its pods") as client:
             found = [pod async for pod in client.list(Pod, labels=dict(labels))]
         return found
 
     async def annotate(self, pod: str, key: str, value: str | None) -> None:
         """None takes the annotation away. No error if the pod has gone."""
-        async with self._asked(f"annotate pod {pod}", fine={MISSING}) as client:
+        async with self._ask(f"annotate pod {pod}", fine={MISSING}) as client:
             change = {"metadata": {"annotations": {key: value}}}
             await client.patch(Pod, pod, change, patch_type=PatchType.MERGE)
 
     async def delete(self, pod: str, grace: int | None = None) -> None:
         """Have it drain for so many seconds, or as long as its template says. No error if it has gone."""
-        async with self._asked(f"delete pod {pod}", fine={MISSING}) as client:
+        async with self._ask(f"delete pod {pod}", fine={MISSING}) as client:
             await client.delete(Pod, pod, grace_period=grace)
 
     async def close(self) -> None:
@@ -96,7 +96,7 @@ class Cluster:
     async def _scale_once(self, name: str, reckon: Callable[[int], int]) -> int | None:
         """The replicas there are now; None if they were changed since they were read."""
         settled = None
-        async with self._asked(f"scale Deployment {name}", fine={CONFLICT}) as client:
+        async with self._ask(f"scale Deployment {name}", fine={CONFLICT}) as client:
             scale = await client.get(DeploymentScale, name)
             before = (scale.spec.replicas if scale.spec else None) or 0
             wanted = max(0, reckon(before))
@@ -108,7 +108,7 @@ class Cluster:
         return settled
 
     @asynccontextmanager
-    async def _asked(self, what: str, *, fine: Collection[int] = ()) -> AsyncIterator[AsyncClient]:
+    async def _ask(self, what: str, *, fine: Collection[int] = ()) -> AsyncIterator[AsyncClient]:
         """Around one question; a status that is `fine` ends it as if it had been answered."""
         try:
             async with self._gate, asyncio.timeout(self._within.total_seconds()):

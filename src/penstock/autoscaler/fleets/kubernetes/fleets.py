@@ -25,16 +25,16 @@ from penstock.autoscaler.fleets.kubernetes.pods import (
 )
 from penstock.autoscaler.fleets.kubernetes.workload import (
     ORDER,
-    Surroundings,
+    PodDefaults,
     deployment,
     deployment_name,
     labels_of,
 )
-from penstock.autoscaler.fleets.seam import Condition, Member, Order
+from penstock.autoscaler.fleets.seam import Condition, FleetMember, LaunchSpec
 from penstock.model.errors import FleetUnavailable
 from penstock.model.timing import Clock, seconds
 
-LOGGER = logging.getLogger("penstock.autoscaler")
+logger = logging.getLogger("penstock.autoscaler")
 
 APPEAR_WITHIN: Final = seconds(10.0)
 LOOK_AGAIN: Final = seconds(0.1)
@@ -57,17 +57,17 @@ class KubernetesFleets:
         config: KubeConfig | None = None,
         namespace: str | None = None,
         system: str = "penstock",
-        around: Surroundings | None = None,
+        around: PodDefaults | None = None,
         call_within: timedelta = CALL_WITHIN,
         appear_within: timedelta = APPEAR_WITHIN,
     ) -> None:
         self._cluster = Cluster(config, namespace, call_within)
         self._clock = clock
         self._system = system
-        self._around = around or Surroundings()
+        self._around = around or PodDefaults()
         self._appear_within = appear_within
 
-    async def start(self, order: Order, count: int) -> list[str]:
+    async def start(self, order: LaunchSpec, count: int) -> list[str]:
         """Ask for so many pods more; the names of those that have appeared within a deadline.
 
         Pods that were asked for and have not appeared, for want of quota, are still wanted: they count first towards
@@ -79,8 +79,8 @@ class KubernetesFleets:
         wanted = await self._cluster.scale(
             self._deployment(order.fleet), lambda replicas: replicas + max(0, count - max(0, replicas - there))
         )
-        LOGGER.info("fleet %s: %d replicas wanted", order.fleet, wanted)
-        return await self._appeared(order.fleet, {name_of(pod) for pod in before}, count)
+        logger.info("fleet %s: %d replicas wanted", order.fleet, wanted)
+        return await self._wait_for_pods(order.fleet, {name_of(pod) for pod in before}, count)
 
     async def stop(self, fleet: str, names: Sequence[str], patience: timedelta | None = None) -> None:
         """Drain these pods, and no others that may be busy.
@@ -102,7 +102,7 @@ class KubernetesFleets:
             await self._lower(fleet, there, going, sparing=True)
             await _all(self._cluster.delete(name) for name in sorted(going))
 
-    async def members(self, fleet: str) -> list[Member]:
+    async def members(self, fleet: str) -> list[FleetMember]:
         """Every pod of the fleet. One that was stopped is gone when it has ended; one that failed is told of once."""
         found = [member(pod) for pod in await self._pods(fleet)]
         over = [one.name for one in found if one.condition is Condition.ENDED]
@@ -120,7 +120,7 @@ class KubernetesFleets:
         """Let go of the connection. All pods go on."""
         await self._cluster.close()
 
-    async def _declare(self, order: Order) -> None:
+    async def _declare(self, order: LaunchSpec) -> None:
         """Have a Deployment that is made as the order says. Its replicas stay as they are."""
         image = order.image or self._around.image
         if image is None:
@@ -136,10 +136,10 @@ class KubernetesFleets:
                 f"{order.fleet}, or give this Penstock another system name"
             )
         elif _made_as(found) != _made_as(wanted):
-            LOGGER.info("fleet %s: its order has changed, pods are replaced", order.fleet)
+            logger.info("fleet %s: its order has changed, pods are replaced", order.fleet)
             await self._cluster.change(self._deployment(order.fleet), _remake(wanted))
 
-    async def _appeared(self, fleet: str, before: Collection[str], count: int) -> list[str]:
+    async def _wait_for_pods(self, fleet: str, before: Collection[str], count: int) -> list[str]:
         give_up_at = self._clock.monotonic() + self._appear_within.total_seconds()
         while True:
             names = sorted(name for pod in await self._pods(fleet) if (name := name_of(pod)) not in before)
@@ -155,7 +155,7 @@ class KubernetesFleets:
         conditions = (found.status.conditions if found and found.status else None) or []
         failures = [one.message or one.reason for one in conditions if one.type == "ReplicaFailure"]
         why = failures[0] if failures else "the cluster does not say why"
-        LOGGER.warning("fleet %s: %d pods have not appeared yet: %s", fleet, missing, why)
+        logger.warning("fleet %s: %d pods have not appeared yet: %s", fleet, missing, why)
 
     async def _lower(self, fleet: str, there: Sequence[Pod], going: set[str], *, sparing: bool) -> None:
         """Have the cluster want fewer pods, and these to go. `sparing`: only if no other can be harmed."""

@@ -6,7 +6,7 @@ from lightkube.models.core_v1 import ContainerState, ContainerStateTerminated, C
 from lightkube.resources.core_v1 import Pod
 
 from penstock.autoscaler.fleets.kubernetes.workload import CONTAINER, ORDER
-from penstock.autoscaler.fleets.seam import Condition, Member
+from penstock.autoscaler.fleets.seam import Condition, FleetMember
 from penstock.model.timing import EPOCH
 
 COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -16,11 +16,11 @@ LEAST_COST: Final = "-2147483647"
 OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
-def member(pod: Pod) -> Member:
+def member(pod: Pod) -> FleetMember:
     """What the cluster says about a pod; `detail` tells why it does not run, or what happened to it before."""
     condition = _condition(pod)
     terminated = _state(pod).terminated if condition is Condition.ENDED else None
-    return Member(
+    return FleetMember(
         name=name_of(pod),
         condition=condition,
         started_at=(pod.metadata.creationTimestamp if pod.metadata else None) or EPOCH,

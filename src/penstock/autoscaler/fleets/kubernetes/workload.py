@@ -25,7 +25,7 @@ from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from msgspec import Struct
 
-from penstock.autoscaler.fleets.seam import MEMBER, Order
+from penstock.autoscaler.fleets.seam import MEMBER, LaunchSpec
 from penstock.config import variable
 
 FLEET: Final = "penstock/fleet"
@@ -48,7 +48,7 @@ SLUG_LETTERS: Final = 30
 UNFIT: Final = re.compile(r"[^a-z0-9]+")
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class PodDefaults(Struct, frozen=True, kw_only=True):
     """What holds for every pod, whatever the fleet.
 
     `image` is for fleets that name none. `secrets` are Secrets of the namespace whose entries become variables: the
@@ -82,7 +82,7 @@ def slug(fleet: str) -> str:
     return f"{plain[: SLUG_LETTERS - 9].rstrip('-')}-{hashlib.sha256(fleet.encode()).hexdigest()[:8]}"
 
 
-def deployment(order: Order, image: str, system: str, around: Surroundings) -> Deployment:
+def deployment(order: LaunchSpec, image: str, system: str, around: PodDefaults) -> Deployment:
     """A fleet's Deployment, with no pods yet."""
     own = labels_of(system, order.fleet)
     labels = {**around.labels, **MANAGED_BY, **own}
@@ -111,7 +111,7 @@ def _digest(labels: Mapping[str, str], pods: PodSpec) -> str:
     return hashlib.sha256(msgspec.json.encode((labels, pods), order="sorted")).hexdigest()[:16]
 
 
-def _pods(order: Order, image: str, around: Surroundings) -> PodSpec:
+def _pods(order: LaunchSpec, image: str, around: PodDefaults) -> PodSpec:
     return PodSpec(
         containers=[_container(order, image, around)],
         terminationGracePeriodSeconds=math.ceil((around.drain + GIVING_BACK).total_seconds()),
@@ -125,7 +125,7 @@ def _pods(order: Order, image: str, around: Surroundings) -> PodSpec:
     )
 
 
-def _container(order: Order, image: str, around: Surroundings) -> Container:
+def _container(order: LaunchSpec, image: str, around: PodDefaults) -> Container:
     return Container(
         name=CONTAINER,
         image=image,
@@ -136,7 +136,7 @@ def _container(order: Order, image: str, around: Surroundings) -> Container:
     )
 
 
-def _environment(order: Order, around: Surroundings) -> list[EnvVar]:
+def _environment(order: LaunchSpec, around: PodDefaults) -> list[EnvVar]:
     told = {QUEUES: "".join(f"{queue}\n" for queue in order.queues)} if order.queues is not None else {}
     if order.capacity is not None:
         told[CAPACITY] = str(order.capacity)
@@ -155,7 +155,7 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _limits(order: Order) -> ResourceRequirements | None:
+def _limits(order: LaunchSpec) -> ResourceRequirements | None:
     limits = {}
     if order.cpus is not None:
         limits["cpu"] = f"{max(1, round(order.cpus * 1000))}m"

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from penstock.cli.bench.figure import Amounts, Figure
 from penstock.cli.bench.rig import Rig, Workshop, patience_for
-from penstock.cli.bench.startlog import Start, lateness_ms
+from penstock.cli.bench.startlog import JobStart, lateness_ms
 from penstock.cli.children import ChildFailed
 from penstock.model.lifecycle import State
 from penstock.model.timing import Clock, SystemClock
@@ -68,7 +68,7 @@ def _watch(rig: Rig, jobs: int, due_at: datetime, clock: Clock) -> float:
     return dispatched_after or (clock.now() - due_at).total_seconds()
 
 
-def _parted(starts: list[Start], due_at: datetime) -> tuple[list[Start], list[Start]]:
+def _parted(starts: list[JobStart], due_at: datetime) -> tuple[list[JobStart], list[JobStart]]:
     """The starts of the crowd, and the others."""
     expected_at = due_at.timestamp()
     return (

@@ -1,0 +1,1 @@
+DELETE FROM penstock.workers WHERE id = %(id)s
