@@ -11,10 +11,10 @@ from cluster.clients import Client, Supply
 from cluster.mix import Request, Wish
 from cluster.records import Call, Phase
 from penstock import Client as Sdk
-from penstock.client.answers import error_of
-from penstock.client.submission import JobSpec
+from penstock.client.http import error_of
+from penstock.client.options import JobSpec
 from penstock.model.errors import PenstockError, Unavailable
-from penstock.model.wire import BatchAnswer
+from penstock.model.wire.jobs import BatchAnswer
 
 PATIENCE_SECONDS = 5.0
 """What a web request can wait: less than a shard is dead for, so that a submit that waits for it fails."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autoscaler.fleets import Condition, FleetMember, LaunchSpec
-from penstock.autoscaler.fleets.containers import ContainerDefaults, ContainerFleets
-from penstock.autoscaler.fleets.containers.engine import ContainerEngine, ContainerRow
-from penstock.autoscaler.fleets.containers.recipe import recipe
-from penstock.model.timing import Clock, SystemClock
+from penstock.autoscaler.backends import Condition, FleetMember, LaunchSpec
+from penstock.autoscaler.backends.containers import ContainerDefaults, ContainerFleets
+from penstock.autoscaler.backends.containers.container import recipe
+from penstock.autoscaler.backends.containers.engine import ContainerEngine, ContainerRow
+from penstock.model.clock import Clock, SystemClock
 from servers import Podman
 from servers.podman import IMAGE
 from tests.servers_fixtures import real_servers

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.model.timing import Clock
+from penstock.model.clock import Clock
 from penstock.store.postgres import PostgresStore
 from servers import Missing, Postgres
 from tests.watch import FolderWatch

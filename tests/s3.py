@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from obstore.store import S3Store
 
+from penstock.model.clock import SystemClock
 from penstock.model.job import ObjectLink
-from penstock.model.timing import SystemClock
 from penstock.objects.s3 import Access, S3Objects
 from servers import Missing, Seaweed
 from servers.seaweed import ACCESS_KEY, SECRET_KEY

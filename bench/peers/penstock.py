@@ -6,8 +6,8 @@ from datetime import timedelta
 from peers.adapter import Adapter, become
 from peers.job import Payload
 from peers.penstock_app import app, noop
-from penstock.cli.bench.load import posts_per_second, submits
-from penstock.model.timing import SystemClock
+from penstock.lab.bench.load import posts_per_second, submits
+from penstock.model.clock import SystemClock
 
 APP = "peers.penstock_app:app"
 PORT = os.environ["BENCH_PORT"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 
 from peers.penstock import PenstockEmbedded
-from penstock.model.timing import SystemClock, to_millis
+from penstock.model.clock import SystemClock, to_millis
 from penstock.store.sqlite import SqliteStore
 
 FINISHED = int(os.environ.get("BENCH_FINISHED", "5000000"))

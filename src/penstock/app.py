@@ -9,21 +9,22 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypedDict, TypeVar, Unp
 import msgspec
 
 from penstock.client.aio import AsyncClient
-from penstock.client.answers import error_of
+from penstock.client.client import Client
 from penstock.client.handle import JobHandle
-from penstock.client.scheduling import ScheduleOptions, declared_schedule
-from penstock.client.submission import (
+from penstock.client.http import error_of
+from penstock.client.options import (
     OPTIONS,
     Duration,
     JobSpec,
+    ScheduleOptions,
     Stencil,
     SubmitOptions,
     body_of,
     check_submit,
+    declared_schedule,
     seconds_of,
     spec_of,
 )
-from penstock.client.sync import Client
 from penstock.context import Context
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.fleets import Fleet
@@ -31,9 +32,9 @@ from penstock.model.ids import JobId
 from penstock.model.params import Signature
 from penstock.model.results import ReturnType
 from penstock.model.retry import Retry
-from penstock.model.schedule_wire import ScheduleRequest
 from penstock.model.suggestion import check_options
-from penstock.model.wire import BatchAnswer
+from penstock.model.wire.jobs import BatchAnswer
+from penstock.model.wire.schedules import ScheduleRequest
 from penstock.model.workers import HandlerKind, JobType
 from penstock.transactional import submit_request, submit_request_async
 

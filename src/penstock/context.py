@@ -11,7 +11,7 @@ from penstock.model.ids import JobId
 from penstock.model.job import Progress
 from penstock.model.names import check_file_name
 from penstock.model.text import readable
-from penstock.model.wire import is_content_type
+from penstock.model.wire.jobs import is_content_type
 
 logger = logging.getLogger("penstock.job")
 MESSAGE_CHARACTERS = 4 * 1024

@@ -5,7 +5,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.autoscaler.fleets import FleetMember, LaunchSpec
+from penstock.autoscaler.backends import FleetMember, LaunchSpec
 from penstock.client import AsyncClient
 from penstock.testing.fleet_contract import Yard
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autoscaler.fleets import Condition, LaunchSpec
-from penstock.autoscaler.fleets.containers import ContainerDefaults, ContainerFleets
-from penstock.autoscaler.fleets.containers.engine import ContainerEngine
-from penstock.autoscaler.fleets.containers.fleets import HEARS_AFTER
+from penstock.autoscaler.backends import Condition, LaunchSpec
+from penstock.autoscaler.backends.containers import ContainerDefaults, ContainerFleets
+from penstock.autoscaler.backends.containers.backend import HEARS_AFTER
+from penstock.autoscaler.backends.containers.engine import ContainerEngine
 from penstock.model.errors import FleetUnavailable
 from penstock.testing.clock import SimulatedClock
 from servers import Podman

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autoscaler.fleets import Condition, FleetMember, LaunchSpec
-from penstock.autoscaler.fleets.containers import ContainerFleets
+from penstock.autoscaler.backends import Condition, FleetMember, LaunchSpec
+from penstock.autoscaler.backends.containers import ContainerFleets
 from penstock.client import AsyncClient
 from penstock.testing.fleet_contract import FleetContract, Yard
 from servers import Podman

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from penstock.model.clock import SystemClock
 from penstock.model.errors import Conflict, CorruptObject, Invalid, ObjectsUnavailable
-from penstock.model.timing import SystemClock
 from penstock.objects.folder import FolderObjects, FolderUpload
 from penstock.testing.objects_contract import MIB, TEXT, ObjectsContract, body, stall, whole
 
@@ -191,7 +191,7 @@ async def test_bytes_cut_from_the_front_are_noticed(store: FolderObjects, root: 
 
 PUT_WITHOUT_END = """
 import asyncio, pathlib, sys
-from penstock.model.timing import SystemClock
+from penstock.model.clock import SystemClock
 from penstock.objects.folder import FolderObjects
 
 async def body():

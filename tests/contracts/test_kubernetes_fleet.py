@@ -16,12 +16,12 @@ if "CI" not in os.environ:
 
 from lightkube.config.kubeconfig import KubeConfig
 
-from penstock.autoscaler.fleets import MEMBER, Condition, FleetMember, LaunchSpec
-from penstock.autoscaler.fleets.kubernetes import KubernetesFleets, PodDefaults
-from penstock.autoscaler.fleets.kubernetes.workload import deployment_name, slug
+from penstock.autoscaler.backends import MEMBER, Condition, FleetMember, LaunchSpec
+from penstock.autoscaler.backends.kubernetes import KubernetesFleets, PodDefaults
+from penstock.autoscaler.backends.kubernetes.workload import deployment_name, slug
+from penstock.model.clock import SystemClock
 from penstock.model.errors import FleetUnavailable
 from penstock.model.names import Name
-from penstock.model.timing import SystemClock
 from servers.launch import free_port
 from tests.kubernetes_server import COST, KubernetesServer
 

@@ -12,10 +12,10 @@ import pytest
 if "CI" not in os.environ:
     pytest.importorskip("lightkube")
 
-from penstock.autoscaler.fleets import Condition, FleetBackend, FleetMember, LaunchSpec
-from penstock.autoscaler.fleets.kubernetes import KubernetesFleets
+from penstock.autoscaler.backends import Condition, FleetBackend, FleetMember, LaunchSpec
+from penstock.autoscaler.backends.kubernetes import KubernetesFleets
 from penstock.client import AsyncClient
-from penstock.model.timing import SystemClock
+from penstock.model.clock import SystemClock
 from penstock.testing.fleet_contract import FleetContract, eventually
 from tests.contracts.fleet_yard import Folder
 from tests.contracts.test_kubernetes_fleet import ROOT, shipped_rules

@@ -11,7 +11,7 @@ import pytest
 from penstock.model.errors import Conflict
 from penstock.model.job import JobFilter, NewJob
 from penstock.model.notices import Notice, NoticeKind
-from penstock.model.ring import Ring
+from penstock.model.shards import Ring
 from penstock.model.submission import Misplaced
 from penstock.store.postgres import PostgresStore
 from penstock.testing.clock import SimulatedClock

@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from psycopg.rows import dict_row, scalar_row
 
 from penstock import Penstock, Retry
-from penstock.engine.submit import new_job
+from penstock.engine.job_spec import new_job
+from penstock.model.clock import EPOCH, SystemClock, from_millis
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.ids import JobId, ShardId, created_at, parse_job_id, shard_of
 from penstock.model.job import BacklogKey, Job, JobFilter, Lease
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.retry import RetryKind
-from penstock.model.timing import EPOCH, SystemClock, from_millis
-from penstock.model.wire import SubmitRequest
+from penstock.model.wire.jobs import SubmitRequest
 from penstock.model.workers import JobType
 from penstock.store.postgres import PostgresStore
 from penstock.testing.clock import SimulatedClock

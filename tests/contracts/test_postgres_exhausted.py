@@ -9,10 +9,10 @@ from datetime import timedelta
 import psycopg
 import pytest
 
+from penstock.model.clock import SystemClock
 from penstock.model.errors import StoreBusy
 from penstock.model.ids import ShardId
 from penstock.model.shards import ShardMember, shard_map
-from penstock.model.timing import SystemClock
 from penstock.orchestrator import ShardedStore
 from penstock.store import Shard
 from penstock.store.postgres import PostgresStore

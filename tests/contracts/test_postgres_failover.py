@@ -13,14 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import ROOT
+from penstock.model.clock import SystemClock
 from penstock.model.errors import InvalidSetting, StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.shards import ShardMember, shard_map
-from penstock.model.timing import SystemClock
 from penstock.orchestrator import ShardedStore
 from penstock.store import Shard
 from penstock.store.postgres import PostgresStore
-from penstock.store.postgres.address import PostgresAddress
+from penstock.store.postgres.connection import PostgresAddress
 from servers import FaultProxy
 from servers.proxy import Fault
 from tests.logs import log_line

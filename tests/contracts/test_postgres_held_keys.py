@@ -13,14 +13,14 @@ import pytest
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.engine.batch import BatchKey
+from penstock.engine.batches import BatchKey
+from penstock.model.clock import SystemClock
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.job import Job, Retention
 from penstock.model.shards import ShardMember, shard_map
 from penstock.model.submission import Held, Inserted, Known
-from penstock.model.timing import SystemClock
-from penstock.model.wire import SubmitRequest
+from penstock.model.wire.jobs import SubmitRequest
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store import Shard

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import ROOT
+from penstock.model.clock import EARLIEST, LATEST
 from penstock.model.errors import StoreUnavailable
 from penstock.model.job import JobFilter
-from penstock.model.timing import EARLIEST, LATEST
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.migrate import (
     Migration,
@@ -28,11 +28,11 @@ from penstock.store.postgres.migrate import (
 )
 from penstock.store.seam import Shard
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.reading import ReadContract
-from penstock.testing.store_contract.scheduling import ScheduleContract
-from penstock.testing.store_contract.settling import SettleContract
-from penstock.testing.store_contract.submitting import SubmitContract
-from penstock.testing.store_contract.ticking import TickContract
+from penstock.testing.store_contract.reads import ReadContract
+from penstock.testing.store_contract.schedules import ScheduleContract
+from penstock.testing.store_contract.settles import SettleContract
+from penstock.testing.store_contract.submits import SubmitContract
+from penstock.testing.store_contract.ticks import TickContract
 from tests.postgres import VERSIONS, LockWaits, emptied, server
 
 KNOWN = migrations()

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.model.clock import to_millis
 from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter, LogLine, ObjectLink, Retention, Settlement
 from penstock.model.lifecycle import State
-from penstock.model.timing import to_millis
 from penstock.store.postgres import PostgresStore, partitions
 from penstock.testing.clock import START, SimulatedClock
 from penstock.testing.store_contract.stage import MINUTE, TICKET, StoreStage

@@ -9,15 +9,15 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.model.clock import to_millis
 from penstock.model.job import Retention, Settlement
 from penstock.model.lifecycle import State
-from penstock.model.timing import to_millis
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.partitions import DAY, Partition
 from penstock.store.postgres.statements import load
 from penstock.testing.clock import START, SimulatedClock
-from penstock.testing.store_contract.reading import populate
-from penstock.testing.store_contract.registering import worker
+from penstock.testing.store_contract.reads import populate
+from penstock.testing.store_contract.registry import worker
 from penstock.testing.store_contract.stage import TICKET, StoreStage
 from tests.postgres import VERSIONS, WHOLE_INDEXES, server
 

@@ -18,7 +18,7 @@ from penstock.model.lifecycle import State
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.epoch import raise_epoch
 from penstock.store.postgres.migrate import connect, migrate, migrations
-from penstock.store.postgres.transaction import in_transaction
+from penstock.store.postgres.statements import in_transaction
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import LEASE, TICKET, StoreStage
 from servers import PgBouncer, Postgres

@@ -14,7 +14,7 @@ from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.schedules import ACTIVE_MAX
 from penstock.store.postgres.statements import load
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.intentions import job_of, move_of, put
+from penstock.testing.store_contract.schedules import job_of, move_of, put
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, StoreStage
 from tests.postgres import WHOLE_INDEXES, database, new_store
 

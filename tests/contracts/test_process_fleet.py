@@ -10,15 +10,14 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from penstock.autoscaler.fleets import LaunchSpec
-from penstock.autoscaler.fleets.process_environment import own_environment
-from penstock.autoscaler.fleets.processes import ProcessFleets
+from penstock.autoscaler.backends import LaunchSpec
+from penstock.autoscaler.backends.processes import ProcessFleets, own_environment
 from penstock.client import AsyncClient
+from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import FleetUnavailable
 from penstock.model.lifecycle import State
-from penstock.model.timing import SystemClock, seconds
 from penstock.testing.fleet_contract import FleetContract, eventually
-from penstock.worker.template.launching import Launcher
+from penstock.worker.prefork.launcher import Launcher
 from tests.contracts.fleet_yard import APP, Folder
 from tests.system.harness import Server
 

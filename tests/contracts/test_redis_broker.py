@@ -15,10 +15,10 @@ import pytest
 
 from penstock.broker import SignalMessage
 from penstock.broker.redis import RedisBroker
-from penstock.broker.redis.breaker import FAILURES, RedisBreaker
+from penstock.broker.redis.client import FAILURES, RedisBreaker
+from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
 from penstock.model.job import BacklogKey, Ticket
-from penstock.model.timing import SystemClock, seconds
 from penstock.testing.broker_contract import (
     LONG,
     PROMPTLY,

@@ -7,9 +7,9 @@ import pytest
 from msgspec import Raw
 
 from penstock.config import LimitSettings, ObjectSettings, ServerSettings, Settings
+from penstock.model.clock import SystemClock
 from penstock.model.errors import ObjectsUnavailable
-from penstock.model.timing import SystemClock
-from penstock.model.wire import SubmitRequest
+from penstock.model.wire.jobs import SubmitRequest
 from penstock.objects.s3 import S3Objects
 from penstock.objects.s3.bucket import Bucket
 from penstock.runtime import open_engine

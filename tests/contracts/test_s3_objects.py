@@ -13,9 +13,9 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from penstock.model.clock import SystemClock
 from penstock.model.errors import Conflict, CorruptObject, InvalidSetting, NotFound, ObjectsUnavailable
 from penstock.model.job import ObjectLink
-from penstock.model.timing import SystemClock
 from penstock.objects.s3 import Access, S3Objects
 from penstock.objects.s3.bucket import Bucket, Taken
 from penstock.objects.s3.spool import MEMORY_BYTES

@@ -17,16 +17,15 @@ from pathlib import Path
 import apsw
 import pytest
 
+from penstock.model.clock import LATEST, to_millis
 from penstock.model.errors import Invalid, StoreUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id, to_bytes
 from penstock.model.job import Retention
-from penstock.model.timing import LATEST, to_millis
 from penstock.store.sqlite import SqliteStore
-from penstock.store.sqlite.connection import open_reader
-from penstock.store.sqlite.migrate import migrations
+from penstock.store.sqlite.connection import migrations, open_reader
 from penstock.store.sqlite.writer import CHECKPOINT_PAGES
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.intentions import put, tick
+from penstock.testing.store_contract.schedules import put, tick
 from penstock.testing.store_contract.stage import TICKET, StoreStage
 
 LARGE = b'"' + b"x" * 4000 + b'"'
@@ -35,7 +34,7 @@ SUBMITTER = """
 import asyncio, pathlib, random, sys
 from penstock.model.ids import new_job_id
 from penstock.model.job import NewJob
-from penstock.model.timing import SystemClock, seconds, to_millis
+from penstock.model.clock import SystemClock, seconds, to_millis
 from penstock.store.sqlite import SqliteStore
 
 async def submit(store, chance):

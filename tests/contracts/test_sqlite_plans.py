@@ -15,8 +15,8 @@ from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.connection import open_reader
 from penstock.store.sqlite.statements import ROWS_MAX, Bulk, load
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.intentions import put, tick
-from penstock.testing.store_contract.reading import populate
+from penstock.testing.store_contract.reads import populate
+from penstock.testing.store_contract.schedules import put, tick
 from penstock.testing.store_contract.stage import MINUTE, TICKET, StoreStage
 
 SORTS = "TEMP B-TREE"

@@ -16,7 +16,7 @@ from penstock.model.ids import JobId, ShardId, new_job_id, to_bytes
 from penstock.model.job import Lease, Loss
 from penstock.model.lifecycle import State
 from penstock.store.sqlite import SqliteStore
-from penstock.store.sqlite.migrate import migrations
+from penstock.store.sqlite.connection import migrations
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import SECOND, StoreStage
 

@@ -9,7 +9,7 @@ from penstock.model.errors import StoreUnavailable
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.schedules import ACTIVE_MAX
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.intentions import job_of, move_of, put
+from penstock.testing.store_contract.schedules import job_of, move_of, put
 from penstock.testing.store_contract.stage import SECOND, TICKET, StoreStage
 
 LARGE = b'"' + b"x" * 4000 + b'"'

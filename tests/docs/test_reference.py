@@ -18,11 +18,11 @@ from penstock.cli import ROOT
 from penstock.cli.commands import CommandGroup
 from penstock.config import Settings
 from penstock.config.load import FIELDS
-from penstock.engine import why
+from penstock.engine import jobs
 from penstock.model.errors import tree
 from penstock.model.job import ErrorCode
 from penstock.model.lifecycle import MOVES, State
-from penstock.model.wire import JobItem, SubmitRequest
+from penstock.model.wire.jobs import JobItem, SubmitRequest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TABLE_ROW = re.compile(r"^\| (?P<cells>.+) \|$", re.MULTILINE)
@@ -119,7 +119,7 @@ def test_moves_are_the_code_s_own_table() -> None:
 
 
 def test_why_a_job_waits() -> None:
-    reasons = {value for name, value in vars(why).items() if name.isupper() and isinstance(value, str)}
+    reasons = {value for name, value in vars(jobs).items() if name.isupper() and isinstance(value, str)}
     assert {cells[0] for cells in rows("design/lifecycle.md", "Why a job waits")} == reasons
 
 

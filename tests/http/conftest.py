@@ -12,7 +12,7 @@ from penstock.api import create_app
 from penstock.broker.memory import MemoryBroker
 from penstock.config import LimitSettings, Settings
 from penstock.engine import Engine
-from penstock.model.timing import SystemClock
+from penstock.model.clock import SystemClock
 from penstock.objects.folder import FolderObjects
 from penstock.store.sqlite import SqliteStore
 from tests.http.desk import JOIN, Client

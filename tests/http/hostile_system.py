@@ -17,10 +17,10 @@ from penstock.api.bodies import checked_json
 from penstock.broker.redis import RedisBroker
 from penstock.config import LimitSettings, ServerSettings, Settings
 from penstock.engine import Engine
+from penstock.model.clock import SystemClock
 from penstock.model.errors import Malformed
 from penstock.model.job import Retention
-from penstock.model.timing import SystemClock
-from penstock.model.wire import JobPage
+from penstock.model.wire.jobs import JobPage
 from penstock.objects.folder import FolderObjects
 from penstock.scheduler import Dispatcher
 from penstock.store import Store

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from penstock.engine import Engine
-from penstock.model.key_wire import KeyRequest, MadeKey
 from penstock.model.keys import KeyId, KeyScope
 from penstock.model.notices import NoticeKind
+from penstock.model.wire.keys import KeyRequest, MadeKey
 from tests.http.desk import Client
 
 FOREIGN = "pk_abcdefgh_" + "A" * 43

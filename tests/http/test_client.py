@@ -28,7 +28,7 @@ from penstock.model.errors import (
     WaitTimeout,
 )
 from penstock.model.job import Claim, FileLink, Lease, LogLine
-from penstock.model.wire import LogEntry, Outcome
+from penstock.model.wire.jobs import LogEntry, Outcome
 from penstock.model.workers import Worker, WorkRequest
 from penstock.runtime.backends import open_engine
 from penstock.scheduler import run_service

@@ -19,28 +19,27 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock import AsyncClient
 from penstock import Client as BlockingClient
 from penstock.api import create_app
-from penstock.api.exchange import BYTES
+from penstock.api.request import BYTES
 from penstock.broker.memory import MemoryBroker
-from penstock.client.transfers import TransferBroken, Transfers
+from penstock.client.http import TransferBroken, Transfers
 from penstock.config import Settings
 from penstock.config.settings import ObjectSettings
 from penstock.engine import Engine
+from penstock.model.clock import SystemClock
 from penstock.model.errors import CorruptObject, ObjectsUnavailable, Unavailable
 from penstock.model.job import Claim, ErrorCode, FileLink, Lease, Ticket
-from penstock.model.key_wire import KeyRequest
 from penstock.model.keys import KeyScope
-from penstock.model.timing import SystemClock
-from penstock.model.wire import Outcome, UploadRequest
+from penstock.model.wire.jobs import Outcome, UploadRequest
+from penstock.model.wire.keys import KeyRequest
 from penstock.model.workers import JobType, Worker, WorkRequest
 from penstock.objects.s3 import S3Objects
-from penstock.scheduler.pruner import Pruner
+from penstock.scheduler.sweeper import Pruner
 from penstock.store import Shard
 from penstock.store.sqlite import SqliteStore
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.files import FileTrouble, fetch_inputs
 from penstock.worker.agent.outage import Backoff
-from penstock.worker.body import FileBody
-from penstock.worker.http import HttpWorkerApi
+from penstock.worker.http_api import FileBody, HttpWorkerApi
 from tests.http.desk import JOIN, UNKNOWN_JOB, Client, Json, claim, job, problem, settle, submit
 from tests.s3 import AgedObjects, access, new_url
 

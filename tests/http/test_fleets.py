@@ -9,8 +9,8 @@ from starlette.types import ASGIApp
 
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
-from penstock.model.fleet_wire import FleetDecision, FleetRecord, Look
 from penstock.model.keys import KeyScope
+from penstock.model.wire.fleets import FleetDecision, FleetRecord, Look
 from tests.http.desk import ADD, OTHER, WORKER, Client, Json, claim, problem, submit
 from tests.http.keyed import client_of, made, showing
 

@@ -18,12 +18,12 @@ from penstock.api import create_app
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings, WorkerSettings
 from penstock.engine import Engine
-from penstock.model.timing import SystemClock
+from penstock.model.clock import SystemClock
 from penstock.objects.folder import FolderObjects
 from penstock.store import Store
 from penstock.store.sqlite import SqliteStore
 from penstock.worker.agent.agent import Agent
-from penstock.worker.http import HttpWorkerApi
+from penstock.worker.http_api import HttpWorkerApi
 from tests.postgres import new_store
 from tests.services.worker_case import APP, handlers_in
 

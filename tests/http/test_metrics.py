@@ -20,7 +20,7 @@ from penstock.broker.memory import MemoryBroker
 from penstock.broker.redis import RedisBroker
 from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.model.timing import SystemClock
+from penstock.model.clock import SystemClock
 from penstock.objects import ObjectStore
 from penstock.objects.folder import FolderObjects
 from penstock.objects.s3 import Access, S3Objects

@@ -17,8 +17,8 @@ from penstock.client import AsyncClient
 from penstock.client.http import AsyncHttpTransport
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
+from penstock.model.clock import SystemClock
 from penstock.model.keys import KeyScope
-from penstock.model.timing import SystemClock
 from penstock.objects.folder import FolderObjects
 from penstock.store.sqlite import SqliteStore
 from tests.http.desk import Client, Visit, problem, submit

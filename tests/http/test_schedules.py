@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.engine import Engine
-from penstock.model.timing import SystemClock
+from penstock.model.clock import SystemClock
 from penstock.scheduler import Ticker
-from penstock.scheduler.http import HttpSchedulerApi
+from penstock.scheduler.http_api import HttpSchedulerApi
 from tests.http.desk import Client, Json, claim, problem
 
 FAR = "2099-01-01T00:00:00Z"

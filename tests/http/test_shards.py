@@ -13,11 +13,11 @@ from penstock.client import AsyncClient
 from penstock.client.http import AsyncHttpTransport
 from penstock.config import Settings
 from penstock.engine import Engine
+from penstock.model.clock import SystemClock
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.keys import KeyScope
 from penstock.model.shards import ShardMember, shard_map
-from penstock.model.timing import SystemClock
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store.seam import Shard

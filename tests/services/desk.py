@@ -10,7 +10,7 @@ from penstock.engine import Engine
 from penstock.model.job import Claim, Job, JobError, Lease
 from penstock.model.retry import Retry
 from penstock.model.submission import Submission
-from penstock.model.wire import Outcome, SubmitRequest
+from penstock.model.wire.jobs import Outcome, SubmitRequest
 from penstock.model.workers import JobType, Worker, WorkRequest
 from penstock.scheduler import Dispatcher, Pruner, Reaper
 

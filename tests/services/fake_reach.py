@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec import Raw
 
+from penstock.model.clock import within
 from penstock.model.errors import CorruptObject, ServerUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import Claim, FileLink, Lease, LogLine, Loss, ObjectLink, Progress, Renewal
-from penstock.model.schedule_wire import ScheduleRequest
-from penstock.model.timing import within
-from penstock.model.wire import JoinResponse, LogEntry, Outcome, Refusal
+from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal
+from penstock.model.wire.schedules import ScheduleRequest
 from penstock.model.workers import JobType, Worker, WorkRequest
 
 WITHIN = 15.0

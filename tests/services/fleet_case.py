@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from penstock.autoscaler.fleets import Condition, FleetMember, LaunchSpec
+from penstock.autoscaler.backends import Condition, FleetMember, LaunchSpec
 from penstock.autoscaler.loop import Autoscaler
 from penstock.engine import Engine
 from penstock.model.declarations import signature_of

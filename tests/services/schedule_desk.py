@@ -10,7 +10,7 @@ from penstock.engine import Engine, SchedulerApi
 from penstock.model.ids import JobId
 from penstock.model.job import Job
 from penstock.model.schedule import Schedule, TickRecord
-from penstock.model.schedule_wire import ScheduleChange, ScheduleRequest
+from penstock.model.wire.schedules import ScheduleChange, ScheduleRequest
 from penstock.scheduler import Ticker
 from penstock.testing.clock import SimulatedClock
 

@@ -10,11 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self, cast
 
+from penstock.model.clock import to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import Job, NewJob
 from penstock.model.shards import ShardMember, shard_map
-from penstock.model.timing import to_millis
 from penstock.orchestrator import ShardedStore
 from penstock.store.seam import Shard
 from penstock.store.sqlite import SqliteStore

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from penstock.autoscaler.fleets import Condition, LaunchSpec
-from penstock.autoscaler.role import HELD_FOR, role_of
+from penstock.autoscaler.backends import Condition, LaunchSpec
+from penstock.autoscaler.loop import HELD_FOR, role_of
 from penstock.broker.memory import MemoryBroker
 from penstock.config import BrokerSettings, FleetSettings, Settings
 from penstock.engine import Engine
 from penstock.model.errors import Invalid, StoreUnavailable
-from penstock.model.fleet_wire import FleetChange
 from penstock.model.fleets import Fleet
 from penstock.model.job import JobFilter
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
+from penstock.model.wire.fleets import FleetChange
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import ADD, OTHER, dispatcher, submit

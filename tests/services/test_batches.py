@@ -14,13 +14,13 @@ from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.config.settings import RetentionSettings
 from penstock.engine import Engine
-from penstock.engine.batch import BatchKey, SubmitOutcome
+from penstock.engine.batches import BatchKey, SubmitOutcome
+from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import KeyConflict, NotFound, PenstockError, StoreUnavailable, UnknownType
 from penstock.model.ids import JobId, place_in_series, shard_of
 from penstock.model.job import NewJob, Retention
 from penstock.model.submission import Submission
-from penstock.model.timing import Clock, SystemClock
-from penstock.model.wire import SubmitRequest
+from penstock.model.wire.jobs import SubmitRequest
 from penstock.model.workers import JobType
 from penstock.objects.folder import FolderObjects
 from penstock.store.seam import Store

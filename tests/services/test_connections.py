@@ -12,7 +12,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from penstock.runtime.connection import (
+from penstock.runtime.tcp import (
     AHEAD_BYTES,
     ANSWER_SECONDS,
     BODY_SECONDS,

@@ -8,8 +8,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from penstock.runtime.connection import HttpConnection
-from penstock.runtime.corked import HELD_BYTES, Corked
+from penstock.runtime.tcp import HELD_BYTES, Corked, HttpConnection
 
 CHUNK = b"x" * 32 * 1024
 CHUNKS = 2_000

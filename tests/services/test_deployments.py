@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.engine.fit import FIRST_WAIT
+from penstock.engine.type_fit import FIRST_WAIT
+from penstock.model.clock import SystemClock
 from penstock.model.declarations import EARLIER_COUNTS_FOR, signature_of
 from penstock.model.job import Claim, ErrorCode, Job, JobError, Loss
 from penstock.model.lifecycle import State
 from penstock.model.schedule import Every
-from penstock.model.schedule_wire import ScheduleChange, ScheduleRequest
-from penstock.model.timing import SystemClock
+from penstock.model.wire.schedules import ScheduleChange, ScheduleRequest
 from penstock.model.workers import JobType, WorkRequest
 from penstock.objects.folder import FolderObjects
 from penstock.testing.clock import SimulatedClock

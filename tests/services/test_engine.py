@@ -15,7 +15,7 @@ from penstock.engine.files import output_key
 from penstock.model.errors import Conflict, Invalid, InvalidParams, KeyConflict, LeaseLost, NotFound, UnknownType
 from penstock.model.job import ErrorCode, FileLink, JobError, JobFilter, LogLine, Loss
 from penstock.model.lifecycle import State
-from penstock.model.wire import LogEntry
+from penstock.model.wire.jobs import LogEntry
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import (
     LONG,

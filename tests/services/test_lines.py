@@ -9,7 +9,7 @@ import pytest
 
 from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
-from penstock.engine.lines import CHECK_INTERVAL, BacklogHints
+from penstock.engine.window import CHECK_INTERVAL, BacklogHints
 from penstock.model.errors import PenstockError, StoreUnavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import BacklogKey, Claim

@@ -18,7 +18,7 @@ from penstock.model.ids import JobId, shard_of
 from penstock.model.job import BacklogKey, Claim, JobFilter, LogLine, Loss
 from penstock.model.lifecycle import State
 from penstock.model.submission import Inserted, Submission
-from penstock.model.wire import LogEntry
+from penstock.model.wire.jobs import LogEntry
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.scheduler import Pruner

@@ -12,13 +12,12 @@ import pytest
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.engine.batch import BatchKey
+from penstock.engine.batches import BatchKey
 from penstock.model.errors import Conflict, PenstockError, StoreUnavailable
 from penstock.model.ids import JobId, ShardId, shard_of
 from penstock.model.job import Retention
-from penstock.model.ring import shard_for_key
 from penstock.model.schedule import Every, Schedule
-from penstock.model.shards import ShardState
+from penstock.model.shards import ShardState, shard_for_key
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store.seam import schedule_key

@@ -11,10 +11,10 @@ from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.engine.catalog import MAX_AGE
 from penstock.model.errors import NotFound
-from penstock.model.fleet_wire import FleetChange
-from penstock.model.key_wire import KeyRequest, RotateRequest
 from penstock.model.keys import KeyId, KeyScope
 from penstock.model.notices import NoticeKind
+from penstock.model.wire.fleets import FleetChange
+from penstock.model.wire.keys import KeyRequest, RotateRequest
 from penstock.objects.folder import FolderObjects
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import join, submit

@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from penstock.model.clock import SystemClock, to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id, shard_of
 from penstock.model.job import JobFilter, NewJob, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.shards import ShardMember, shard_map
-from penstock.model.timing import SystemClock, to_millis
 from penstock.orchestrator import ShardedStore
 from penstock.store.postgres import PostgresStore
 from penstock.store.seam import Shard

@@ -10,9 +10,9 @@ from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.model.errors import NotFound, Unauthorized
-from penstock.model.key_wire import KeyRequest, MadeKey, RotateRequest
 from penstock.model.keys import KeyId, KeyScope
 from penstock.model.notices import NoticeKind
+from penstock.model.wire.keys import KeyRequest, MadeKey, RotateRequest
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from tests.services.shards_case import Case

@@ -132,7 +132,7 @@ async def test_a_ticket_that_waits_in_the_broker_does_not_lapse(engine: Engine, 
 async def test_overdue_tickets_are_looked_at_in_turn(
     engine: Engine, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.scheduler.reaper.OVERDUE_TICKETS", 2)
+    monkeypatch.setattr("penstock.scheduler.sweeper.OVERDUE_TICKETS", 2)
     await join(engine)
     for _ in range(4):
         await submit(engine)

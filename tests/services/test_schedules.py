@@ -9,7 +9,7 @@ from penstock.engine import Engine
 from penstock.model.errors import Conflict, Invalid, InvalidParams, KeyConflict, NotFound, UnknownType
 from penstock.model.lifecycle import State
 from penstock.model.schedule import Every
-from penstock.model.schedule_wire import PreviewRequest
+from penstock.model.wire.schedules import PreviewRequest
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import claim, join, request, submit
 from tests.services.schedule_desk import Watchman, change, create, history, jobs_of, told

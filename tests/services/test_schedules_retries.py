@@ -8,7 +8,7 @@ import pytest
 
 from penstock.config import Settings, TimingSettings
 from penstock.engine import Engine
-from penstock.engine.budget import LONGEST_SPREAD, RetryBudget
+from penstock.engine.worker_api import LONGEST_SPREAD, RetryBudget
 from penstock.model.job import ErrorCode, JobError
 from penstock.model.retry import Retry
 from penstock.testing.clock import SimulatedClock

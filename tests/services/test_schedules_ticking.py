@@ -13,15 +13,15 @@ from msgspec.structs import replace
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.engine.failpoint import AFTER_TICK_COMMIT
+from penstock.engine.scheduler_api import AFTER_TICK_COMMIT
 from penstock.model.errors import StoreUnavailable
 from penstock.model.job import Claim
 from penstock.model.lifecycle import State
 from penstock.model.schedule import Cron, Decision, Verdict
-from penstock.model.schedule_wire import Agenda
+from penstock.model.wire.schedules import Agenda
 from penstock.model.workers import JobType
 from penstock.objects.folder import FolderObjects
-from penstock.scheduler.ticking import plan
+from penstock.scheduler.tick_plan import plan
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.desk import claim, claim_one, dispatcher, join, success
@@ -142,7 +142,7 @@ class TestOverlap:
         def die(place: str) -> None:
             raise KeyboardInterrupt(place)
 
-        monkeypatch.setattr("penstock.engine.ticks.failpoint", die)
+        monkeypatch.setattr("penstock.engine.scheduler_api.failpoint", die)
         with pytest.raises(KeyboardInterrupt, match=AFTER_TICK_COMMIT):
             await watchman.runs(10 * SECOND)
         assert len(await history(engine)) == 2
@@ -379,7 +379,7 @@ async def test_a_job_committed_but_not_published_is_dispatched_later(
 
     await create(engine)
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.engine.ticks.failpoint", die)
+        patched.setattr("penstock.engine.scheduler_api.failpoint", die)
         with pytest.raises(Died):
             await watchman.runs(11 * SECOND)
     assert await claim(engine) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 from penstock.engine.meters import Meters
 from penstock.model.job import Loss
 from penstock.model.lifecycle import Move, State
-from penstock.model.wire import Refusal
+from penstock.model.wire.jobs import Refusal
 from penstock.runtime.tallies import Collection, Contribution
 
 

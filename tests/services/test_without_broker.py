@@ -128,7 +128,7 @@ class Silent(MemoryBroker):
 async def test_nobody_waits_long_for_a_broker_that_falls_silent(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.engine.tickets.PUBLISH_WITHIN", timedelta(milliseconds=50))
+    monkeypatch.setattr("penstock.engine.window.PUBLISH_WITHIN", timedelta(milliseconds=50))
     engine.broker = engine.tickets._broker = Silent()  # noqa: SLF001 - the engine of the fixture, on another broker
     await join(engine)
     async with asyncio.timeout(10):

@@ -12,9 +12,9 @@ import pytest
 from penstock.model.errors import CorruptObject, LeaseLost, ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, ObjectLink
-from penstock.model.wire import ClaimResponse
+from penstock.model.wire.jobs import ClaimResponse
 from penstock.model.workers import WorkRequest
-from penstock.worker.http import HttpWorkerApi
+from penstock.worker.http_api import HttpWorkerApi
 from tests.services.desk import worker
 from tests.services.mouth import Mouth, answering
 

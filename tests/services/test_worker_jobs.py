@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from penstock.model.clock import SystemClock
 from penstock.model.errors import InvalidSetting
 from penstock.model.job import ErrorCode
-from penstock.model.timing import SystemClock
 from penstock.worker.agent.agent import Agent
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import settings, working

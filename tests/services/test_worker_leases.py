@@ -15,9 +15,9 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
+from penstock.model.clock import SystemClock
 from penstock.model.job import Claim, Lease, Renewal
-from penstock.model.timing import SystemClock
-from penstock.model.wire import Refusal
+from penstock.model.wire.jobs import Refusal
 from penstock.model.workers import Worker, WorkerState
 from tests.services.fake_reach import WITHIN, FakeReach
 from tests.services.worker_case import APP, handlers_in, until, working
@@ -253,9 +253,9 @@ async def test_a_job_that_a_drain_gives_back_is_not_claimed_again_by_the_same_wo
 
 AGENT = f"""
 import asyncio
-from penstock.model.timing import SystemClock
+from penstock.model.clock import SystemClock
 from penstock.worker.agent.agent import Agent
-from penstock.worker.run import run
+from penstock.worker.agent.agent import run
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import settings
 

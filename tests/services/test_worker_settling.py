@@ -12,8 +12,8 @@ from penstock.client.calls import Reply
 from penstock.model.errors import Forbidden, Invalid, Malformed, PenstockError, StoreUnavailable, TooLarge
 from penstock.model.ids import shard_of
 from penstock.model.job import ErrorCode, Lease
-from penstock.model.wire import Outcome, SettleRequest
-from penstock.worker.http import error_of
+from penstock.model.wire.jobs import Outcome, SettleRequest
+from penstock.worker.http_api import error_of
 from tests.services.fake_reach import FakeReach
 from tests.services.worker_case import working
 

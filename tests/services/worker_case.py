@@ -10,7 +10,7 @@ import pytest
 
 from penstock.config import Settings
 from penstock.config.settings import LimitSettings, WorkerSettings
-from penstock.model.timing import Clock, SystemClock
+from penstock.model.clock import Clock, SystemClock
 from penstock.worker.agent.agent import Agent
 from tests.services.fake_reach import WITHIN, FakeReach
 from tests.watch import FolderWatch, until_there

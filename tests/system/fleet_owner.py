@@ -7,10 +7,10 @@ import sys
 import threading
 from pathlib import Path
 
-from penstock.autoscaler.fleets.processes import ProcessFleets
+from penstock.autoscaler.backends.processes import ProcessFleets
 from penstock.client import AsyncClient
-from penstock.model.timing import SystemClock, seconds
-from penstock.worker.template.launching import Launcher
+from penstock.model.clock import SystemClock, seconds
+from penstock.worker.prefork.launcher import Launcher
 from tests.contracts.fleet_yard import Folder
 
 THREADS = 8

@@ -14,7 +14,7 @@ from cluster.caller import Answer, Caller
 from cluster.cluster import Size, running
 from cluster.recovery import shard_of
 from penstock.model.ids import ShardId
-from penstock.model.ring import shard_for_key
+from penstock.model.shards import shard_for_key
 from servers import FaultProxy
 from servers.proxy import Fault
 from tests.servers_fixtures import real_servers

@@ -15,7 +15,7 @@ if "CI" not in os.environ:
 from lightkube.codecs import from_dict
 
 from penstock.api.metrics import FAMILIES
-from penstock.autoscaler.fleets import MEMBER
+from penstock.autoscaler.backends import MEMBER
 from penstock.config import load
 from penstock.config.load import ALIASES, FIELDS
 from penstock.model.lifecycle import State

@@ -26,7 +26,7 @@ SHARED = {"PENSTOCK_STORE_URL": "postgresql://127.0.0.1:1/jobs", "PENSTOCK_BROKE
 CONTAINERS = {**SHARED, "PENSTOCK_FLEET_BACKEND": "containers"}
 KUBERNETES = {**SHARED, "PENSTOCK_FLEET_BACKEND": "kubernetes"}
 CHAPTERS = ("submit and wait", "bulk", "retry", "timeout", "cancel", "killed worker", "output file", "burst")
-APP = "penstock.cli.demo.jobs:app"
+APP = "penstock.lab.demo.jobs:app"
 
 
 class Built(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.client import Client
 from penstock.config.settings import LimitSettings
-from penstock.runtime.connection import ANSWER_SECONDS, BODY_SECONDS, HEAD_BYTES, HEAD_SECONDS
+from penstock.runtime.tcp import ANSWER_SECONDS, BODY_SECONDS, HEAD_BYTES, HEAD_SECONDS
 from servers import Nginx
 from servers.nginx import SHIPPED
 from tests.servers_fixtures import real_servers

@@ -13,7 +13,7 @@ import pytest
 from cluster.caller import Caller
 from cluster.roles import Api, Role
 from penstock.model.ids import ShardId
-from penstock.model.ring import shard_for_key
+from penstock.model.shards import shard_for_key
 from penstock.store import schedule_key
 from servers import Postgres, Prometheus, Valkey, promtool
 from servers.launch import free_port

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.client import Client
 from penstock.model.errors import InvalidParams
-from penstock.model.wire import JobItem
+from penstock.model.wire.jobs import JobItem
 from tests.system.harness import Process, Server, ending, eventually
 
 OLD = """

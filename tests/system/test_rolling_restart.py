@@ -11,7 +11,7 @@ import pytest
 from cluster.caller import Broken, Caller
 from cluster.cluster import Cluster, Size, running
 from cluster.collecting import collected, ended_within
-from penstock.runtime.leaving import refuse_new_connections
+from penstock.runtime.tcp import refuse_new_connections
 from tests.servers_fixtures import real_servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from penstock.engine.failpoint import AFTER_TICK_COMMIT, FAILPOINT, STATUS
+from penstock.engine.scheduler_api import AFTER_TICK_COMMIT, FAILPOINT, STATUS
 from tests.system.harness import Process, Server, ending, eventually
 
 FULL = "PENSTOCK_TEST_FULL" in os.environ

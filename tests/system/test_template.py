@@ -15,20 +15,20 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from penstock.autoscaler.fleets import FleetMember, LaunchSpec
-from penstock.autoscaler.fleets.processes import ProcessFleets
+from penstock.autoscaler.backends import FleetMember, LaunchSpec
+from penstock.autoscaler.backends.processes import ProcessFleets
 from penstock.client import AsyncClient
+from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import InvalidSetting
 from penstock.model.lifecycle import State
-from penstock.model.timing import SystemClock, seconds
 from penstock.testing.fleet_contract import eventually
-from penstock.worker.template.launching import Launcher
+from penstock.worker.prefork.launcher import Launcher
 from tests.contracts.fleet_yard import APP, Folder
 from tests.system.harness import ROOT, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TEMPLATE = "penstock.cli.template"
+TEMPLATE = "penstock.cli.prefork"
 
 
 class Fleet:

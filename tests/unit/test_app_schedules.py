@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from penstock import Penstock, Retry, State
-from penstock.engine.reach import WorkerApi
 from penstock.model.errors import Invalid, InvalidParams, InvalidSetting, NotFound, ServerUnavailable, TooLarge
+from penstock.model.ports import WorkerApi
 from penstock.model.schedule import Misfire, Overlap
-from penstock.model.schedule_wire import OnConflict, ScheduleRequest
+from penstock.model.wire.schedules import OnConflict, ScheduleRequest
 from penstock.testing import inline
-from penstock.worker.agent.declaring import declare
-from penstock.worker.frames import Loaded
+from penstock.worker.agent.agent import declare
+from penstock.worker.protocol import Loaded
 
 
 @pytest.fixture

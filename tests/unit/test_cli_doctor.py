@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.connection import fetch
 from penstock.cli.doctor import fleets, folder, server
 from penstock.cli.doctor.finding import Finding, FindingStatus
 from penstock.cli.doctor.machine import examine as examine_machine
-from penstock.cli.fetch import fetch
 from penstock.config import FleetSettings, ServerSettings, Settings, WorkerSettings
 from penstock.model import extras
 from penstock.model.errors import ServerUnavailable
@@ -124,6 +124,6 @@ async def test_fleets_of_processes_need_nothing_more() -> None:
 
 
 async def test_what_never_answers_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.cli.fetch.PATIENCE", timedelta(milliseconds=50))
+    monkeypatch.setattr("penstock.cli.connection.PATIENCE", timedelta(milliseconds=50))
     with listening() as port, pytest.raises(ServerUnavailable, match="within"):
         await fetch(f"http://127.0.0.1:{port}", "/healthz")

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from penstock.cli import ROOT
-from penstock.cli.ending import exit_code
+from penstock.cli.exit_codes import exit_code
 from penstock.model.errors import Conflict, ServerUnavailable
 
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Raw
 from msgspec.structs import replace
 
-from penstock.autoscaler.simulation.trace import TracedJob
-from penstock.cli.autoscale.export import line_of
+from penstock.lab.simulation.command import line_of
+from penstock.lab.simulation.world import TracedJob
 from penstock.model.ids import JobId
 from penstock.model.job import Job
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
-from penstock.model.wire import job_item
+from penstock.model.wire.jobs import job_item
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -11,11 +11,10 @@ from click.testing import CliRunner, Result
 
 from penstock.cli import ROOT
 from penstock.model.errors import Invalid
-from penstock.model.fleet_wire import FleetDecision, FleetItem, FleetList, Look
 from penstock.model.fleets import Depth, Fleet, Step
+from penstock.model.wire.fleets import FleetDecision, FleetItem, FleetList, Look
 from tests.unit.test_client_flows import NOW, Server, answer
 
-COMMANDS = ("standing", "show", "set", "pause", "resume", "scale")
 LOOK = Look(backlog=7, running=2, starting=1, idle=0, busy=2, draining=0, lost=0)
 DECISION = FleetDecision(at=NOW, desired=3, start=1, reason="start 1: 7 due", reading=LOOK)
 
@@ -59,8 +58,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> RecordingClient:
     def connected(*_: object) -> Iterator[RecordingClient]:
         yield recording
 
-    for name in COMMANDS:
-        monkeypatch.setattr(f"penstock.cli.fleets.{name}.connected", connected)
+    monkeypatch.setattr("penstock.cli.fleets.connected", connected)
     return recording
 
 

@@ -88,8 +88,8 @@ def test_a_shell_completes_commands_and_options(line: str, completions: list[str
 def test_a_terminal_without_our_characters_ends_no_command() -> None:
     say = """
 import click
-from penstock.cli import ROOT, ink, main
-say = click.command()(lambda: ink.say("zero → many"))
+from penstock.cli import ROOT, main, style
+say = click.command()(lambda: style.say("zero → many"))
 ROOT.lazy = {"say": ("__main__:say", "Say it.")}
 main(["say"])
 """

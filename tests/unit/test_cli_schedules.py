@@ -10,31 +10,15 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.cli import ROOT
-from penstock.cli.schedules import face
+from penstock.cli import ROOT, schedule_format
+from penstock.model.clock import SystemClock
 from penstock.model.errors import NotFound
 from penstock.model.ids import JobId
 from penstock.model.lifecycle import State
-from penstock.model.schedule_wire import ScheduleItem, TickItem
-from penstock.model.timing import SystemClock
-from penstock.model.type_wire import TypeItem
+from penstock.model.wire.schedules import ScheduleItem, TickItem
+from penstock.model.wire.types import TypeItem
 from tests.unit.test_client_flows import ID, item
 from tests.unit.test_client_schedules import schedule
-
-COMMANDS = (
-    "create",
-    "page",
-    "show",
-    "update",
-    "pause",
-    "resume",
-    "trigger",
-    "preview",
-    "backfill",
-    "history",
-    "delete",
-)
-
 
 ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}, "title": {"type": "string"}}}
 
@@ -108,8 +92,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> RecordingClient:
     def connected(*_: object) -> Iterator[RecordingClient]:
         yield client
 
-    for name in COMMANDS:
-        monkeypatch.setattr(f"penstock.cli.schedules.{name}.connected", connected)
+    monkeypatch.setattr("penstock.cli.schedules.connected", connected)
     return client
 
 
@@ -227,7 +210,7 @@ def test_everything_speaks_json_one_document_per_line(client: RecordingClient, w
     ],
 )
 def test_when_in_words(changes: dict[str, Any], words: str) -> None:
-    assert face.when(schedule(**changes)) == words
+    assert schedule_format.when(schedule(**changes)) == words
 
 
 @pytest.mark.parametrize(
@@ -239,4 +222,4 @@ def test_when_in_words(changes: dict[str, Any], words: str) -> None:
     ],
 )
 def test_what_comes_in_words(changes: dict[str, Any], words: str) -> None:
-    assert click.unstyle(face.next_tick(schedule(**changes))).startswith(words)
+    assert click.unstyle(schedule_format.next_tick(schedule(**changes))).startswith(words)

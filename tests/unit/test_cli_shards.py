@@ -10,11 +10,9 @@ from click.testing import CliRunner, Result
 
 from penstock.cli import ROOT
 from penstock.model.lifecycle import State
-from penstock.model.shard_wire import ShardItem, ShardList
 from penstock.model.shards import ShardState
+from penstock.model.wire.shards import ShardItem, ShardList
 from tests.unit.test_client_flows import NOW, Server, answer
-
-COMMANDS = ("standing", "add", "set", "drain", "remove")
 
 
 def shard(**changes: Any) -> ShardItem:
@@ -54,8 +52,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> RecordingClient:
     def connected(*_: object) -> Iterator[RecordingClient]:
         yield recording
 
-    for name in COMMANDS:
-        monkeypatch.setattr(f"penstock.cli.shards.{name}.connected", connected)
+    monkeypatch.setattr("penstock.cli.shards.connected", connected)
     return recording
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from penstock.cli import ROOT
 from penstock.model.lifecycle import State
-from penstock.model.type_wire import RetiredType, TypeItem
+from penstock.model.wire.types import RetiredType, TypeItem
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 MAIL = TypeItem(name="mail", queue="mail", declared_at=NOON, signature="abc", aliases=("letter",))
@@ -46,8 +46,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     def connected(*_: object) -> Iterator[Server]:
         yield server
 
-    for name in ("page", "alias", "retire"):
-        monkeypatch.setattr(f"penstock.cli.types.{name}.connected", connected)
+    monkeypatch.setattr("penstock.cli.types.connected", connected)
     return server
 
 

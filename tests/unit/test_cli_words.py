@@ -12,14 +12,13 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from penstock.cli.bench.command import shown
-from penstock.cli.bench.figure import Amounts, Figure
-from penstock.cli.bench.startlog import JobStart, lateness_ms, rate
-from penstock.cli.jobs.face import size
-from penstock.cli.jobs.params import read_params
+from penstock.cli.format import ago, instant, lasted, lines, span
+from penstock.cli.job_format import size
+from penstock.cli.job_params import read_params
 from penstock.cli.log import JsonFormatter, ReadableFormatter, short_ids
-from penstock.cli.spans import ago, instant, lasted, span
-from penstock.cli.table import lines
+from penstock.lab.bench.command import shown
+from penstock.lab.bench.figure import Amounts, Figure
+from penstock.lab.bench.startlog import JobStart, lateness_ms, rate
 from penstock.model.request_ids import name_request
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -10,11 +10,11 @@ import httpx2
 import msgspec
 import pytest
 
-from penstock.client import AsyncClient, Client, home
-from penstock.client.flows import BATCH_JOBS, batches
+from penstock.client import AsyncClient, Client, direct
 from penstock.client.http import AsyncHttpTransport, HttpTransport, server_url
+from penstock.client.options import JobSpec, body_of
 from penstock.client.patience import LONG, SHORT
-from penstock.client.submission import JobSpec, body_of
+from penstock.client.protocol import BATCH_JOBS, batches
 from penstock.model.errors import (
     CorruptObject,
     Invalid,
@@ -35,7 +35,16 @@ from penstock.model.ids import JobId
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
 from penstock.model.sdk_keys import read_sdk_key
-from penstock.model.wire import BatchAnswer, BatchResponse, FileItem, JobItem, JobPage, Problem, SubmitRequest, Upload
+from penstock.model.wire.jobs import (
+    BatchAnswer,
+    BatchResponse,
+    FileItem,
+    JobItem,
+    JobPage,
+    Problem,
+    SubmitRequest,
+    Upload,
+)
 
 URL = "http://penstock.test"
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -270,7 +279,7 @@ def test_a_submit_gives_up_after_what_a_web_request_bears() -> None:
 
 
 def test_a_handler_has_more_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home, "_home", (URL, ""))
+    monkeypatch.setattr(direct, "_home", (URL, ""))
     server = Server(*[unreachable()] * 10, answer(item()))
     with server.client() as client:
         client.submit("add")

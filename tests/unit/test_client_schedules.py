@@ -8,12 +8,13 @@ import httpx2
 import msgspec
 import pytest
 
-from penstock.client.scheduling import changes_body, preview_body, schedule_body
+from penstock.client.options import changes_body, preview_body, schedule_body
 from penstock.model.errors import Conflict, Invalid, InvalidParams, ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.retry import Retry
 from penstock.model.schedule import Misfire, Overlap
-from penstock.model.schedule_wire import (
+from penstock.model.wire.jobs import SubmitRequest
+from penstock.model.wire.schedules import (
     BackfillRequest,
     BackfillResponse,
     OnConflict,
@@ -27,7 +28,6 @@ from penstock.model.schedule_wire import (
     TickItem,
     TickPage,
 )
-from penstock.model.wire import SubmitRequest
 from tests.unit.test_client_flows import ID, NOW, Server, answer, item, problem, unreachable
 
 LATER = NOW + timedelta(days=1)

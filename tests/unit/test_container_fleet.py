@@ -4,17 +4,22 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.autoscaler.fleets import Condition, LaunchSpec
-from penstock.autoscaler.fleets.containers.engine import ContainerExit, ContainerRow
-from penstock.autoscaler.fleets.containers.parting import (
+from penstock.autoscaler.backends import Condition, LaunchSpec
+from penstock.autoscaler.backends.containers.container import (
+    WORKER,
+    ContainerDefaults,
     StopPlan,
     StopStage,
+    condition,
     container_name,
+    default_command,
+    ended,
+    environment,
     hurried,
+    recipe,
     stop_plan_of,
 )
-from penstock.autoscaler.fleets.containers.recipe import ContainerDefaults, default_command, environment, recipe
-from penstock.autoscaler.fleets.containers.telling import WORKER, condition, ended
+from penstock.autoscaler.backends.containers.engine import ContainerExit, ContainerRow
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -6,11 +6,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from penstock.autoscaler.backoff import LONGEST, StartBackoff, failed_starts
-from penstock.autoscaler.crew import FleetWorkers, Knowledge, WorkerStatus, fleet_workers_of, longest_idle
-from penstock.autoscaler.fleets import Condition, FleetMember
-from penstock.autoscaler.flow import JobCounts, Throughput, update
-from penstock.autoscaler.sight import ShardSnapshot, Snapshot, reading_of
+from penstock.autoscaler.backends import Condition, FleetMember
+from penstock.autoscaler.snapshot import JobCounts, ShardSnapshot, Snapshot, Throughput, reading_of, update
+from penstock.autoscaler.workers import (
+    LONGEST,
+    FleetWorkers,
+    Knowledge,
+    StartBackoff,
+    WorkerStatus,
+    failed_starts,
+    fleet_workers_of,
+    longest_idle,
+)
 from penstock.engine.catalog import CatalogReading as Registry
 from penstock.model.errors import Invalid
 from penstock.model.fleet_plan import DEFAULT, EffectiveFleet, Overrides, Source, changed, plan

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.autoscaler.fleets import LaunchSpec
+from penstock.autoscaler.backends import LaunchSpec
 from penstock.config import Settings, load
+from penstock.model.clock import SystemClock
 from penstock.model.errors import FleetUnavailable
-from penstock.model.timing import SystemClock
-from penstock.runtime.scaling import remote_fleets
+from penstock.runtime.roles import remote_fleets
 from penstock.runtime.workers import container_environ, pod_environ
 
 SECRET = "hunter2"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.model.clock import from_millis, to_millis
 from penstock.model.errors import Invalid
 from penstock.model.ids import (
     SERIES_MAX,
@@ -26,7 +27,6 @@ from penstock.model.ids import (
     to_bytes,
     to_packed,
 )
-from penstock.model.timing import from_millis, to_millis
 
 YEAR_2200 = to_millis(datetime(2200, 1, 1, tzinfo=UTC))
 

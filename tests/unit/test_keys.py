@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from penstock.api.access import scopes_of
 from penstock.api.app import OPERATIONS
-from penstock.api.scopes import scopes_of
 from penstock.config import ServerSettings, load
 from penstock.model.errors import Invalid, InvalidSetting
 from penstock.model.keys import (

@@ -11,12 +11,12 @@ from msgspec.inspect import Metadata, StrType, StructType, Type, UnionType, type
 
 from penstock.api.app import OPERATIONS
 from penstock.api.openapi import document
-from penstock.api.path import KINDS
+from penstock.api.request import KINDS
 from penstock.app import Penstock
 from penstock.config import Settings, load
 from penstock.model.errors import Invalid, InvalidSetting
 from penstock.model.names import FileName, Name, Reason, Tag, check_file_name, is_name, reason_of
-from penstock.model.wire import ContentType, Key
+from penstock.model.wire.jobs import ContentType, Key
 
 CONTROLS = ["\0", "\n", "a\n", "\na", "a\rb", "\t", "\x1b[0m", "\x7f", "\x85", "\x9b"]
 

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from penstock.autoscaler import Memory, decide
-from penstock.autoscaler.policy_view import ASSUMED_STARTUP_SECONDS, LEAST_START_COST_SECONDS
-from penstock.autoscaler.simulation.scalers import Ours
-from penstock.autoscaler.simulation.trace import TracedJob, trace_of
-from penstock.autoscaler.simulation.world import Machines, ScalerOrder, SimulatedSnapshot, World
+from penstock.autoscaler.policy_input import ASSUMED_STARTUP_SECONDS, LEAST_START_COST_SECONDS
+from penstock.lab.simulation.scalers import Ours
+from penstock.lab.simulation.world import Machines, ScalerOrder, SimulatedSnapshot, TracedJob, World, trace_of
 from penstock.model.fleet_readings import DueCount, FleetReading, ScalingDecision, Unknown, known
 from penstock.model.fleets import Depth, Fleet, KeepWarm, Step, Wait
 

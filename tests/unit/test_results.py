@@ -14,7 +14,7 @@ import pytest
 
 from penstock.model.results import ResultMisfit, ReturnType, check_written, least_bytes
 from penstock.worker.executor.executor import LARGE_BYTES, take_result
-from penstock.worker.executor.runs import Run
+from penstock.worker.executor.run import Run
 
 MOST = 100_000
 

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.model.clock import to_millis
 from penstock.model.ids import ShardId
 from penstock.model.notices import Notice, NoticeKind
-from penstock.model.ring import FormerRing, Ring, shard_for_key
 from penstock.model.shards import (
     RING,
+    FormerRing,
+    Ring,
     ShardMember,
     ShardNotice,
     ShardState,
@@ -20,10 +22,10 @@ from penstock.model.shards import (
     merged,
     numbers_used,
     redacted,
+    shard_for_key,
     shard_map,
     without_secrets,
 )
-from penstock.model.timing import to_millis
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import pytest
 from starlette.routing import Match, Route
 
-from penstock.api.app import OPERATIONS
-from penstock.api.signposts import Signposts
+from penstock.api.app import OPERATIONS, Signposts
 
 
 class At(NamedTuple):

@@ -7,14 +7,23 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from penstock.autoscaler.simulation.clairvoyant import clairvoyant
-from penstock.autoscaler.simulation.contest import CONTENDERS, contest, percentile, smallest_fixed
-from penstock.autoscaler.simulation.patterns import PATTERNS, made
-from penstock.autoscaler.simulation.plot import svg
-from penstock.autoscaler.simulation.scalers import FixedSize, Keda, Ours, StepAlarms
-from penstock.autoscaler.simulation.trace import Trace, TracedJob, read_trace, trace_of
-from penstock.autoscaler.simulation.world import Machines, Scaler, ScalerOrder, SimulatedRun, SimulatedSnapshot, World
 from penstock.cli import ROOT
+from penstock.lab.simulation.clairvoyant import clairvoyant
+from penstock.lab.simulation.contest import CONTENDERS, PATTERNS, contest, made, percentile, smallest_fixed
+from penstock.lab.simulation.plot import svg
+from penstock.lab.simulation.scalers import FixedSize, Keda, Ours, StepAlarms
+from penstock.lab.simulation.world import (
+    Machines,
+    Scaler,
+    ScalerOrder,
+    SimulatedRun,
+    SimulatedSnapshot,
+    Trace,
+    TracedJob,
+    World,
+    read_trace,
+    trace_of,
+)
 from penstock.model.errors import Invalid
 from penstock.model.fleets import Fleet
 

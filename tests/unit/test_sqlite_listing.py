@@ -4,7 +4,7 @@ import pytest
 
 from penstock.model.job import Count, JobFilter
 from penstock.model.lifecycle import State
-from penstock.store.sqlite.listing import Walk, cheapest
+from penstock.store.sqlite.queries import Walk, cheapest
 
 MANY = [
     Count("mail", "mail", State.SUCCEEDED, 1_000_000),

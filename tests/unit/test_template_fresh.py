@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.worker.template.fresh import reseed
+from penstock.worker.prefork.server import reseed
 
 
 def test_numpy_gets_a_new_seed_where_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from penstock.model import ticks
 from penstock.model.ids import JobId
 from penstock.model.schedule import Cron, Decision, Due, Every, Misfire, Overlap, Schedule
 from penstock.model.ticks import jittered
-from penstock.scheduler.ticking import NOT_ENDED, VERDICTS_MAX, WAITING, plan, wake_at
+from penstock.scheduler.tick_plan import NOT_ENDED, VERDICTS_MAX, WAITING, plan, wake_at
 
 MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

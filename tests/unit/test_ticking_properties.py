@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from penstock.model.ids import JobId
 from penstock.model.schedule import Cron, Decision, Due, Every, Misfire, Overlap, Schedule, Verdict
 from penstock.model.ticks import jittered
-from penstock.scheduler import ticking
+from penstock.scheduler import tick_plan
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -106,7 +106,7 @@ def first_of(schedule: Schedule) -> datetime | None:
 def settle(shard: Shard, active: tuple[JobId, ...], now: datetime) -> None:
     """Plan and apply until there is nothing to decide."""
     for _ in range(5000):
-        decision = ticking.plan(Due(shard.schedule, active), now)
+        decision = tick_plan.plan(Due(shard.schedule, active), now)
         if decision is None:
             return
         assert len(decision.verdicts) <= FEW
@@ -117,10 +117,10 @@ def settle(shard: Shard, active: tuple[JobId, ...], now: datetime) -> None:
 def run(schedule: Schedule, passes: list[tuple[int, tuple[JobId, ...], str]]) -> tuple[Shard, datetime]:
     """Schedulers at work on a schedule: some decide, some fall asleep with a decision in hand, and apply it later."""
     shard, now, kept = Shard(replace(schedule, next_tick_at=first_of(schedule))), BEGIN, list[Decision]()
-    with patch.object(ticking, "VERDICTS_MAX", FEW):
+    with patch.object(tick_plan, "VERDICTS_MAX", FEW):
         for seconds, active, what in passes:
             now += SECOND * seconds
-            decision = ticking.plan(Due(shard.schedule, active), now)
+            decision = tick_plan.plan(Due(shard.schedule, active), now)
             if decision is not None:
                 assert all(jittered(one.at, schedule.name, schedule.jitter) <= now for one in decision.verdicts)
                 kept.append(decision)
@@ -154,14 +154,14 @@ def test_no_tick_silent(schedule: Schedule, passes: list[tuple[int, tuple[JobId,
 def test_never_early(schedule: Schedule, seconds: int, active: tuple[JobId, ...]) -> None:
     due = Due(replace(schedule, next_tick_at=first_of(schedule)), active)
     now = BEGIN + SECOND * seconds
-    decision, wakes_at = ticking.plan(due, now), ticking.wake_at(due)
+    decision, wakes_at = tick_plan.plan(due, now), tick_plan.wake_at(due)
     assert (decision is not None) == (wakes_at is not None and wakes_at <= now)
     decided = decision.verdicts if decision else ()
     assert all(jittered(one.at, schedule.name, schedule.jitter) <= now for one in decided)
     assert not (decision and decision.pending_tick_at) or decision.pending_tick_at <= now
     if wakes_at is not None:
-        assert ticking.plan(due, wakes_at - timedelta(milliseconds=1)) is None
-        assert ticking.plan(due, wakes_at) is not None
+        assert tick_plan.plan(due, wakes_at - timedelta(milliseconds=1)) is None
+        assert tick_plan.plan(due, wakes_at) is not None
 
 
 @given(schedule=FIXED_RATE, passes=PASSES)
@@ -171,7 +171,7 @@ def test_overlap_is_kept_whatever_was_missed(
     shard, now = Shard(replace(schedule, next_tick_at=first_of(schedule))), BEGIN
     for seconds, active, _ in passes:
         now += SECOND * seconds
-        decision = ticking.plan(Due(shard.schedule, active), now)
+        decision = tick_plan.plan(Due(shard.schedule, active), now)
         if decision is None:
             continue
         shard.apply(decision)
@@ -201,13 +201,13 @@ def test_after_a_completion_no_tick_twice_and_never_without_a_next(
         if running and ends:
             running, completed_at = (), now
         due = Due(shard.schedule, running, completed_at)
-        decision = ticking.plan(due, now)
+        decision = tick_plan.plan(due, now)
         kept += [decision] if decision else []
         chosen = decision if late is None or not kept else kept[late % len(kept)]
         if chosen and shard.apply(chosen) and any(one.skipped is None for one in chosen.verdicts):
             assert lates or completed_at is None or chosen.verdicts[-1].at >= completed_at + span
             running = (JobId("running"),)
         ended = schedule.end_at is not None and now + span > schedule.end_at
-        assert running or ended or ticking.wake_at(Due(shard.schedule, running, completed_at)) is not None
+        assert running or ended or tick_plan.wake_at(Due(shard.schedule, running, completed_at)) is not None
     jobs = [one.at for one in shard.verdicts if one.skipped is None]
     assert len(set(jobs)) == len(jobs)

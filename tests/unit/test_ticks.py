@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.model.clock import EPOCH, LATEST
 from penstock.model.errors import Invalid
 from penstock.model.ids import ShardId, created_at, parse_job_id, shard_of
 from penstock.model.schedule import Cron, Every
 from penstock.model.ticks import check, first_tick, jittered, next_tick, preview, tick_job_id, ticks_between
-from penstock.model.timing import EPOCH, LATEST
 
 INSTANTS = st.timedeltas(timedelta(days=7000), timedelta(days=44_000)).map(lambda since: EPOCH + since)
 SPANS = st.integers(1000, 10**10).map(lambda value: timedelta(milliseconds=value))

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.inspect import DateTimeType, Field, Metadata, StructType, Type, UnionType, type_info
 
 from penstock.api.app import OPERATIONS
+from penstock.client.options import body_of
 from penstock.client.schedule_calls import backfill
-from penstock.client.submission import body_of
+from penstock.model.clock import EARLIEST, LATEST, from_millis, to_millis, utc
 from penstock.model.errors import Invalid
-from penstock.model.timing import EARLIEST, LATEST, from_millis, to_millis, utc
-from penstock.model.wire import SubmitRequest
+from penstock.model.wire.jobs import SubmitRequest
 
 WEST, EAST = timezone(timedelta(hours=-12)), timezone(timedelta(hours=14))
 OUT_OF_RANGE = (

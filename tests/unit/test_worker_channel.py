@@ -10,8 +10,8 @@ import pytest
 from penstock.model.ids import JobId
 from penstock.model.job import ErrorCode, JobError, Progress
 from penstock.worker.channel import HEADER, Channel, Garbled, Splitter
-from penstock.worker.executor.runs import instead_of
-from penstock.worker.frames import Errored, Finished, Pong, Progressed, Start, ToAgent, Wrote
+from penstock.worker.executor.run import instead_of
+from penstock.worker.protocol import Errored, Finished, Pong, Progressed, Start, ToAgent, Wrote
 
 DECODER = msgspec.msgpack.Decoder(list[ToAgent])
 HALF = "\ud83d"

@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from penstock.runtime.worker_key import FILE, kept_token
+from penstock.runtime.guard import FILE, kept_token
 
 
 class Lender:

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from penstock.model.clock import SystemClock
 from penstock.model.errors import ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, ErrorCode, JobError
 from penstock.model.names import is_name
 from penstock.model.text import readable
-from penstock.model.timing import SystemClock
-from penstock.model.wire import Outcome
-from penstock.worker.agent.attempt import Attempt, StopReason
-from penstock.worker.agent.dealing import shares
-from penstock.worker.agent.ending import (
+from penstock.model.wire.jobs import Outcome
+from penstock.worker.agent.agent import new_worker_id
+from penstock.worker.agent.attempt import (
+    Attempt,
     Cause,
     Died,
     Discard,
@@ -27,19 +27,20 @@ from penstock.worker.agent.ending import (
     Ending,
     Failed,
     Halted,
+    LeaseTerms,
     Release,
     Returned,
+    StopReason,
     conclude,
 )
-from penstock.worker.agent.identity import new_worker_id
-from penstock.worker.agent.memory import machine_bytes
+from penstock.worker.agent.executor_process import machine_bytes
+from penstock.worker.agent.executors import shares
 from penstock.worker.agent.outage import Backoff
-from penstock.worker.agent.terms import LeaseTerms
 from penstock.worker.channel import HEADER, Splitter
-from penstock.worker.executor.lines import LineSplitter
-from penstock.worker.frames import Finished, Start, ToAgent, ToExecutor
-from penstock.worker.marks import StartFlags, shared_file
-from penstock.worker.mortality import describe
+from penstock.worker.executor.log_capture import LineSplitter
+from penstock.worker.processes import describe
+from penstock.worker.protocol import Finished, Start, ToAgent, ToExecutor
+from penstock.worker.start_flags import StartFlags, shared_file
 
 JOB = JobId("0190a6e2-0000-7000-8000-000000000000")
 CLAIM = Claim(job=JOB, type="add", queue="add", attempt=2, fence=3, timeout_seconds=60.0, lease_seconds=15.0)

@@ -6,13 +6,13 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from penstock.api.exchange import BYTES, ApiReply, ApiRequest, json_reply
+from penstock.api.access import refuse_foreign_jobs
 from penstock.api.operation import Answer, Header, operation
-from penstock.api.queue_limits import refuse_foreign_jobs
+from penstock.api.request import BYTES, ApiReply, ApiRequest, json_reply
 from penstock.model.errors import CorruptObject, Invalid
 from penstock.model.job import FileLink, Lease
 from penstock.model.keys import KeyScope
-from penstock.model.wire import DirectUpload, Sha256, Upload, UploadRequest, is_content_type
+from penstock.model.wire.jobs import DirectUpload, Sha256, Upload, UploadRequest, is_content_type
 
 DIGEST_HEADER = "Digest-SHA256"
 FILE = Answer("The file.", None, ("*/*",), ("Content-Disposition", "ETag", "X-Content-Type-Options"))

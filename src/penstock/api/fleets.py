@@ -1,8 +1,8 @@
 """Fleets: how they are and why; and what operators change while everything runs, which is for admins."""
 
-from penstock.api.exchange import ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
-from penstock.model.fleet_wire import FleetChange, FleetItem, FleetList, ScaleRequest
+from penstock.api.request import ApiReply, ApiRequest, json_reply
+from penstock.model.wire.fleets import FleetChange, FleetItem, FleetList, ScaleRequest
 
 
 @operation("GET /v1/fleets", {200: Answer("Every fleet, by name.", FleetList)})

@@ -3,11 +3,11 @@
 import logging
 
 from penstock import __version__
-from penstock.api.exchange import ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
+from penstock.api.request import ApiReply, ApiRequest, json_reply
 from penstock.model.errors import Refused, Unavailable
 from penstock.model.keys import KeyScope
-from penstock.model.wire import Health
+from penstock.model.wire.jobs import Health
 
 logger = logging.getLogger("penstock.api")
 

@@ -6,10 +6,11 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from penstock.api.exchange import NO_HEADERS, ApiReply, ApiRequest, ClientGone, Headers, json_reply
-from penstock.api.idempotency import IDEMPOTENCY_KEY, REPEATED, header_key, is_repeated, keyed, shards_header
+from penstock.api.access import shown_job
+from penstock.api.batches import IDEMPOTENCY_KEY, REPEATED, header_key, is_repeated, keyed, shards_header
 from penstock.api.operation import Answer, operation
-from penstock.api.receipts import shown_job
+from penstock.api.request import NO_HEADERS, ApiReply, ApiRequest, ClientGone, Headers, json_reply
+from penstock.model.clock import seconds
 from penstock.model.errors import PenstockError
 from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter
@@ -17,8 +18,7 @@ from penstock.model.keys import KeyScope
 from penstock.model.lifecycle import State
 from penstock.model.names import Name, Tag
 from penstock.model.submission import Submission
-from penstock.model.timing import seconds
-from penstock.model.wire import JobItem, JobPage, SubmitRequest
+from penstock.model.wire.jobs import JobItem, JobPage, SubmitRequest
 
 
 class GetQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,9 +4,9 @@ These need a key on every server: one that was made while a server needed none w
 exposed.
 """
 
-from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
-from penstock.model.key_wire import KeyList, KeyRequest, MadeKey, RevokedKey, RotateRequest, key_item
+from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, json_reply
+from penstock.model.wire.keys import KeyList, KeyRequest, MadeKey, RevokedKey, RotateRequest, key_item
 
 MADE = Answer("The key; its secret is shown here and never again.", MadeKey)
 

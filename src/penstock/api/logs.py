@@ -4,10 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from penstock.api.exchange import JSON, TEXT, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, Header, operation
+from penstock.api.request import JSON, TEXT, ApiReply, ApiRequest, json_reply
 from penstock.model.job import LogLine
-from penstock.model.wire import LogPage
+from penstock.model.wire.jobs import LogPage
 
 
 class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,17 +11,17 @@ from datetime import timedelta
 from typing import TypeVar
 
 from penstock.api import process_metrics, traffic
-from penstock.api.exchange import ApiReply, ApiRequest
 from penstock.api.exposition import EXPOSITION, Family, Sample, labelled, one
 from penstock.api.operation import Answer, operation
 from penstock.api.process_metrics import process_families
+from penstock.api.request import ApiReply, ApiRequest
 from penstock.engine import Engine
 from penstock.model.declarations import plain_type
 from penstock.model.errors import Unavailable
-from penstock.model.fleet_wire import FleetItem
 from penstock.model.job import Count
+from penstock.model.wire.fleets import FleetItem
 from penstock.model.workers import Worker, WorkerState
-from penstock.scheduler.ticking import wake_at
+from penstock.scheduler.tick_plan import wake_at
 from penstock.store import Shard
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from penstock.api.exchange import JSON, ApiReply, ApiRequest
-from penstock.api.scopes import Scopes, scopes_of
+from penstock.api.access import Scopes, scopes_of
+from penstock.api.request import JSON, ApiReply, ApiRequest
 
 Endpoint = Callable[[ApiRequest], Awaitable[ApiReply]]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from http import HTTPStatus
 
-from penstock.api.exchange import ApiReply, Headers, UnsupportedMediaType, json_reply
+from penstock.api.request import ApiReply, Headers, UnsupportedMediaType, json_reply
 from penstock.model.errors import (
     ChooseShard,
     Conflict,
@@ -19,7 +19,7 @@ from penstock.model.errors import (
     Unavailable,
 )
 from penstock.model.sdk_keys import SHARDS_HEADER
-from penstock.model.wire import Problem
+from penstock.model.wire.jobs import Problem
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER_SECONDS = 1

@@ -1,9 +1,9 @@
 """Queues: how much waits where, and pausing it."""
 
-from penstock.api.exchange import ApiReply, ApiRequest, json_reply
+from penstock.api.access import shown_queue
 from penstock.api.operation import Answer, operation
-from penstock.api.receipts import shown_queue
-from penstock.model.wire import QueueItem, QueueList
+from penstock.api.request import ApiReply, ApiRequest, json_reply
+from penstock.model.wire.jobs import QueueItem, QueueList
 
 
 @operation("GET /v1/queues", {200: Answer("Every queue, by name.", QueueList)})

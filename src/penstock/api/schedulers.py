@@ -5,14 +5,13 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from penstock.api.exchange import ApiReply, ApiRequest, ClientGone, json_reply
 from penstock.api.operation import Answer, operation
-from penstock.api.path import is_job_id
+from penstock.api.request import ApiReply, ApiRequest, ClientGone, is_job_id, json_reply
+from penstock.model.clock import seconds
 from penstock.model.errors import Forbidden, Invalid
 from penstock.model.params import NO_PARAMS
 from penstock.model.schedule import Decision
-from penstock.model.schedule_wire import Agenda, DueRequest, TickRequest, TickResponse
-from penstock.model.timing import seconds
+from penstock.model.wire.schedules import Agenda, DueRequest, TickRequest, TickResponse
 
 
 @operation("POST /v1/schedulers/{scheduler}/due", {200: Answer("What falls due.", Agenda)}, body=DueRequest)

@@ -6,13 +6,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, Headers, json_reply
+from penstock.api.access import shown_job
 from penstock.api.operation import Answer, operation
-from penstock.api.receipts import shown_job
+from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, Headers, json_reply
 from penstock.engine.schedules import Schedules
+from penstock.model.clock import Instant, utc
 from penstock.model.errors import Invalid
 from penstock.model.schedule import Schedule
-from penstock.model.schedule_wire import (
+from penstock.model.wire.jobs import JobItem
+from penstock.model.wire.schedules import (
     BackfillRequest,
     BackfillResponse,
     PreviewCount,
@@ -27,8 +29,6 @@ from penstock.model.schedule_wire import (
     schedule_item,
     tick_item,
 )
-from penstock.model.timing import Instant, utc
-from penstock.model.wire import JobItem
 from penstock.model.workers import Name
 
 PageLimit = Annotated[int, Meta(ge=1, le=10_000)]

@@ -2,9 +2,9 @@
 
 from msgspec import Struct
 
-from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
-from penstock.model.shard_wire import ShardChange, ShardItem, ShardList, ShardRequest
+from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, json_reply
+from penstock.model.wire.shards import ShardChange, ShardItem, ShardList, ShardRequest
 
 
 class RemoveQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, json_reply
 from penstock.api.operation import Answer, operation
-from penstock.model.fleet_wire import shown
-from penstock.model.type_wire import AliasRequest, RetiredType, RetireRequest, TypeItem, TypeList
+from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, json_reply
+from penstock.model.wire.fleets import shown
+from penstock.model.wire.types import AliasRequest, RetiredType, RetireRequest, TypeItem, TypeList
 
 
 @operation("GET /v1/types", {200: Answer("Every declared type, by name.", TypeList)})

@@ -6,18 +6,17 @@ from typing import TypeVar
 
 import msgspec
 
-from penstock.api.exchange import NO_CONTENT, ApiReply, ApiRequest, ClientGone, json_reply
+from penstock.api.access import own_queues, own_types, own_worker, refuse_foreign_jobs
 from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_type, sent_digest
 from penstock.api.operation import Answer, Header, operation
-from penstock.api.path import is_job_id
-from penstock.api.queue_limits import own_queues, own_types, own_worker, refuse_foreign_jobs
+from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, ClientGone, is_job_id, json_reply
 from penstock.engine import Engine
 from penstock.engine.by_shard import to_the_end
+from penstock.model.clock import seconds
 from penstock.model.errors import CorruptObject, Invalid, TooLarge
 from penstock.model.job import Claim, Lease, ObjectLink
 from penstock.model.keys import KeyScope
-from penstock.model.timing import seconds
-from penstock.model.wire import (
+from penstock.model.wire.jobs import (
     ClaimRequest,
     ClaimResponse,
     JoinRequest,

@@ -2,24 +2,111 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import timedelta
+from typing import Any, TypeVar
 
-from penstock.autoscaler.crew import FleetWorkers
-from penstock.autoscaler.fleets import FleetBackend
+from penstock.autoscaler.backends import FleetBackend
+from penstock.autoscaler.controller import ControllerContext, FleetController
 from penstock.autoscaler.own_fleets import OwnFleets
-from penstock.autoscaler.role import Role
-from penstock.autoscaler.sight import Snapshot, observe
-from penstock.autoscaler.tending import ControllerContext, FleetController
+from penstock.autoscaler.snapshot import Snapshot, observe
+from penstock.autoscaler.workers import FleetWorkers
 from penstock.config import variable
 from penstock.engine import Engine
+from penstock.model.clock import Clock, seconds
 from penstock.model.errors import FleetUnavailable, Unavailable
 from penstock.model.fleet_plan import EffectiveFleet, Source
 from penstock.model.fleet_readings import Unknown
 from penstock.model.fleets import Fleet
-from penstock.model.timing import seconds
+from penstock.store import Store
 
 logger = logging.getLogger("penstock.autoscaler")
+
+HELD_FOR = timedelta(seconds=10)
+RENEWED_AFTER = timedelta(seconds=3)
+
+T = TypeVar("T")
+
+
+def role_of(app: str) -> str:
+    """The role that the autoscalers of an app share."""
+    return f"autoscaler/{app}"
+
+
+class Role:
+    """`fence` grows each time the role passes to another holder; None while it is not held.
+
+    `taken` says that another one holds it, as far as the store has said.
+    """
+
+    def __init__(self, store: Store, clock: Clock, holder: str, app: str) -> None:
+        self.fence: int | None = None
+        self.taken = False
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._name = role_of(app)
+        self._led_at = float("-inf")
+
+    @property
+    def held(self) -> bool:
+        """Whether it is still held, by the time that has passed since it was last asked for."""
+        return self.fence is not None and self._left() > timedelta(0)
+
+    async def lead(self) -> bool:
+        """Be or become the one that holds it. Unavailable when the store cannot say."""
+        if not self.held or HELD_FOR - self._left() > RENEWED_AFTER:
+            await self._renew()
+        return self.held
+
+    async def resign(self) -> None:
+        """Give it up, so that another may have it at once; it runs out by itself when the store does not answer."""
+        if self.fence is None:
+            return
+        self.fence = None
+        try:
+            await self._store.release_role(self._name, self._holder)
+        except Unavailable as error:
+            logger.debug("the role of autoscaler runs out by itself: %s", error)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Do the work and renew the role beside it, however long it takes; None if the role was lost before its end.
+
+        The work is cancelled then: what it has not begun to do is another's to decide.
+        """
+        working, keeping = asyncio.ensure_future(work), asyncio.ensure_future(self._keep())
+        try:
+            await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (working, keeping):
+                task.cancel()
+            await asyncio.wait({working, keeping})
+        if not keeping.cancelled():
+            keeping.result()
+        return None if working.cancelled() else working.result()
+
+    async def _keep(self) -> None:
+        """Renew until the role is lost."""
+        fence = self.fence
+        while self.held and self.fence == fence:
+            await self._clock.sleep(min(RENEWED_AFTER, self._left()))
+            try:
+                await self._renew()
+            except Unavailable as error:
+                logger.debug("the role of autoscaler is not renewed: %s", error)
+
+    async def _renew(self) -> None:
+        asked_at = self._clock.monotonic()
+        fence = await self._store.acquire_role(self._name, self._holder, HELD_FOR)
+        if fence != self.fence:
+            logger.info("autoscaler %s %s", self._holder, "acts" if fence is not None else "stands by")
+        self.fence, self.taken, self._led_at = fence, fence is None, asked_at
+
+    def _left(self) -> timedelta:
+        """For how long it is held, counted from before it was asked for."""
+        since = seconds(min(1e6, self._clock.monotonic() - self._led_at))
+        return max(timedelta(0), HELD_FOR - since)
+
 
 LOOK_INTERVAL = timedelta(seconds=1)
 RETRY_PAUSE = timedelta(seconds=1)

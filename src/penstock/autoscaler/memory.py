@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.timing import Instant
+from penstock.model.clock import Instant
 
 LEAST_KEEP_PART, MOST_KEEP_PART = 0.1, 2.0
 REGRETTED = 2.0

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from penstock.model.clock import Clock
 from penstock.model.declarations import DeclaredType
 from penstock.model.fleet_plan import EffectiveFleet
-from penstock.model.fleet_wire import FleetRecord
-from penstock.model.timing import Clock
+from penstock.model.wire.fleets import FleetRecord
 from penstock.store import Store
 
 NAME_KEPT_FOR = timedelta(hours=1)

@@ -5,14 +5,34 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.autoscaler import policy_depth, policy_wait
+from penstock.autoscaler import policy_wait
 from penstock.autoscaler.memory import Memory, Peak, learn, remember, since
-from penstock.autoscaler.policy_view import LOOK_SECONDS, View, view_of
-from penstock.autoscaler.policy_want import Want
+from penstock.autoscaler.policy_input import LOOK_SECONDS, View, Want, view_of
+from penstock.model.clock import seconds
+from penstock.model.durations import settled
 from penstock.model.fleet_readings import FleetReading, ScalingDecision, known
 from penstock.model.fleets import Depth, Fleet, Wait
-from penstock.model.spans import settled
-from penstock.model.timing import seconds
+
+
+def want_by_depth(rule: Depth, view: View, memory: Memory) -> tuple[Want, Memory]:
+    """As many as there are, a step more, or only those that are at work."""
+    due = view.backlog + view.due_within(view.startup + LOOK_SECONDS)
+    empty = since(memory.empty_since, view.at, holds=due == 0)
+    memory = replace(memory, empty_since=empty)
+    if empty is None:
+        return _out(rule, due, view, memory)
+    if view.at - empty < seconds(settled(rule.empty_for)):
+        return Want(view.present, "none due, but not for long"), memory
+    return Want(view.busy, "none due for long enough"), memory
+
+
+def _out(rule: Depth, due: int, view: View, memory: Memory) -> tuple[Want, Memory]:
+    add = max((step.add for step in rule.steps if due > step.above), default=0)
+    if add == 0:
+        return Want(view.present, f"{due} due, not above the lowest step"), memory
+    if memory.stepped_at is not None and view.at - memory.stepped_at < seconds(settled(rule.cooldown)):
+        return Want(view.present, f"{due} due, cooling down after the last step"), memory
+    return Want(view.present + add, f"{due} due"), replace(memory, stepped_at=view.at)
 
 
 class Bounds(Struct, frozen=True):
@@ -43,7 +63,7 @@ def _want(fleet: Fleet, view: View, memory: Memory) -> tuple[Want, Memory]:
         case Wait() as rule:
             return policy_wait.want(rule, fleet, view, memory)
         case Depth() as rule:
-            return policy_depth.want_by_depth(rule, view, memory)
+            return want_by_depth(rule, view, memory)
 
 
 def _act(fleet: Fleet, view: View, want: Want, memory: Memory) -> tuple[ScalingDecision, Memory]:

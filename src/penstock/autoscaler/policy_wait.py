@@ -10,10 +10,9 @@ from math import ceil, exp
 from msgspec.structs import replace
 
 from penstock.autoscaler.memory import Memory
-from penstock.autoscaler.policy_view import LOOK_SECONDS, View
-from penstock.autoscaler.policy_want import Want
+from penstock.autoscaler.policy_input import LOOK_SECONDS, View, Want
+from penstock.model.durations import settled
 from penstock.model.fleets import Fleet, Wait
-from penstock.model.spans import settled
 
 AIM = 0.9
 """The part of the target that is planned for; the rest is for what a plan does not know."""

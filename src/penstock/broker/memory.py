@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from penstock.broker.bells import Subscribers
 from penstock.broker.seam import SignalMessage
+from penstock.broker.subscribers import Subscribers
 from penstock.model.ids import JobId
 from penstock.model.job import PRIORITIES, BacklogKey, Ticket
 from penstock.model.workers import WorkRequest

@@ -9,19 +9,19 @@ from pathlib import Path
 import click
 
 from penstock.cli.commands import CommandGroup
-from penstock.cli.ending import exit_code
+from penstock.cli.exit_codes import exit_code
 
 ROOT = CommandGroup(
     name="penstock",
     help="A distributed, autoscaling, asynchronous job queue and scheduler.",
     examples=("penstock up shop.jobs:app", "penstock jobs submit thumbnail url=cat.png --wait"),
     lazy={
-        "up": ("penstock.cli.up:up", "Run everything on this machine: API, scheduler and workers."),
-        "api": ("penstock.cli.api:api", "Run one API process of several, behind a load balancer."),
+        "up": ("penstock.cli.roles:up", "Run everything on this machine: API, scheduler and workers."),
+        "api": ("penstock.cli.roles:api", "Run one API process of several, behind a load balancer."),
         "worker": ("penstock.cli.worker:worker", "Run a worker for a server that is up elsewhere."),
-        "scheduler": ("penstock.cli.scheduler:scheduler", "Run one more scheduler for a server that is up elsewhere."),
+        "scheduler": ("penstock.cli.roles:scheduler", "Run one more scheduler for a server that is up elsewhere."),
         "autoscaler": (
-            "penstock.cli.autoscaler:autoscaler",
+            "penstock.cli.roles:autoscaler",
             "Start and stop workers, as many as there is work for.",
         ),
         "jobs": ("penstock.cli.jobs:jobs", "Submit jobs, look at them, and stop them."),
@@ -35,8 +35,8 @@ ROOT = CommandGroup(
         "db": ("penstock.cli.db:db", "Bring the tables of PostgreSQL shards up to date, and see where they stand."),
         "autoscale": ("penstock.cli.autoscale:autoscale", "Try a scaling policy on a trace, before it has a fleet."),
         "doctor": ("penstock.cli.doctor:doctor", "Check this machine, its settings and the server."),
-        "demo": ("penstock.cli.demo.command:demo", "See it work: a story of jobs in under a minute."),
-        "bench": ("penstock.cli.bench.command:bench", "Measure throughput, latency, growth and memory here."),
+        "demo": ("penstock.lab.demo.command:demo", "See it work: a story of jobs in under a minute."),
+        "bench": ("penstock.lab.bench.command:bench", "Measure throughput, latency, growth and memory here."),
         "version": ("penstock.cli.version:version", "Print the version."),
     },
     params=[

@@ -12,8 +12,8 @@ from types import FrameType
 
 import msgspec
 
+from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import PenstockError
-from penstock.model.timing import Clock, SystemClock
 
 READY_SECONDS = 30.0
 GRACE_SECONDS = 8.0

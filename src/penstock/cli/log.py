@@ -14,7 +14,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from penstock.cli.ink import bad, coloured, dim, warned
+from penstock.cli.style import bad, coloured, dim, warned
 from penstock.config import LogSettings, variable
 from penstock.model.keys import redacted
 from penstock.model.request_ids import current_request

@@ -5,8 +5,8 @@ import platform
 from penstock import __version__
 from penstock.cli import options
 from penstock.cli.commands import command
-from penstock.cli.ink import say
-from penstock.cli.machine import print_json
+from penstock.cli.json_output import print_json
+from penstock.cli.style import say
 
 
 @command("version", "penstock version --json")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import ink, options
+from penstock.cli import options, style
 from penstock.cli.commands import command
-from penstock.cli.ending import USAGE
+from penstock.cli.exit_codes import USAGE
 from penstock.cli.log import start_logging
 from penstock.cli.loop import run_for_long
 from penstock.model.errors import InvalidSetting
@@ -64,6 +64,6 @@ def worker(
 
         run_for_long(runtime.work(settings, app))
     except InvalidSetting as error:
-        ink.say(f"penstock: {error.message}", err=True)
+        style.say(f"penstock: {error.message}", err=True)
         return USAGE
     return 0

@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-from penstock.cli import ink, options
+from penstock.cli import options, style
 from penstock.cli.commands import command
-from penstock.cli.machine import print_json
-from penstock.cli.server import connected
-from penstock.cli.spans import ago
-from penstock.cli.table import print_table
-from penstock.model.wire import WorkerList
+from penstock.cli.connection import connected
+from penstock.cli.format import ago, print_table
+from penstock.cli.json_output import print_json
+from penstock.model.wire.jobs import WorkerList
 from penstock.model.workers import Worker, WorkerState
 
 HEADS = ("WORKER", "STATE", "RUNNING", "CAPACITY", "HOST", "PID", "STARTED", "SEEN", "TYPES")
-INKS = {WorkerState.READY: ink.good, WorkerState.DRAINING: ink.warned, WorkerState.LOST: ink.bad}
+INKS = {WorkerState.READY: style.good, WorkerState.DRAINING: style.warned, WorkerState.LOST: style.bad}
 TYPES_SHOWN = 4
 
 
@@ -27,7 +26,7 @@ def workers(*, url: str | None, config: Path | None, as_json: bool) -> None:
     elif found:
         print_table(HEADS, [_row(worker) for worker in found], right=("RUNNING", "CAPACITY", "PID", "STARTED", "SEEN"))
     else:
-        ink.say("no workers; start one with: penstock worker module:app", err=True)
+        style.say("no workers; start one with: penstock worker module:app", err=True)
 
 
 def _row(worker: Worker) -> tuple[str, ...]:

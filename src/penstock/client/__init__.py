@@ -1,9 +1,8 @@
 """The SDK's way to a server: `Client` and `AsyncClient`, HTTP only. Importing this imports no HTTP library."""
 
 from penstock.client.aio import AsyncClient
+from penstock.client.client import Client
 from penstock.client.handle import JobHandle
-from penstock.client.scheduling import ScheduleOptions
-from penstock.client.submission import Content, Duration, JobSpec, SubmitOptions
-from penstock.client.sync import Client
+from penstock.client.options import Content, Duration, JobSpec, ScheduleOptions, SubmitOptions
 
 __all__ = ["AsyncClient", "Client", "Content", "Duration", "JobHandle", "JobSpec", "ScheduleOptions", "SubmitOptions"]

@@ -11,30 +11,35 @@ from msgspec import Raw
 from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls, type_calls
 from penstock.client.calls import AsyncTransport, Reply
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
-from penstock.client.flows import DEFAULT_WAIT, NOTHING, ClientProtocol, Exchange, Pause, Step
 from penstock.client.http import AsyncHttpTransport, server_url
 from penstock.client.key_calls import key_request, rotate_request
-from penstock.client.scheduling import (
+from penstock.client.options import (
     ConflictName,
+    Content,
+    Duration,
+    JobSpec,
     ScheduleChanges,
     ScheduleOptions,
+    SubmitOptions,
     WhenOptions,
     changes_body,
     preview_body,
     schedule_body,
+    span_of,
+    spec_of,
 )
+from penstock.client.protocol import DEFAULT_WAIT, NOTHING, ClientProtocol, Exchange, Pause, Step
 from penstock.client.shard_calls import StateName
-from penstock.client.submission import Content, Duration, JobSpec, SubmitOptions, span_of, spec_of
+from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import Unavailable
-from penstock.model.fleet_wire import FleetItem
 from penstock.model.job import JobFilter
-from penstock.model.key_wire import GRACE_SECONDS, KeyItem, MadeKey
 from penstock.model.lifecycle import State
-from penstock.model.schedule_wire import ScheduleItem, TickItem
-from penstock.model.shard_wire import ShardItem, ShardRequest
-from penstock.model.timing import Clock, SystemClock
-from penstock.model.type_wire import RetiredType, TypeItem
-from penstock.model.wire import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
+from penstock.model.wire.fleets import FleetItem
+from penstock.model.wire.jobs import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
+from penstock.model.wire.keys import GRACE_SECONDS, KeyItem, MadeKey
+from penstock.model.wire.schedules import ScheduleItem, TickItem
+from penstock.model.wire.shards import ShardItem, ShardRequest
+from penstock.model.wire.types import RetiredType, TypeItem
 from penstock.model.workers import Worker
 
 T = TypeVar("T")

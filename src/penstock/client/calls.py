@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from penstock.client.sinks import BytesSink, FileSink, Sink
 from penstock.model.job import JobFilter
 from penstock.model.sdk_keys import REPEATED_HEADER
-from penstock.model.wire import (
+from penstock.model.wire.jobs import (
     BatchResponse,
     DirectUpload,
     FileItem,

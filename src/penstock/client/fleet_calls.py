@@ -5,11 +5,11 @@ from typing import Literal, TypeAlias, TypedDict
 import msgspec
 
 from penstock.client.calls import Call, path_of
+from penstock.model.durations import Span
 from penstock.model.errors import Invalid
-from penstock.model.fleet_wire import FleetChange, FleetItem, FleetList
 from penstock.model.fleets import KeepWarm, Policy
-from penstock.model.spans import Span
 from penstock.model.suggestion import check_options
+from penstock.model.wire.fleets import FleetChange, FleetItem, FleetList
 
 WorkerCount: TypeAlias = int | Literal["auto"]
 

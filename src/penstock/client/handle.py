@@ -6,14 +6,14 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from penstock.client.aio import AsyncClient
-from penstock.client.flows import DEFAULT_WAIT
-from penstock.client.submission import Duration
-from penstock.client.sync import Client
+from penstock.client.client import Client
+from penstock.client.options import Duration
+from penstock.client.protocol import DEFAULT_WAIT
 from penstock.model.errors import Conflict, Invalid, JobEnded
 from penstock.model.ids import JobId
 from penstock.model.job import LogLine
 from penstock.model.lifecycle import State
-from penstock.model.wire import FileItem, JobItem
+from penstock.model.wire.jobs import FileItem, JobItem
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

@@ -12,16 +12,20 @@ from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
 
 from penstock.client.calls import Call, Reply
-from penstock.client.home import URL_VARIABLE, home_key
+from penstock.client.direct import URL_VARIABLE, home_key
 from penstock.client.sinks import BytesSink, Sink
-from penstock.model.errors import Invalid, ServerUnavailable
+from penstock.model.errors import BY_CODE, Invalid, PenstockError, Refused, ServerUnavailable, TooLarge, Unavailable
 from penstock.model.keys import authorization
+from penstock.model.wire.jobs import Problem
 
 if TYPE_CHECKING:
     import httpx2
+
 
 Owner: TypeAlias = tuple[int, object]
 """The process (and event loop) that a connection belongs to: it is never used by another."""
@@ -210,3 +214,128 @@ def _chunks(path: Path) -> Iterator[bytes]:
 async def _async_chunks(path: Path) -> AsyncIterator[bytes]:
     for chunk in _chunks(path):
         yield chunk
+
+
+T = TypeVar("T")
+
+PROBLEM_JSON = "application/problem+json"
+TEMPORARY = frozenset({408, 425, 429})
+"""What a proxy answers to a call that may be passed on later, besides every status from 500 on."""
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for a body that is not what it should be."""
+_EXCERPT = 200
+
+
+def read(call: Call[T], reply: Reply) -> T:
+    """What the call asked for; raises what the server refused it with."""
+    if not reply.good:
+        raise problem_of(call, reply)
+    try:
+        return call.decode(reply.body)
+    except UNREADABLE as error:
+        raise PenstockError(
+            f"{call.method} {call.path}: the answer is not Penstock's ({error}); is the URL right, and is the server's "
+            f"version this client's?"
+        ) from error
+
+
+def problem_of(call: Call[T], reply: Reply) -> PenstockError:
+    """The error a bad answer stands for. `details["retry_after"]` holds the seconds of a Retry-After header."""
+    problem = problem_in(reply)
+    error = _unexplained(call, reply) if problem is None else error_of(problem)
+    note_retry_after(error, reply)
+    return error
+
+
+def problem_in(reply: Reply) -> Problem | None:
+    """What the server itself says in a bad answer; None if something else gave the answer."""
+    if reply.headers.get("content-type", "").partition(";")[0].strip().lower() != PROBLEM_JSON:
+        return None
+    try:
+        return msgspec.json.decode(reply.body, type=Problem)
+    except UNREADABLE:
+        return None
+
+
+def note_retry_after(error: PenstockError, reply: Reply) -> None:
+    """Keep the seconds that the answer asks to wait, if it names any, in the error's details."""
+    after = reply.headers.get("retry-after", "").strip()
+    if after.isascii() and after.isdecimal():
+        error.details["retry_after"] = int(after[:9])
+
+
+def error_of(problem: Problem) -> PenstockError:
+    """The error class of the problem's code, with the server's detail as its message."""
+    kind = BY_CODE.get(problem.code) or (Unavailable if problem.status >= 500 else Refused)
+    return kind(problem.detail or problem.title, status=problem.status, known=problem.known)
+
+
+def _unexplained(call: Call[T], reply: Reply) -> PenstockError:
+    """Something between us and the server answered: a proxy, a load balancer, or another program on that port."""
+    told = f"{call.method} {call.path} was answered {reply.status}, by something else than Penstock{excerpt(reply)}"
+    if reply.status >= 500 or reply.status in TEMPORARY:
+        return ServerUnavailable(told, status=reply.status)
+    if reply.status == 413:
+        # Whoever says it, less at once may pass.
+        return TooLarge(told, status=reply.status)
+    return PenstockError(f"{told}; is the URL right?", status=reply.status)
+
+
+def excerpt(reply: Reply) -> str:
+    """The beginning of a body that is not ours, to go into a message."""
+    text = reply.body[:_EXCERPT].decode(errors="replace").strip()
+    return f": {text}" if text else ""
+
+
+TRANSFER_SECONDS = 60.0
+"""How long a transfer may stand still."""
+
+
+class TransferBroken(Exception):
+    """The object store did not give or take the whole file, or could not be reached."""
+
+
+class Transfers:
+    """Connections of their own: nothing that is meant for Penstock alone goes with them."""
+
+    def __init__(self) -> None:
+        self._http: httpx2.AsyncClient | None = None
+
+    async def fetch(self, url: str) -> AsyncIterator[bytes]:
+        """The bytes there; TransferBroken where they end too early."""
+        import httpx2
+
+        try:
+            async with self._connected().stream("GET", url) as answer:
+                if not answer.is_success:
+                    raise TransferBroken(f"status {answer.status_code}")
+                async for chunk in answer.aiter_bytes():
+                    yield chunk
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise TransferBroken(str(error) or type(error).__name__) from None
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: AsyncIterator[bytes], size: int
+    ) -> None:
+        """Send the body there; TransferBroken unless it was taken."""
+        import httpx2
+
+        told = {**headers, "Content-Length": str(size)}
+        try:
+            answer = await self._connected().request(method, url, content=body, headers=told)
+        except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
+            raise TransferBroken(str(error) or type(error).__name__) from None
+        if not answer.is_success:
+            raise TransferBroken(f"status {answer.status_code}")
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+
+    def _connected(self) -> "httpx2.AsyncClient":
+        import httpx2
+
+        if self._http is None:
+            timeout = httpx2.Timeout(TRANSFER_SECONDS, connect=CONNECT_TIMEOUT.total_seconds())
+            self._http = httpx2.AsyncClient(timeout=timeout, trust_env=False)
+        return self._http

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.client.calls import Call, path_of
-from penstock.client.submission import Duration, seconds_of
+from penstock.client.options import Duration, seconds_of
 from penstock.model.errors import Invalid
-from penstock.model.key_wire import KeyItem, KeyList, KeyRequest, MadeKey, RevokedKey, RotateRequest
+from penstock.model.wire.keys import KeyItem, KeyList, KeyRequest, MadeKey, RevokedKey, RotateRequest
 
 _MADE = msgspec.json.Decoder(MadeKey).decode
 _REVOKED = msgspec.json.Decoder(RevokedKey).decode

@@ -4,7 +4,7 @@ import math
 import os
 from datetime import timedelta
 
-from penstock.client.home import in_executor
+from penstock.client.direct import in_executor
 from penstock.model.errors import Invalid
 
 VARIABLE = "PENSTOCK_PATIENCE"

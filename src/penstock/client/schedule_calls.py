@@ -6,7 +6,8 @@ from datetime import datetime
 import msgspec
 
 from penstock.client.calls import Call, path_of, query_of
-from penstock.model.schedule_wire import (
+from penstock.model.wire.jobs import JobItem
+from penstock.model.wire.schedules import (
     BackfillRequest,
     BackfillResponse,
     PreviewResponse,
@@ -15,7 +16,6 @@ from penstock.model.schedule_wire import (
     TickItem,
     TickPage,
 )
-from penstock.model.wire import JobItem
 
 
 def put(body: Mapping[str, object]) -> Call[ScheduleItem]:

@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from penstock.client.calls import Call, path_of, query_of
-from penstock.model.shard_wire import ShardItem, ShardList, ShardRequest
 from penstock.model.shards import ShardState
+from penstock.model.wire.shards import ShardItem, ShardList, ShardRequest
 
 StateName: TypeAlias = ShardState | Literal["active", "draining", "down"]
 

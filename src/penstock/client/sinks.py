@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.model.errors import CorruptObject
-from penstock.model.wire import FileItem
+from penstock.model.wire.jobs import FileItem
 
 
 class Sink(Protocol):

@@ -3,7 +3,7 @@
 import msgspec
 
 from penstock.client.calls import Call, path_of
-from penstock.model.type_wire import AliasRequest, RetiredType, RetireRequest, TypeItem, TypeList
+from penstock.model.wire.types import AliasRequest, RetiredType, RetireRequest, TypeItem, TypeList
 
 
 def types() -> Call[tuple[TypeItem, ...]]:

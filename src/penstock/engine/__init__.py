@@ -6,30 +6,24 @@ from functools import partial
 
 from penstock.broker import Broker
 from penstock.config import Settings
-from penstock.engine.arrivals import Arrivals
-from penstock.engine.bells import Signal, Signals
-from penstock.engine.catalog import Catalog
-from penstock.engine.changes import ScheduleSignals
+from penstock.engine.catalog import Catalog, Types
 from penstock.engine.files import Files
 from penstock.engine.fleets import Fleets
 from penstock.engine.jobs import Jobs
 from penstock.engine.keys import Keys
 from penstock.engine.meters import Meters
-from penstock.engine.posting import TicketPosting
 from penstock.engine.queues import Queues
-from penstock.engine.reach import WorkerApi
+from penstock.engine.scheduler_api import Ticks
 from penstock.engine.schedules import Schedules
-from penstock.engine.sdk_places import SdkPlacement
-from penstock.engine.shards import Shards
-from penstock.engine.tickets import Tickets
-from penstock.engine.ticks import Ticks
-from penstock.engine.timekeeper import SchedulerApi
-from penstock.engine.types import Types
-from penstock.engine.watch import JobWaiters
-from penstock.engine.work import EngineWorkerApi
+from penstock.engine.shards import SdkPlacement, Shards
+from penstock.engine.signals import Arrivals, JobWaiters, ScheduleSignals, Signal, Signals
+from penstock.engine.submit import TicketPosting
+from penstock.engine.window import Tickets
+from penstock.engine.worker_api import EngineWorkerApi
+from penstock.model.clock import Clock
 from penstock.model.errors import ShuttingDown
 from penstock.model.lifecycle import Event
-from penstock.model.timing import Clock
+from penstock.model.ports import SchedulerApi, WorkerApi
 from penstock.objects import ObjectStore
 from penstock.store import Store
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.engine.catalog import Catalog, CatalogReading
-from penstock.engine.serving import is_silent
+from penstock.engine.type_fit import is_silent
 from penstock.model.notices import NoticeKind
 from penstock.model.workers import Worker
 

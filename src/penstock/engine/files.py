@@ -14,13 +14,13 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from penstock.config import Settings
+from penstock.model.clock import Clock, seconds, to_millis
 from penstock.model.errors import Conflict, Invalid, LeaseLost, NotFound, TooLarge
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import FileLink, Job, Lease, ObjectLink
 from penstock.model.lifecycle import State
 from penstock.model.names import check_file_name
-from penstock.model.timing import Clock, seconds, to_millis
-from penstock.model.wire import DirectUpload, Upload, UploadRequest
+from penstock.model.wire.jobs import DirectUpload, Upload, UploadRequest
 from penstock.objects import ObjectStore
 from penstock.store import JobStore
 

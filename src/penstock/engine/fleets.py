@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from penstock.config import Settings
 from penstock.engine.catalog import Catalog, CatalogReading
-from penstock.engine.coming import MAX_AGE
+from penstock.engine.jobs import MAX_AGE
 from penstock.model.errors import Invalid, NotFound
 from penstock.model.fleet_plan import EffectiveFleet, Overrides, changed, plan
-from penstock.model.fleet_wire import FleetChange, FleetItem, FleetRecord, shown, workers_of
 from penstock.model.notices import NoticeKind, notice
+from penstock.model.wire.fleets import FleetChange, FleetItem, FleetRecord, shown, workers_of
 from penstock.store import Store
 
 logger = logging.getLogger("penstock.engine")

@@ -3,24 +3,188 @@
 import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import Enum, auto
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.engine.batch import Batches, BatchKey, SubmitOutcome
+from penstock.engine.batches import Batches, BatchKey, SubmitOutcome
+from penstock.engine.catalog import CatalogReading
 from penstock.engine.files import job_prefix
-from penstock.engine.inserting import Insertion
-from penstock.engine.preparing import Preparation
-from penstock.engine.submit import same_again
-from penstock.engine.why import WaitReasons
+from penstock.engine.job_spec import same_again
+from penstock.engine.submit import Insertion, Preparation
+from penstock.engine.type_fit import fits_a_worker, fits_all, last_had, servers_of
+from penstock.model.clock import Instant
+from penstock.model.declarations import DeclaredType
 from penstock.model.errors import Conflict, KeyConflict, MapChanged, NotFound, Unavailable
+from penstock.model.fleet_readings import Runs
 from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter, NewJob
+from penstock.model.lifecycle import State
+from penstock.model.notices import NoticeKind
 from penstock.model.submission import Known, Submission
-from penstock.model.wire import JobItem, JobPage, LogPage, SubmitRequest, job_item
+from penstock.model.wire.jobs import JobItem, JobPage, LogPage, SubmitRequest, job_item
 
 if TYPE_CHECKING:
     from penstock.engine import Engine
+
+
+MAX_AGE = timedelta(seconds=30)
+"""An autoscaler that has said nothing for longer is not counted on."""
+
+
+class _Aim(Struct, frozen=True):
+    desired: int
+    at: Instant
+
+
+class _FleetNews(Struct, frozen=True):
+    """A fleet's record, as far as it matters here."""
+
+    latest: _Aim
+    queues: tuple[str, ...] | None = None
+    except_queues: tuple[str, ...] = ()
+    runs: Runs | None = None
+    app: str | None = None
+
+    def serves(self, queue: str) -> bool:
+        return queue not in self.except_queues if self.queues is None else queue in self.queues
+
+    def is_fresh(self, now: datetime) -> bool:
+        return now - self.latest.at <= MAX_AGE
+
+    def is_of(self, types: Sequence[DeclaredType]) -> bool:
+        """Whether its app has one of these, as far as that is known."""
+        return self.app is None or not any(one.apps for one in types) or any(self.app in one.apps for one in types)
+
+    def lacks(self, job: Job, names: Sequence[str], types: Sequence[DeclaredType]) -> bool:
+        """Whether its workers would not run a job that goes by these names."""
+        newest = max((one.apps.get(self.app or "", one.declared_at) for one in types), default=None)
+        return self.runs is not None and self.runs.lacks(job.type, names, newest)
+
+
+class Prospect(Enum):
+    """What autoscalers have said about workers for a job."""
+
+    COMING = auto()
+    NONE = auto()
+    NO_AUTOSCALER = auto()
+
+
+def prospect_of(job: Job, reading: CatalogReading, now: datetime) -> Prospect:
+    """Whether a fleet that serves a job's queue should have workers by now that run its type.
+
+    NO_AUTOSCALER: autoscalers have run such fleets, but none does now that acts for an app which has its type.
+    """
+    names = reading.handled_as(job.type)
+    types = [reading.types[name] for name in names if name in reading.types]
+    serving = [said for said in _said(reading) if said.serves(job.queue)]
+    acting = [said for said in serving if said.is_fresh(now) and said.is_of(types)]
+    if any(said.latest.desired > 0 and not said.lacks(job, names, types) for said in acting):
+        return Prospect.COMING
+    return Prospect.NO_AUTOSCALER if serving and not acting else Prospect.NONE
+
+
+def _said(reading: CatalogReading) -> list[_FleetNews]:
+    kept = [one.value for one in reading.notices.values() if one.kind == NoticeKind.FLEET_RECORD]
+    return [said for value in kept if value is not None and (said := _decoded(value)) is not None]
+
+
+@lru_cache(maxsize=256)
+def _decoded(value: bytes) -> _FleetNews | None:
+    try:
+        return msgspec.json.decode(value, type=_FleetNews)
+    except msgspec.ValidationError:
+        return None
+
+
+DUE_LATER = "due later"
+WAITS_TO_RETRY = "waiting to try again"
+QUEUE_PAUSED = "queue paused"
+SCALING_UP = "scaling up"
+NO_WORKER = "no worker runs this type"
+NO_WORKER_SINCE = "no worker has run this type since {at}"
+NO_AUTOSCALER = "no worker runs this type, and no autoscaler acts for it"
+NO_AUTOSCALER_SINCE = "no worker has run this type since {at}, and no autoscaler acts for it"
+RETIRED = "this type was retired at {at}"
+NO_FIT = "no worker that is up takes these params"
+NO_ROOM = "waiting for a free worker"
+ASKED_TO_STOP = "asked to cancel"
+"""Every reason a job can give while it has not ended; the documentation lists them."""
+
+
+A_WHILE = timedelta(minutes=2)
+"""How long a type may be without a worker before a job says since when: workers come and go."""
+
+
+class WaitReasons:
+    """Why jobs wait, remembered for as long as a reading of the registry counts: most jobs of a type wait alike."""
+
+    def __init__(self) -> None:
+        self._reading: CatalogReading | None = None
+        self._queued: dict[tuple[str, str], str] = {}
+
+    def find(self, job: Job, reading: CatalogReading, now: datetime) -> str | None:
+        """`why_it_waits`. Jobs of one type in one queue share the answer unless it depends on their params."""
+        if job.state is not State.QUEUED:
+            return why_it_waits(job, reading, now)
+        if reading is not self._reading:
+            self._reading, self._queued = reading, {}
+        known = self._queued.get((job.queue, job.type))
+        if known is not None:
+            return known
+        reason = _why_queued(job, reading, now)
+        if reason not in (NO_ROOM, NO_FIT) or fits_all(job, reading, now):
+            self._queued[job.queue, job.type] = reason
+        return reason
+
+
+def why_it_waits(job: Job, reading: CatalogReading, now: datetime) -> str | None:
+    """One of the reasons above for a job that waits or was asked to stop; None otherwise."""
+    match job.state:
+        case State.SCHEDULED:
+            return _why_scheduled(job, reading, now)
+        case State.QUEUED:
+            return _why_queued(job, reading, now)
+        case State.RUNNING:
+            return ASKED_TO_STOP if job.cancel_requested_at else None
+        case State.SUCCEEDED | State.FAILED | State.CANCELLED | State.EXPIRED:
+            return None
+
+
+def _why_no_worker(job: Job, reading: CatalogReading, now: datetime) -> str:
+    prospect, name = prospect_of(job, reading, now), reading.run_as(job.type)
+    if prospect is Prospect.COMING:
+        return SCALING_UP
+    if (retired_at := reading.retired_at(name)) is not None:
+        return RETIRED.format(at=_shown(retired_at))
+    since, unattended = last_had(name, reading), prospect is Prospect.NO_AUTOSCALER
+    if since is None or now - since < A_WHILE:
+        return NO_AUTOSCALER if unattended else NO_WORKER
+    return (NO_AUTOSCALER_SINCE if unattended else NO_WORKER_SINCE).format(at=_shown(since))
+
+
+def _shown(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _why_scheduled(job: Job, reading: CatalogReading, now: datetime) -> str:
+    if job.attempt:
+        return WAITS_TO_RETRY
+    was_given_back = job.fence > 0
+    return NO_FIT if was_given_back and not fits_a_worker(job, reading, now) else DUE_LATER
+
+
+def _why_queued(job: Job, reading: CatalogReading, now: datetime) -> str:
+    if job.queue in reading.paused:
+        return QUEUE_PAUSED
+    if not any(servers_of(job, reading, now)):
+        return _why_no_worker(job, reading, now)
+    return NO_ROOM if fits_a_worker(job, reading, now) else NO_FIT
+
 
 PLACED_AGAIN = 3
 """How often a job is placed again because the shard map has changed."""

@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.engine.catalog import Catalog, CatalogReading
+from penstock.model.clock import Clock, seconds
 from penstock.model.errors import Forbidden, NotFound, Unauthorized
 from penstock.model.ids import ShardId
-from penstock.model.key_wire import KeyRequest, MadeKey, RotateRequest, made_key
 from penstock.model.keys import (
     ApiKey,
     KeyId,
@@ -30,7 +30,7 @@ from penstock.model.keys import (
     token_of,
 )
 from penstock.model.notices import Name, Notice, NoticeKind
-from penstock.model.timing import Clock, seconds
+from penstock.model.wire.keys import KeyRequest, MadeKey, RotateRequest, made_key
 
 _read_key = lru_cache(maxsize=4096)(msgspec.json.Decoder(ApiKey).decode)
 

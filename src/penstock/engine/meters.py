@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from penstock.model.job import Claim, Loss
 from penstock.model.lifecycle import Event, Move, State
-from penstock.model.wire import Refusal
+from penstock.model.wire.jobs import Refusal
 
 JOB_BOUNDS = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 """Seconds, from a short wait in an idle system to a long job."""

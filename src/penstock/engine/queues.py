@@ -7,13 +7,13 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from penstock.engine.catalog import RECENT, Catalog
-from penstock.engine.serving import is_silent
-from penstock.engine.tickets import Tickets
+from penstock.engine.type_fit import is_silent
+from penstock.engine.window import Tickets
 from penstock.model.declarations import plain_type
 from penstock.model.errors import NotFound
 from penstock.model.job import Count
 from penstock.model.lifecycle import State
-from penstock.model.wire import QueueItem
+from penstock.model.wire.jobs import QueueItem
 from penstock.model.workers import Seen, Worker, WorkerState
 from penstock.store import Store
 

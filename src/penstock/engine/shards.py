@@ -2,20 +2,22 @@
 
 import asyncio
 import builtins
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from msgspec import Struct, UnsetType
 
-from penstock.model.errors import Conflict, Unavailable
+from penstock.model.errors import ChooseShard, Conflict, MapChanged, StoreUnavailable, Unavailable
 from penstock.model.ids import ShardId
 from penstock.model.job import Retention
 from penstock.model.lifecycle import State
-from penstock.model.shard_wire import ShardChange, ShardItem, ShardRequest
+from penstock.model.sdk_keys import SdkKey, read_sdk_key, write_shards
 from penstock.model.shards import ShardState, redacted, without_secrets
+from penstock.model.wire.shards import ShardChange, ShardItem, ShardRequest
 from penstock.orchestrator import ShardedStore
-from penstock.orchestrator.guarded import GuardedShard
-from penstock.orchestrator.mapping import jobs_by_state
+from penstock.orchestrator.admin import jobs_by_state
+from penstock.orchestrator.shard import GuardedShard
 from penstock.store import Shard, Store
 
 T = TypeVar("T")
@@ -143,3 +145,43 @@ async def _jobs(shard: Shard) -> dict[State, int] | None:
 
 def _said(value: T | UnsetType) -> T | None:
     return None if isinstance(value, UnsetType) else value
+
+
+class SdkPlacement:
+    """Decides whether a key of the SDK may go on to live where it says. A user's own key always may."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @contextmanager
+    def choosing(self, key: str | None, *, repeated: bool) -> Iterator[None]:
+        """Within, the job is submitted. ChooseShard where nothing is written and the client may name another shard.
+
+        `repeated`: an earlier request under this key may have been carried out, so it stays where it is.
+        """
+        named = None if key is None else read_sdk_key(key)
+        if named is None or repeated:
+            yield
+            return
+        self._check(named)
+        try:
+            yield
+        except StoreUnavailable as error:
+            others = {number: weight for number, weight in (self._store.takers() or {}).items() if number != named.home}
+            if not others or not (error.unsent or isinstance(error, MapChanged)):
+                raise
+            raise _choose(others, error.message) from error
+
+    def shards(self, key: str | None) -> Mapping[ShardId, float] | None:
+        """What the client is told to choose its next keys from; None if it need not choose."""
+        return self._store.takers() if key is not None and read_sdk_key(key) is not None else None
+
+    def _check(self, named: SdkKey) -> None:
+        takers = self._store.takers()
+        if takers and (named.home is None or named.home not in takers):
+            said = "there are several shards" if named.home is None else f"shard {named.home} takes no new jobs now"
+            raise _choose(takers, said)
+
+
+def _choose(takers: Mapping[ShardId, float], why: str) -> ChooseShard:
+    return ChooseShard(f"{why}; name one of {', '.join(map(str, takers))} in the key", shards=write_shards(takers))

@@ -1,89 +1,222 @@
-"""From what a client asked to what a store inserts: every default resolved, every refusal said. Pure."""
+"""From requests to jobs that a store can insert: defaults resolved, params checked, large values and inputs stored."""
 
-import hashlib
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from functools import lru_cache
+import random
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Sequence
+from datetime import datetime
+from itertools import repeat
+from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
-from penstock.model.declarations import plain_type
-from penstock.model.errors import Invalid, InvalidParams
-from penstock.model.ids import JobId
-from penstock.model.job import FileLink, Job, NewJob
-from penstock.model.retry import NAMED, Retry, RetryKind
-from penstock.model.timing import seconds
-from penstock.model.wire import SubmitRequest
+from penstock.engine.by_shard import each, split
+from penstock.engine.catalog import Catalog, CatalogReading
+from penstock.engine.files import job_prefix
+from penstock.engine.job_spec import fingerprint, new_job
+from penstock.engine.repeats import RepeatedSubmits
+from penstock.engine.window import Tickets
+from penstock.model.clock import to_millis
+from penstock.model.errors import PenstockError, Unavailable
+from penstock.model.ids import JobId, Series, ShardId, new_job_id, shard_of
+from penstock.model.job import BacklogKey, Job, NewJob, Ticket
+from penstock.model.lifecycle import State
+from penstock.model.submission import Held, Inserted, Misplaced, Submission
+from penstock.model.wire.jobs import SubmitRequest
 from penstock.model.workers import JobType
+from penstock.store.batcher import Batcher
+
+if TYPE_CHECKING:
+    from penstock.engine import Engine
 
 
-def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime, ring: int | None = None) -> NewJob:
-    """The job that was asked for, its key placed by a ring. Large params and inputs are still to be stored."""
-    _check_times(request, now)
-    params = bytes(request.params)
-    if not params.startswith(b"{") and not params.lstrip().startswith(b"{"):
-        raise InvalidParams("params: expected a JSON object of named parameters")
-    return NewJob(
-        id=job,
-        type=declared.name,
-        queue=request.queue or declared.queue,
-        priority=declared.priority if request.priority is None else request.priority,
-        params=params,
-        retry=declared.retry if request.retry_policy is None else retry_asked(request.retry_policy),
-        timeout=_timeout(request, declared),
-        delay=None if request.delay_seconds is None else seconds(request.delay_seconds),
-        due_at=request.scheduled_at,
-        expires_at=request.expires_at,
-        tags=request.tags,
-        key=request.idempotency_key,
-        ring=ring,
-    )
+Prepared: TypeAlias = NewJob | Submission | PenstockError
+"""A job to insert; one that was made already, by the first tick of its schedule; or why there is none."""
+
+ANY_ID: Iterable[None] = repeat(None)
 
 
-def same_again(job: JobId, old: Job) -> NewJob:
-    """A new job that asks for what an ended one asked for: due now, never expiring. Inputs are still to be copied."""
-    return NewJob(
-        id=job,
-        type=plain_type(old.type),
-        queue=old.queue,
-        priority=old.priority,
-        params=old.params,
-        params_object=old.params_object,
-        retry=old.retry,
-        timeout=old.timeout,
-        tags=old.tags,
-        retry_of=old.id,
-    )
+class Preparation:
+    """Makes jobs of requests, and the ids of new jobs."""
+
+    def __init__(self, engine: "Engine", rng: random.Random) -> None:
+        self._engine = engine
+        self._rng = rng
+        self._repeating = RepeatedSubmits(engine)
+
+    def new_id(self, key: str | None = None, now: datetime | None = None) -> JobId:
+        at_millis = to_millis(now or self._engine.clock.now())
+        return new_job_id(at_millis, self._engine.store.shard_for(key), self._rng)
+
+    def new_series(self, key: str) -> tuple[Series, int | None]:
+        """Ids for the jobs of a batch where its key belongs, and the ring that says so."""
+        series = Series.new(to_millis(self._engine.clock.now()), self._engine.store.shard_for(key), self._rng)
+        return series, self._engine.store.epoch(key)
+
+    async def prepare(self, requests: Sequence[SubmitRequest], ids: Iterable[JobId | None] = ANY_ID) -> list[Prepared]:
+        """One answer each, in order. A job without an id gets one of its own, where its key belongs if it has one."""
+        terms = await self._terms()
+        return [
+            await self._with_more(request, job, terms) if self._has_more(request) else terms.resolve(request, job)
+            for request, job in zip(requests, ids, strict=False)
+        ]
+
+    async def _terms(self) -> "_TypeResolver":
+        self._engine.catalog.require_types()
+        return _TypeResolver(self, self._engine, await self._engine.catalog.read())
+
+    def _has_more(self, request: SubmitRequest) -> bool:
+        return (
+            request.idempotency_key is not None
+            or request.interval is not None
+            or bool(request.inputs)
+            or len(request.params) > self._engine.settings.limits.inline_bytes
+        )
+
+    async def _with_more(self, request: SubmitRequest, job: JobId | None, terms: "_TypeResolver") -> Prepared:
+        if request.interval is not None:
+            return await self._repeating.submit(request, job or self.new_id())
+        new = terms.resolve(request, job)
+        try:
+            return await self._complete(new, request) if isinstance(new, NewJob) else new
+        except PenstockError as error:
+            return error
+
+    async def _complete(self, new: NewJob, request: SubmitRequest) -> NewJob:
+        """With its large values stored, and with a fingerprint if it has a key."""
+        files = self._engine.files
+        if request.inputs:
+            new = replace(new, inputs=await files.adopt(new.id, request.inputs))
+        if len(request.params) > self._engine.settings.limits.inline_bytes:
+            link = await files.keep_value(f"{job_prefix(new.id)}/params", bytes(request.params))
+            new = replace(new, params=None, params_object=link)
+        return replace(new, fingerprint=fingerprint(request, new.inputs)) if new.key is not None else new
 
 
-def fingerprint(request: SubmitRequest, inputs: Sequence[FileLink]) -> bytes:
-    """A digest of everything that was asked for, except the key itself; of inputs their content, not their upload."""
-    contents = {file.name: file.object.digest for file in inputs}
-    asked = msgspec.json.encode(replace(request, idempotency_key=None, inputs=contents))
-    return hashlib.sha256(asked).digest()[:16]
+class _TypeResolver:
+    """What the jobs of one call have in common: looked up once, however many they are."""
+
+    def __init__(self, preparing: Preparation, engine: "Engine", reading: CatalogReading) -> None:
+        self._new_id = preparing.new_id
+        self._epoch = engine.store.epoch
+        self._catalog = engine.catalog
+        self._allow_unknown = engine.settings.server.allow_unknown_types
+        self._reading = reading
+        self._now = engine.clock.now()
+        self._types: dict[str, JobType] = {}
+
+    def resolve(self, request: SubmitRequest, job: JobId | None) -> NewJob | PenstockError:
+        """The job without what has to be stored elsewhere first; or why it is refused."""
+        try:
+            declared = self._types.get(request.type) or self._declared(request.type)
+            # The id and the ring go together: nothing may be awaited between the two.
+            key = request.idempotency_key
+            job, ring = job or self._new_id(key, self._now), None if key is None else self._epoch(key)
+            new = new_job(job, request, declared, self._now, ring)
+            if new.params is not None and declared.params_schema is not None:
+                self._catalog.check(declared, new.params)
+            return new
+        except PenstockError as error:
+            return error
+
+    def _declared(self, name: str) -> JobType:
+        declared = self._types[name] = self._reading.type(name, allow_unknown=self._allow_unknown)
+        return declared
 
 
-def _check_times(request: SubmitRequest, now: datetime) -> None:
-    if request.delay_seconds is not None and request.scheduled_at is not None:
-        raise Invalid("give either delay_seconds or scheduled_at, not both")
-    if request.expires_at is None:
-        return
-    due = request.scheduled_at or now + seconds(request.delay_seconds or 0)
-    if request.expires_at <= max(due, now):
-        raise Invalid(f"expires_at: {request.expires_at.isoformat()} is not after the job is due; it could never run")
+class Insertion:
+    """One write at a time into each shard, for all who have jobs for it meanwhile.
+
+    Jobs with keys have one of their own: it may have to wait for a key that another transaction holds.
+    """
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._writes: dict[tuple[ShardId, bool], Batcher[NewJob, Submission]] = {}
+
+    async def insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
+        """Each shard's jobs by themselves: what one does not answer for is unavailable, and never tried elsewhere.
+
+        A single job's shard that does not answer is raised.
+        """
+        if any([job.ring for job in jobs]):
+            answers = await self._insert_unless_moved(jobs)
+        else:
+            answers = await self._insert(jobs)
+        return [answer.refusal if isinstance(answer, Held | Misplaced) else answer for answer in answers]
+
+    async def insert_in_one(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        """Jobs of a single shard; Unavailable if it does not answer, cannot tell about a key, or takes one not."""
+        answers = await self._ask(jobs) if jobs else []
+        for answer in answers:
+            if isinstance(answer, Held | Misplaced):
+                raise answer.refusal
+        return answers
+
+    async def _insert_unless_moved(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
+        """Look first for the jobs that keys were given before the ring changed; insert the others."""
+        moved = await self._engine.store.find_moved(jobs)
+        answers = iter(await self._insert([job for job, known in zip(jobs, moved, strict=True) if known is None]))
+        return [next(answers) if known is None else known for known in moved]
+
+    async def _insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
+        if len(jobs) < 2:
+            return [*await self._ask(jobs)] if jobs else []
+        places = split(enumerate(jobs), lambda numbered: shard_of(numbered[1].id))
+        answers: dict[int, Submission | Unavailable] = {}
+        parts = [[job for _, job in part] for part in places.values()]
+        for numbered, answer in zip(places.values(), await each(parts, self._ask), strict=True):
+            told = [answer] * len(numbered) if isinstance(answer, Unavailable) else answer
+            answers.update(zip([number for number, _ in numbered], told, strict=True))
+        return [answers[number] for number in range(len(jobs))]
+
+    def _ask(self, jobs: Sequence[NewJob]) -> Awaitable[list[Submission]]:
+        place = (shard_of(jobs[0].id), any([job.key is not None for job in jobs]))
+        if (together := self._writes.get(place)) is None:
+            together = self._writes[place] = Batcher(self._write)
+        return together.submit(jobs)
+
+    async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
+        marked = await self._engine.posting.mark(jobs)
+        answers = await self._engine.store.submit(marked, self._engine.tickets.ticket_for)
+        made = [answer for answer in answers if isinstance(answer, Inserted)]
+        self._engine.meters.submitted += len(made)
+        await self._engine.posting.post(marked, [one.new for one in made])
+        # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.
+        self._engine.arrivals.publish(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
+        return answers
 
 
-def retry_asked(asked: Retry | RetryKind) -> Retry:
-    """The policy, or what its bare name stands for."""
-    return NAMED[asked] if isinstance(asked, RetryKind) else asked
+class TicketPosting:
+    """Jobs due now get a ticket at once where the window has room, so that an idle system answers at once."""
+
+    def __init__(self, catalog: Catalog, tickets: Tickets) -> None:
+        self._catalog = catalog
+        self._tickets = tickets
+
+    async def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """The jobs to insert, those `ticketed` that are due and find room; `post` must follow the write."""
+        paused = (await self._catalog.read()).paused
+        wanted = Counter([(job.queue, job.type) for job in jobs if job.delay is None and job.due_at is None])
+        room = await self._tickets.room([BacklogKey(*line) for line in wanted])
+        # All or nothing per line: a part of a batch in the broker would overtake the rest of it.
+        fits = {line for line in room if line.queue not in paused and wanted[line] <= room[line]}
+        if not fits:
+            return list(jobs)
+        # A line equals the tuple of its parts, which is quicker to make.
+        return [
+            replace(job, ticketed=True)
+            if job.delay is None and job.due_at is None and (job.queue, job.type) in fits
+            else job
+            for job in jobs
+        ]
+
+    async def post(self, marked: Sequence[NewJob], created: Sequence[Job] | Sequence[NewJob]) -> None:
+        """Publish the tickets of those that were created, and tell the dispatcher of the others."""
+        ticketed = {job.id for job in marked if job.ticketed}
+        await self._tickets.publish([_ticket(job) for job in created if job.id in ticketed])
+        for line in {(job.queue, job.type) for job in created if job.id not in ticketed}:
+            self._tickets.mark_backlog(BacklogKey(*line))
 
 
-def _timeout(request: SubmitRequest, declared: JobType) -> timedelta | None:
-    return _span(declared.timeout_seconds if request.timeout_seconds is msgspec.UNSET else request.timeout_seconds)
-
-
-@lru_cache(maxsize=256)
-def _span(value: float | None) -> timedelta | None:
-    """One object for all jobs with the same timeout: a store writes it once."""
-    return None if value is None else seconds(value)
+def _ticket(job: Job | NewJob) -> Ticket:
+    return Ticket(shard_of(job.id), job.id, job.queue, job.type, job.priority)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from penstock.model.timing import EPOCH, Instant
+from penstock.model.clock import EPOCH, Instant
 from penstock.model.workers import JobType
 
 Schema = dict[str, Any] | None

@@ -6,8 +6,8 @@ from typing import TypeAlias, TypeGuard, TypeVar
 
 from msgspec import Struct
 
+from penstock.model.clock import Instant
 from penstock.model.declarations import unfit_type
-from penstock.model.timing import Instant
 from penstock.model.workers import Worker, deployed_at
 
 

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
+from penstock.model.durations import Span, span_seconds
 from penstock.model.errors import Invalid
 from penstock.model.names import Name
-from penstock.model.spans import Span, span_seconds
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MOST_WORKERS: Final = 10_000

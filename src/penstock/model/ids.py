@@ -11,8 +11,8 @@ from functools import cache
 from struct import Struct
 from typing import NewType
 
+from penstock.model.clock import from_millis
 from penstock.model.errors import Invalid
-from penstock.model.timing import from_millis
 
 JobId = NewType("JobId", str)
 ShardId = NewType("ShardId", int)

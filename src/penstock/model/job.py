@@ -10,11 +10,11 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Raw, Struct, field
 
+from penstock.model.clock import Instant, check_instants
 from penstock.model.fences import claims_of
 from penstock.model.ids import JobId, ShardId
 from penstock.model.lifecycle import TERMINAL, Event, State
 from penstock.model.retry import Retry
-from penstock.model.timing import Instant, check_instants
 
 PRIORITIES = 10
 DEFAULT_PRIORITY = 5

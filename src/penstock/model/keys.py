@@ -11,9 +11,9 @@ from typing import Annotated, NewType
 
 from msgspec import Struct
 
+from penstock.model.clock import Instant
 from penstock.model.errors import Invalid
 from penstock.model.names import Name, whole
-from penstock.model.timing import Instant
 
 KeyId = NewType("KeyId", str)
 RandomBytes = Callable[[int], bytes]

@@ -12,7 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from penstock.model.timing import from_millis, to_millis
+from penstock.model.clock import from_millis, to_millis
 
 Name = tuple[str, str]
 

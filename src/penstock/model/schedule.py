@@ -10,12 +10,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from penstock.model.clock import Instant, check_instants
 from penstock.model.ids import JobId
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Event
 from penstock.model.names import Name, Reason, reason_of
 from penstock.model.retry import Retry
-from penstock.model.timing import Instant, check_instants
 
 MISSED_CAP = 100
 GRACE = timedelta(seconds=60)

@@ -6,7 +6,9 @@ notice holds only what was said: a shard of the settings keeps their URL, and it
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Annotated
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -14,10 +16,58 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from penstock.model.clock import Instant, to_millis
 from penstock.model.ids import SHARDS_MAX, ShardId
 from penstock.model.notices import Notice, NoticeKind
-from penstock.model.ring import Ring
-from penstock.model.timing import to_millis
+
+
+class FormerRing(Struct, frozen=True):
+    """A ring as it was until `left_at`. Jobs submitted before then may have their keys there."""
+
+    shards: tuple[ShardId, ...]
+    left_at: Instant
+
+
+class Ring(Struct, frozen=True):
+    """The shards that keys live on, whatever their health, state or weight; `before`, newest first, where they did."""
+
+    shards: tuple[ShardId, ...]
+    before: tuple[FormerRing, ...] = ()
+
+    def shard_for(self, key: str) -> ShardId:
+        """The one shard that a key lives on."""
+        return shard_for_key(key, self.shards)
+
+    def former_shards(self, key: str) -> tuple[ShardId, ...]:
+        """Where else the job of a key may be; nowhere for most keys."""
+        if not self.before:
+            return ()
+        former = dict.fromkeys(shard_for_key(key, ring.shards) for ring in self.before)
+        former.pop(self.shard_for(key), None)
+        return tuple(former)
+
+    def changed(self, shards: Sequence[ShardId], now: datetime) -> "Ring":
+        """Other shards from now on; the present ones are remembered."""
+        left = FormerRing(self.shards, now)
+        others = [ring for ring in self.before if ring.shards != left.shards]
+        return Ring(tuple(sorted(shards)), (left, *others))
+
+    def without(self, forgotten: Sequence[FormerRing]) -> "Ring":
+        """The same ring, with some former ones forgotten."""
+        return Ring(self.shards, tuple(ring for ring in self.before if ring not in forgotten))
+
+
+def shard_for_key(key: str, shards: Sequence[ShardId]) -> ShardId:
+    """The shard that a key lives on: the highest hash of the two.
+
+    A ring that grows moves keys to the new shard only; one that shrinks moves only those of the shard that left.
+    """
+    return max(shards, key=lambda number: (_score(key, number), number))
+
+
+def _score(key: str, number: ShardId) -> bytes:
+    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16, salt=number.to_bytes(16)).digest()
+
 
 ShardNumber = Annotated[int, Meta(ge=0, lt=SHARDS_MAX)]
 Weight = Annotated[float, Meta(ge=0, le=1_000_000)]

@@ -5,11 +5,11 @@ from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
 
+from penstock.model.clock import from_millis, millis, to_millis
 from penstock.model.errors import MapChanged, StoreUnavailable
 from penstock.model.ids import JobId, shard_of
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Event, Move, State
-from penstock.model.timing import from_millis, millis, to_millis
 
 RETRY_AFTER_SECONDS = 1
 

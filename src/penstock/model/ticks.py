@@ -16,10 +16,10 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from penstock.model import cron
+from penstock.model.clock import EPOCH, LATEST, millis, to_millis
 from penstock.model.errors import Invalid
 from penstock.model.ids import JobId, ShardId, from_bytes
 from penstock.model.schedule import Cron, Every
-from penstock.model.timing import EPOCH, LATEST, millis, to_millis
 
 SHORTEST = timedelta(seconds=1)
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from penstock.model.clock import EARLIEST, LATEST, Instant, check_instants
 from penstock.model.fleets import Fleet
 from penstock.model.job import DEFAULT_PRIORITY, PRIORITIES, Priority
 from penstock.model.names import Name
 from penstock.model.retry import Retry
-from penstock.model.timing import EARLIEST, LATEST, Instant, check_instants
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",

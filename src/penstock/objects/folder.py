@@ -24,9 +24,9 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
+from penstock.model.clock import Clock, to_millis
 from penstock.model.errors import Conflict, CorruptObject, NotFound, ObjectsUnavailable
 from penstock.model.job import ObjectLink
-from penstock.model.timing import Clock, to_millis
 from penstock.objects.seam import check_content_type, check_key
 
 T = TypeVar("T")

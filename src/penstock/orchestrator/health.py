@@ -9,9 +9,9 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.model.clock import Clock
 from penstock.model.errors import MapChanged, StoreBusy, StoreUnavailable
 from penstock.model.ids import ShardId
-from penstock.model.timing import Clock
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Self
 
+from penstock.model.clock import Clock
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
@@ -31,16 +32,14 @@ from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import ShardMap
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.timing import Clock
 from penstock.model.workers import EVER, Seen, Worker
-from penstock.orchestrator import registry, schedules
+from penstock.orchestrator import routes
+from penstock.orchestrator.admin import ShardAdmin
+from penstock.orchestrator.directory import ShardDirectory
+from penstock.orchestrator.fan_out import ask_all
 from penstock.orchestrator.health import CALL_DEADLINE
-from penstock.orchestrator.jobs import JobRoutes
-from penstock.orchestrator.keeper import OpenShard
-from penstock.orchestrator.mapping import ShardAdmin
-from penstock.orchestrator.roster import ShardDirectory
-from penstock.orchestrator.schedules import shard_of_schedule
-from penstock.orchestrator.spread import ask_all
+from penstock.orchestrator.routes import JobRoutes, shard_of_schedule
+from penstock.orchestrator.supervisor import OpenShard
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Shard, Share
 
 
@@ -179,55 +178,55 @@ class ShardedStore:
         return ([], after) if shard is None else await shard.read_log(job, after, limit)
 
     async def put_notices(self, notices: Sequence[Notice]) -> None:
-        await registry.put_notices(self.roster, lambda shard: shard.put_notices(notices))
+        await routes.put_notices(self.roster, lambda shard: shard.put_notices(notices))
 
     async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
-        return await registry.change_notices(self.roster, changes)
+        return await routes.change_notices(self.roster, changes)
 
     async def notices(self) -> list[Notice]:
         """All but those about shards, which are the orchestrator's own. A shard that missed something is told."""
-        return await registry.notices(self.roster)
+        return await routes.notices(self.roster)
 
     async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
-        return await registry.acquire_role(self.roster, role, holder, span)
+        return await routes.acquire_role(self.roster, role, holder, span)
 
     async def release_role(self, role: str, holder: str) -> None:
-        await registry.release_role(self.roster, role, holder)
+        await routes.release_role(self.roster, role, holder)
 
     async def put_worker(self, worker: Worker) -> None:
-        await registry.put_notices(self.roster, lambda shard: shard.put_worker(worker))
+        await routes.put_notices(self.roster, lambda shard: shard.put_worker(worker))
 
     async def delete_worker(self, worker: str) -> None:
-        await registry.put_notices(self.roster, lambda shard: shard.delete_worker(worker))
+        await routes.put_notices(self.roster, lambda shard: shard.delete_worker(worker))
 
     async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
-        return await registry.workers(self.roster, seen, limit)
+        return await routes.workers(self.roster, seen, limit)
 
     async def prune_workers(self, before: datetime, limit: int) -> list[Worker]:
-        return await registry.prune_workers(self.roster, before, limit)
+        return await routes.prune_workers(self.roster, before, limit)
 
     async def put_schedule(
         self, schedule: Schedule, expected_version: int | None, ring: int | None = None
     ) -> Schedule | None:
-        return await schedules.put_schedule(self.roster, schedule, expected_version)
+        return await routes.put_schedule(self.roster, schedule, expected_version)
 
     async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
-        return await schedules.get_schedules(self.roster, names)
+        return await routes.get_schedules(self.roster, names)
 
     async def schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        return await schedules.list_schedules(self.roster, after, limit)
+        return await routes.list_schedules(self.roster, after, limit)
 
     async def drop_schedule(self, name: str) -> bool:
         return await shard_of_schedule(self.roster, name).drop_schedule(name)
 
     async def due_schedules(self, before: datetime, limit: int) -> list[Due]:
-        return await schedules.due_schedules(self.roster, before, limit)
+        return await routes.due_schedules(self.roster, before, limit)
 
     async def next_tick(self) -> datetime | None:
-        return await schedules.next_tick(self.roster)
+        return await routes.next_tick(self.roster)
 
     async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
-        return await schedules.tick(self.roster, moves, ticket_for)
+        return await routes.tick(self.roster, moves, ticket_for)
 
     async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
         return await shard_of_schedule(self.roster, name).ticks(name, before, limit)

@@ -1,8 +1,7 @@
 """The composition root: the only place that chooses backends and starts processes."""
 
 from penstock.runtime.backends import open_engine
-from penstock.runtime.scaling import scale
-from penstock.runtime.schedulers import schedule
+from penstock.runtime.roles import scale, schedule
 from penstock.runtime.server import serve, up
 from penstock.runtime.workers import work
 

@@ -11,11 +11,11 @@ from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.model import shards
+from penstock.model.clock import Clock, SystemClock, seconds
 from penstock.model.errors import InvalidSetting
 from penstock.model.extras import require
 from penstock.model.ids import SHARDS_MAX, ShardId
 from penstock.model.shards import ShardMap, ShardMember
-from penstock.model.timing import Clock, SystemClock, seconds
 from penstock.objects import ObjectStore
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from penstock.config import ServerSettings
 from penstock.engine import Engine
 from penstock.model.errors import InvalidSetting
-from penstock.runtime.connection import HEAD_BYTES, HttpConnection, HttpServer
+from penstock.runtime.tcp import HEAD_BYTES, HttpConnection, HttpServer
 
 BACKLOG = 2048
 OTHER_FILES = 150

@@ -13,16 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.api import create_app
 from penstock.config import Settings
 from penstock.engine import Engine
+from penstock.model.clock import seconds, within
 from penstock.model.keys import KeyScope
-from penstock.model.timing import seconds, within
 from penstock.runtime.backends import check_shared, data_folder, open_engine
-from penstock.runtime.guard import refuse_unguarded
-from penstock.runtime.leaving import refuse_new_connections
+from penstock.runtime.guard import kept_token, refuse_unguarded
 from penstock.runtime.listener import answer, listen
-from penstock.runtime.scaling import local_fleets
-from penstock.runtime.services import run_loops, services, signal_loops
-from penstock.runtime.stopping import Stopping
-from penstock.runtime.worker_key import kept_token
+from penstock.runtime.roles import local_fleets
+from penstock.runtime.services import Stopping, run_loops, services, signal_loops
+from penstock.runtime.tcp import refuse_new_connections
 
 logger = logging.getLogger("penstock.server")
 

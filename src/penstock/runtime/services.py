@@ -1,15 +1,16 @@
 """What sweeps the shards: dispatching, reaping and pruning, one set of loops for each shard; and ticking, once."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from penstock.engine import Engine
+from penstock.loop import OnStep, Step
+from penstock.model.clock import seconds
 from penstock.model.ids import ShardId
-from penstock.model.timing import seconds
 from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
-from penstock.scheduler.service import OnStep, Step
 from penstock.store import Shard
 
 CHECK_INTERVAL = timedelta(seconds=1)
@@ -117,3 +118,22 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Stopping:
+    """Whether this process was asked to stop, and how urgently."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.urgent = asyncio.Event()
+
+    def listen(self) -> None:
+        """Take over SIGINT and SIGTERM for the running loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.ask)
+
+    def ask(self) -> None:
+        if self.asked.is_set():
+            self.urgent.set()
+        self.asked.set()

@@ -8,16 +8,15 @@ from msgspec.structs import replace
 
 from penstock.config import Settings, variable
 from penstock.engine import Engine
+from penstock.model.clock import SystemClock
 from penstock.model.names import MEMBER
-from penstock.model.timing import SystemClock
 from penstock.runtime.backends import check_shared, data_folder, embedded, open_engine
 from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
 from penstock.runtime.services import run_loops, signal_loops
 from penstock.runtime.tallies import contributing
-from penstock.worker.agent.agent import Agent
-from penstock.worker.http import HttpWorkerApi
-from penstock.worker.mortality import PARENT, drain_with_parent
-from penstock.worker.run import run
+from penstock.worker.agent.agent import Agent, run
+from penstock.worker.http_api import HttpWorkerApi
+from penstock.worker.processes import PARENT, drain_with_parent
 
 PASSED_ON = ("store", "broker", "objects", "log", "timing", "limits", "retention")
 """The sections that a worker beside a server is given as they are; its own are added."""

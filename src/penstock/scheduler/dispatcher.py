@@ -2,15 +2,26 @@
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from penstock.engine import Engine
 from penstock.model.errors import BrokerUnavailable
 from penstock.model.job import BacklogKey, Ticket
 from penstock.model.notices import Notice
-from penstock.scheduler import plan
 from penstock.store import Shard
+
+PASS_JOBS = 2000
+"""Most tickets of one line in one pass, so that one long backlog does not hold up the others."""
+
+
+def window_room(
+    backlog: Iterable[BacklogKey], paused: frozenset[str], depths: Mapping[BacklogKey, int], window: int
+) -> dict[BacklogKey, int]:
+    """For each line with jobs that wait for a ticket, how many may get one now; lines without room are left out."""
+    free = {line: min(PASS_JOBS, window - depths.get(line, 0)) for line in backlog if line.queue not in paused}
+    return {line: jobs for line, jobs in free.items() if jobs > 0}
+
 
 logger = logging.getLogger("penstock.scheduler")
 
@@ -51,7 +62,7 @@ class Dispatcher:
         # Where there was more room than jobs, nobody waits any more.
         left = frozenset(line for line in outlook.backlog if posted[line] >= room.get(line, 0))
         self._engine.tickets.record_backlog(self._shard.shard, left)
-        if posted.total() >= plan.PASS_JOBS:
+        if posted.total() >= PASS_JOBS:
             return ZERO
         return await self._until(outlook.next_due_at)
 
@@ -76,7 +87,7 @@ class Dispatcher:
     async def _room(self, backlog: frozenset[BacklogKey]) -> dict[BacklogKey, int]:
         depths = await self._engine.broker.depths()
         paused = (await self._engine.catalog.read()).paused
-        return plan.window_room(backlog, paused, depths, self._engine.settings.timing.window_jobs)
+        return window_room(backlog, paused, depths, self._engine.settings.timing.window_jobs)
 
     async def _dispatch(self, room: Mapping[BacklogKey, int]) -> list[Ticket]:
         tickets = self._engine.tickets

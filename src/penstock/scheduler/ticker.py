@@ -12,11 +12,11 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from penstock.engine import SchedulerApi
+from penstock.model.clock import EPOCH, Clock
 from penstock.model.errors import Invalid
 from penstock.model.schedule import Decision, Due, Overlap
 from penstock.model.ticks import counts_from_completion, next_tick
-from penstock.model.timing import EPOCH, Clock
-from penstock.scheduler.ticking import plan, wake_at
+from penstock.scheduler.tick_plan import plan, wake_at
 
 logger = logging.getLogger("penstock.scheduler")
 

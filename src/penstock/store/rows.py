@@ -1,20 +1,21 @@
 """Between a job and its row, as SQL stores keep it: what is NULL, what is JSON, what is milliseconds."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.errors import Invalid
+from penstock.model.clock import EARLIEST, LATEST, from_millis, to_millis
+from penstock.model.errors import Invalid, MapChanged
 from penstock.model.ids import JobId
-from penstock.model.job import FileLink, Job, JobError, ObjectLink, Progress
+from penstock.model.job import FileLink, Job, JobError, LogLine, ObjectLink, Progress
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
 from penstock.model.schedule import Schedule
-from penstock.model.timing import EARLIEST, LATEST, from_millis, to_millis
 from penstock.model.workers import Seen, Worker
 
 Row = tuple[Any, ...]
@@ -144,3 +145,49 @@ def workers_of(rows: Iterable[Row]) -> list[Worker]:
 
 def _clamped(at: datetime | None) -> datetime | None:
     return None if at is None else min(max(at, EARLIEST), LATEST)
+
+
+class LogEnd(Struct, frozen=True):
+    """The last line of a log: its position, the bytes up to and with it, and its number among those of this attempt."""
+
+    position: int = 0
+    size: int = 0
+    number: int = 0
+
+
+def new_lines(
+    end: LogEnd, lines: Sequence[LogLine], cap: int, first: int | None
+) -> Iterator[tuple[int, int, int, LogLine]]:
+    """Position, size, number and line of each that is to be kept; without those that were sent before, up to the cap.
+
+    Lines without a number (`first` None) have 0: nobody can tell whether they were sent before.
+    """
+    known = 0 if first is None else max(0, end.number - first)
+    position, size = end.position, end.size
+    for index, line in enumerate(lines[known:], known):
+        if size >= cap:
+            return
+        position += 1
+        size += len(line.text.encode())
+        yield position, size, 0 if first is None else first + index + 1, line
+
+
+RETRY_AFTER_SECONDS = 1
+
+
+class Admission(Struct, frozen=True):
+    """A closed shard takes no new job and no new schedule; an open one no key that was placed by another ring."""
+
+    ring: int
+    closed: bool
+
+    def takes(self, ring: int | None) -> bool:
+        """Whether what was placed by the ring of this epoch is taken; None: its place depends on no ring."""
+        return not self.closed and (ring is None or ring == self.ring)
+
+
+def misplaced(schedule: str) -> MapChanged:
+    return MapChanged(
+        f"this is not the place of schedule {schedule!r} any more, the shard map has changed; try again",
+        retry_after=RETRY_AFTER_SECONDS,
+    )

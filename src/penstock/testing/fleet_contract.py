@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from penstock.autoscaler.fleets.seam import Condition, FleetBackend, FleetMember, LaunchSpec
+from penstock.autoscaler.backends.seam import Condition, FleetBackend, FleetMember, LaunchSpec
 from penstock.client import AsyncClient
+from penstock.model.clock import SystemClock, seconds
 from penstock.model.lifecycle import State
-from penstock.model.timing import SystemClock, seconds
 from penstock.model.workers import WorkerState
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Yard(ABC):
 
 
 class FleetContract(ABC):
-    """The promises of `penstock.autoscaler.fleets.seam`, each as a test."""
+    """The promises of `penstock.autoscaler.backends.seam`, each as a test."""
 
     @pytest.fixture
     @abstractmethod

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
+from penstock.model.clock import to_millis
 from penstock.model.ids import JobId, new_job_id, shard_of
 from penstock.model.job import BacklogKey, Claim, Count, Job, JobFilter, Lease, NewJob, Settlement, Ticket
 from penstock.model.lifecycle import State
-from penstock.model.timing import to_millis
 from penstock.store.seam import Share, Store
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_model import KEEP, LEASE, TICKET, Model, ModelJob, by_shard

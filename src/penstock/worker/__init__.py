@@ -5,5 +5,5 @@ agent ──frames──► executor      one socketpair each; a page of shared 
   ├──► programs      job types that are commands, each in a process group of its own
   └──► Reach         the engine, directly or over HTTP
 
-Agents and executors are started anew, or forked from a process that has the app imported: `penstock.worker.template`.
+Agents and executors are started anew, or forked from a process that has the app imported: `penstock.worker.prefork`.
 """

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from penstock.client.calls import Reply
+from penstock.model.clock import Clock, SystemClock
 from penstock.model.keys import authorization
-from penstock.model.timing import Clock, SystemClock
 
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 2.0

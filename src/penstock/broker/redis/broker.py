@@ -9,17 +9,16 @@ from typing import Self
 
 from redis.exceptions import AuthenticationError
 
-from penstock.broker.bells import Subscribers
 from penstock.broker.redis import scripts, wire
-from penstock.broker.redis.ear import Subscriber
-from penstock.broker.redis.line import RedisAddress
-from penstock.broker.redis.server import RedisClient, RedisRefused
-from penstock.broker.redis.takers import Waiters
+from penstock.broker.redis.client import RedisAddress, RedisClient, RedisRefused
+from penstock.broker.redis.subscriber import Subscriber
+from penstock.broker.redis.waiters import Waiters
 from penstock.broker.seam import SignalMessage
+from penstock.broker.subscribers import Subscribers
+from penstock.model.clock import Clock
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
 from penstock.model.ids import JobId, to_bytes
 from penstock.model.job import BacklogKey, Ticket
-from penstock.model.timing import Clock
 from penstock.model.workers import WorkRequest
 
 logger = logging.getLogger("penstock.broker")

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import click
 
-from penstock.cli import ink, options
+from penstock.cli import options, style
 from penstock.cli.commands import command
 from penstock.cli.doctor import backends, fleets, folder, machine, server
 from penstock.cli.doctor.finding import Finding, FindingStatus
-from penstock.cli.ending import REFUSED
-from penstock.cli.machine import print_json
+from penstock.cli.exit_codes import REFUSED
+from penstock.cli.json_output import print_json
 from penstock.config import Settings
 
 MARKS = {
-    FindingStatus.OK: ink.good("ok  "),
-    FindingStatus.WARN: ink.warned("warn"),
-    FindingStatus.FAIL: ink.bad("FAIL"),
+    FindingStatus.OK: style.good("ok  "),
+    FindingStatus.WARN: style.warned("warn"),
+    FindingStatus.FAIL: style.bad("FAIL"),
 }
 
 
@@ -60,6 +60,6 @@ def _well(findings: Sequence[Finding]) -> bool:
 def _print(findings: Sequence[Finding]) -> None:
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
-        ink.say(f"{MARKS[finding.status]}  {finding.name:<{width}}  {finding.found}")
+        style.say(f"{MARKS[finding.status]}  {finding.name:<{width}}  {finding.found}")
         if finding.remedy:
-            ink.say(f"{'':{width + 8}}{ink.dim('→ ' + finding.remedy)}")
+            style.say(f"{'':{width + 8}}{style.dim('→ ' + finding.remedy)}")

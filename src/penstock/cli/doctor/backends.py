@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 from penstock.cli.doctor.finding import Finding, fail, ok, warn
 from penstock.config import Settings
+from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import InvalidSetting, MissingExtra, PenstockError, Unavailable
 from penstock.model.extras import require
 from penstock.model.shards import ShardMember, redacted
-from penstock.model.timing import SystemClock, seconds
 
 T = TypeVar("T")
 
@@ -77,8 +77,8 @@ def _file(name: str, path: Path) -> Finding:
 
 
 async def _database(name: str, member: ShardMember, settings: Settings) -> Finding:
-    from penstock.store.postgres.inspection import inspect
     from penstock.store.postgres.migrate import named
+    from penstock.store.postgres.server_clock import inspect
 
     seen = await _in_time(inspect(member.url))
     skew = abs(seen.now - SystemClock().now())

@@ -22,7 +22,7 @@ async def examine(settings: Settings) -> list[Finding]:
 
 
 async def _containers(settings: Settings) -> Finding:
-    from penstock.autoscaler.fleets.containers.engine import ContainerEngine
+    from penstock.autoscaler.backends.containers.engine import ContainerEngine
 
     fleet, engine = settings.fleet, ContainerEngine(settings.fleet.engine)
     try:
@@ -40,7 +40,7 @@ async def _containers(settings: Settings) -> Finding:
 
 
 async def _pods(settings: Settings) -> Finding:
-    from penstock.autoscaler.fleets.kubernetes.cluster import Cluster
+    from penstock.autoscaler.backends.kubernetes.cluster import Cluster
 
     cluster = Cluster(None, settings.fleet.namespace or None)
     try:

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from penstock.cli.doctor.finding import Finding, FindingStatus, fail, ok, warn
-from penstock.cli.jobs.face import size
+from penstock.cli.job_format import size
 
 LITTLE_SPACE = 1 << 30
 TOO_LITTLE_SPACE = 100 << 20

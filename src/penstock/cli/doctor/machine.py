@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from importlib import metadata, util
 
 from penstock.cli.doctor.finding import Finding, ok, warn
+from penstock.model.clock import Clock, SystemClock
 from penstock.model.extras import install
-from penstock.model.timing import Clock, SystemClock
 
 NEEDED_SQLITE = (3, 51)
 SANE_SINCE = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from penstock import __version__
+from penstock.cli.connection import fetch
 from penstock.cli.doctor.finding import Finding, fail, ok, warn
-from penstock.cli.fetch import fetch
 from penstock.config import ServerSettings, Settings
 from penstock.model.errors import ServerUnavailable
-from penstock.model.wire import Health, Problem, WorkerList
+from penstock.model.wire.jobs import Health, Problem, WorkerList
 from penstock.model.workers import WorkerState
 
 

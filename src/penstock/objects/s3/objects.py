@@ -19,9 +19,9 @@ from typing import Self
 
 import msgspec
 
+from penstock.model.clock import Clock
 from penstock.model.errors import Conflict, CorruptObject, InvalidSetting, NotFound, ObjectsUnavailable
 from penstock.model.job import ObjectLink
-from penstock.model.timing import Clock
 from penstock.objects.s3.bucket import Access, Bucket, Taken
 from penstock.objects.s3.spool import Spool
 from penstock.objects.seam import check_content_type, check_key

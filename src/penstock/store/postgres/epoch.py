@@ -12,10 +12,9 @@ from functools import partial
 from msgspec import Struct
 
 from penstock.model.errors import Conflict, StoreUnavailable
-from penstock.store.postgres.admission import hold_admission
-from penstock.store.postgres.dispatch import expire_tickets
-from penstock.store.postgres.statements import Connection, execute, load, query
-from penstock.store.postgres.transaction import PostgresTransaction, in_transaction
+from penstock.store.postgres.registry import hold_admission
+from penstock.store.postgres.statements import Connection, PostgresTransaction, execute, in_transaction, load, query
+from penstock.store.postgres.sweeps import expire_tickets
 
 _RAISE_EPOCH = load("raise_epoch")
 _FENCE_OFF = load("fence_off")

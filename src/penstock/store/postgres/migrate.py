@@ -15,10 +15,8 @@ import psycopg
 from msgspec import Struct
 
 from penstock.model.errors import StoreUnavailable
-from penstock.store.postgres.address import PostgresAddress
-from penstock.store.postgres.connections import ConnectionPool
-from penstock.store.postgres.connector import Connector
-from penstock.store.postgres.faults import unavailable
+from penstock.store.postgres.connection import Connector, PostgresAddress, unavailable
+from penstock.store.postgres.pool import ConnectionPool
 from penstock.store.postgres.statements import Connection
 from penstock.store.rows import Row
 

@@ -14,11 +14,10 @@ from typing import LiteralString
 from msgspec import Struct
 from psycopg import errors, sql
 
+from penstock.model.clock import from_millis, millis, to_millis
 from penstock.model.ids import JobId, first_id
 from penstock.model.job import Pruned, Retention
-from penstock.model.timing import from_millis, millis, to_millis
-from penstock.store.postgres.statements import Connection, load, query
-from penstock.store.postgres.transaction import PostgresTransaction
+from penstock.store.postgres.statements import Connection, PostgresTransaction, load, query
 
 DAY = 86_400_000
 DAYS_AHEAD = 3

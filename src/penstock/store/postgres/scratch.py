@@ -8,8 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 from psycopg import sql
 
-from penstock.store.postgres.address import PostgresAddress
-from penstock.store.postgres.faults import unavailable
+from penstock.store.postgres.connection import PostgresAddress, unavailable
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Self, TypeVar
 
+from penstock.model.clock import Clock, SystemClock, millis, to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
@@ -31,27 +32,22 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.timing import Clock, SystemClock, millis, to_millis
 from penstock.model.workers import EVER, Seen, Worker
-from penstock.store.postgres import admission, listing, logs, reads, registry, schedules, ticks
-from penstock.store.postgres.address import PostgresAddress
-from penstock.store.postgres.cancel import cancel, expire
-from penstock.store.postgres.connections import ConnectionPool
-from penstock.store.postgres.dispatch import dispatch, expire_tickets, post_marked, promote
+from penstock.store.postgres import queries, registry, schedules
+from penstock.store.postgres import registry as admission
+from penstock.store.postgres import schedules as ticks
+from penstock.store.postgres.batcher import MoveBatcher
+from penstock.store.postgres.connection import PostgresAddress, refused
 from penstock.store.postgres.epoch import EpochWatch, raise_epoch
-from penstock.store.postgres.faults import refused
-from penstock.store.postgres.keyed_submits import KeyedSubmits
-from penstock.store.postgres.lanes import MoveBatcher
-from penstock.store.postgres.lease import claim, claim_next, reclaim, release, renew, retype
+from penstock.store.postgres.leases import cancel, claim, claim_next, expire, reclaim, release, renew, retype, settle
 from penstock.store.postgres.migrate import bring_up_to_date
 from penstock.store.postgres.ownership import take_ownership, warn_of_lost_commits
 from penstock.store.postgres.partitions import Partitions
-from penstock.store.postgres.prune import fold_counts, prune
-from penstock.store.postgres.settle import settle
-from penstock.store.postgres.statements import Connection, execute, load
-from penstock.store.postgres.submit import submit
-from penstock.store.postgres.timepiece import ServerClock
-from penstock.store.postgres.transaction import PostgresTransaction, Session, in_transaction
+from penstock.store.postgres.pool import ConnectionPool
+from penstock.store.postgres.server_clock import ServerClock
+from penstock.store.postgres.statements import Connection, PostgresTransaction, Session, execute, in_transaction, load
+from penstock.store.postgres.submit import KeyedSubmits, submit
+from penstock.store.postgres.sweeps import dispatch, expire_tickets, fold_counts, post_marked, promote, prune
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 
 FIRST_SHARD = ShardId(0)
@@ -83,7 +79,7 @@ class PostgresStore:
         self._connections = connections
         self._epochs = EpochWatch(self._test_now)
         connections.on_restored = self._epochs.follow
-        self._timepiece = ServerClock(lambda: self._read(reads.now), SystemClock())
+        self._timepiece = ServerClock(lambda: self._read(queries.now), SystemClock())
         self._partitions = Partitions()
         self._writes = 0
         self._folding: asyncio.Task[None] | None = None
@@ -93,7 +89,7 @@ class PostgresStore:
         self._renewals = MoveBatcher(connections, self._test_now, renew)
         self._settles = MoveBatcher(connections, self._test_now, settle)
         self._releases = MoveBatcher(connections, self._test_now, release)
-        self._gets = MoveBatcher(connections, self._test_now, reads.get)
+        self._gets = MoveBatcher(connections, self._test_now, queries.get)
 
     @classmethod
     async def open(
@@ -177,13 +173,13 @@ class PostgresStore:
         return await self._move(marked if post is None else partial(post_marked, marked=marked, post=post))
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        return await self._read(partial(reads.overdue_tickets, after=after, limit=limit, given=self._test_now()))
+        return await self._read(partial(queries.overdue_tickets, after=after, limit=limit, given=self._test_now()))
 
     async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
         return await self._move(partial(expire_tickets, jobs=jobs))
 
     async def due_summary(self) -> DueSummary:
-        return await self._read(partial(reads.due_summary, given=self._test_now()))
+        return await self._read(partial(queries.due_summary, given=self._test_now()))
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         self._wrote()
@@ -222,19 +218,19 @@ class PostgresStore:
         return await self._gets.each(jobs)
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
-        return await self._snapshot(partial(listing.page, where=where, cursor=cursor, limit=limit))
+        return await self._snapshot(partial(queries.page, where=where, cursor=cursor, limit=limit))
 
     async def counts(self) -> list[Count]:
-        return await self._read(reads.counts)
+        return await self._read(queries.counts)
 
     async def oldest_due(self) -> dict[str, datetime]:
-        return await self._read(reads.oldest_due)
+        return await self._read(queries.oldest_due)
 
     async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        return await self._read(partial(reads.due_before, before=before, limit=limit))
+        return await self._read(partial(queries.due_before, before=before, limit=limit))
 
     async def running_by_worker(self) -> dict[str, int]:
-        return await self._read(reads.running_by_worker)
+        return await self._read(queries.running_by_worker)
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         await self._whole(self._partitions.make_ahead)
@@ -244,10 +240,10 @@ class PostgresStore:
         return Pruned(dropped.jobs + pruned.jobs, dropped.owners + pruned.owners)
 
     async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
-        return await self._whole(partial(logs.append_log, lease=lease, lines=lines, cap=cap, first=first))
+        return await self._whole(partial(queries.append_log, lease=lease, lines=lines, cap=cap, first=first))
 
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
-        return await self._read(partial(logs.read_log, job=job, after=after, limit=limit))
+        return await self._read(partial(queries.read_log, job=job, after=after, limit=limit))
 
     async def put_notices(self, notices: Sequence[Notice]) -> None:
         await self._whole(partial(registry.put_notices, notices=notices))

@@ -1,24 +1,26 @@
 """The submit move: insert new jobs, or find the ones that their keys already have."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from psycopg.errors import UniqueViolation
 
+from penstock.model.clock import Clock, millis
 from penstock.model.ids import JobId
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Move
-from penstock.model.submission import Inserted, Known, Misplaced, Submission
-from penstock.model.timing import millis
-from penstock.store.admission import Admission
+from penstock.model.submission import Held, Inserted, Known, Misplaced, Submission
 from penstock.store.postgres import arrays
-from penstock.store.postgres.reads import jobs_by_id
-from penstock.store.postgres.statements import load, query
-from penstock.store.postgres.transaction import PostgresTransaction, Session
-from penstock.store.rows import Row, optional_millis, retry_of, text_of
+from penstock.store.postgres.batcher import MoveBatcher
+from penstock.store.postgres.connection import HeldElsewhere
+from penstock.store.postgres.pool import ConnectionPool
+from penstock.store.postgres.queries import jobs_by_id
+from penstock.store.postgres.statements import Connection, PostgresTransaction, Session, load, query
+from penstock.store.rows import Admission, Row, optional_millis, retry_of, text_of
 
 _SUBMIT = load("submit")
 _SUBMIT_KEYED = load("submit_keyed")
@@ -167,3 +169,57 @@ class PostgresExisting:
 
     def _known(self, job: JobId, *, conflict: bool) -> Known | None:
         return Known(self._jobs[job], conflict=conflict) if job in self._jobs else None
+
+
+ATTEMPTS = 3
+SUSPECTED_SECONDS = 60.0
+"""How long a key that was held is looked at before it is submitted with others."""
+
+
+class KeyedSubmits:
+    """A lane for submits with keys. Apart from those without: the first to ask for a held key waits a little for it."""
+
+    def __init__(self, connections: ConnectionPool, given: Callable[[], int | None], clock: Clock) -> None:
+        self._connections = connections
+        self._given = given
+        self._clock = clock
+        self._lane = MoveBatcher(connections, given, submit)
+        self._suspects: dict[str, float] = {}
+
+    async def each(self, entries: Sequence[Entry]) -> list[Submission]:
+        """One answer each, in order: Held for those whose key is held, and the others as if these were not there."""
+        held = await self._find_held(self._suspected(entries))
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await self._submit_without(held, entries)
+            except HeldElsewhere:
+                held |= await self._find_held({new.key for new, _ in entries if new.key is not None} - held)
+        return await self._submit_without(held, entries)
+
+    async def close(self) -> None:
+        """Finish what was accepted."""
+        await self._lane.close()
+
+    async def _submit_without(self, held: set[str], entries: Sequence[Entry]) -> list[Submission]:
+        answers = iter(await self._lane.each([entry for entry in entries if entry[0].key not in held]))
+        return [Held(new) if new.key in held else next(answers) for new, _ in entries]
+
+    def _suspected(self, entries: Sequence[Entry]) -> set[str]:
+        if not self._suspects:
+            return set()
+        now = self._clock.monotonic()
+        self._suspects = {key: until for key, until in self._suspects.items() if until > now}
+        return {new.key for new, _ in entries if new.key in self._suspects}
+
+    async def _find_held(self, keys: Collection[str]) -> set[str]:
+        if not keys:
+            return set()
+        held = await self._connections.run(partial(self._ask, sorted(keys)))
+        until = self._clock.monotonic() + SUSPECTED_SECONDS
+        for key in keys:
+            self._suspects.pop(key, None)
+        self._suspects.update(dict.fromkeys(held, until))
+        return held
+
+    async def _ask(self, keys: Sequence[str], connection: Connection) -> set[str]:
+        return await held_keys(Session(connection, self._given()), keys)

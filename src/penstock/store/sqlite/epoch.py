@@ -7,8 +7,8 @@ ran has everything that the server had written by then.
 import logging
 
 from penstock.model.fences import next_epoch
-from penstock.store.sqlite.dispatch import expire_tickets
 from penstock.store.sqlite.statements import load, query
+from penstock.store.sqlite.sweeps import expire_tickets
 from penstock.store.sqlite.transaction import SqliteTransaction
 
 _EPOCH, _SET_EPOCH = load("epoch"), load("set_epoch")

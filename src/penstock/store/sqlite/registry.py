@@ -6,11 +6,15 @@ from datetime import datetime, timedelta
 import apsw
 import msgspec
 
+from penstock.model.clock import from_millis, millis, to_millis
+from penstock.model.ids import first_id, to_bytes
+from penstock.model.job import NewJob
 from penstock.model.notices import Notice, NoticeChange, NoticeKind
-from penstock.model.timing import from_millis, millis, to_millis
+from penstock.model.submission import Known, Misplaced
 from penstock.model.workers import Seen, Worker
 from penstock.store.rows import seen_scope, workers_of
 from penstock.store.sqlite.statements import load, query
+from penstock.store.sqlite.submit import SqliteExisting
 from penstock.store.sqlite.transaction import SqliteTransaction
 
 _PUT_NOTICES, _CHANGE, _NOTICES = load("put_notices"), load("change_notice"), load("notices")
@@ -85,3 +89,21 @@ def workers(connection: apsw.Connection, seen: Seen, limit: int | None) -> list[
 
 def prune_workers(tx: SqliteTransaction, before: datetime, limit: int) -> list[Worker]:
     return workers_of(query(tx.connection, _PRUNE_WORKERS, {"before": to_millis(before), "limit": limit}))
+
+
+_ADMIT = load("admit")
+_HAS_KEYS_BEFORE = load("has_keys_before")
+
+
+def admit(tx: SqliteTransaction, *, jobs: bool) -> None:
+    tx.connection.execute(_ADMIT, {"closed": int(not jobs)})
+
+
+def find_keyed(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
+    """One answer each, in order."""
+    met = SqliteExisting(tx, jobs)
+    return [met.by_key(new) if new.ring == tx.admission.ring else Misplaced(new) for new in jobs]
+
+
+def has_keys_before(connection: apsw.Connection, at: datetime) -> bool:
+    return bool(connection.execute(_HAS_KEYS_BEFORE, {"before": to_bytes(first_id(to_millis(at)))}).get)

@@ -10,6 +10,7 @@ from typing import Self
 
 import apsw
 
+from penstock.model.clock import Clock, SystemClock, to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
@@ -34,24 +35,18 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.timing import Clock, SystemClock, to_millis
 from penstock.model.workers import EVER, Seen, Worker
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
-from penstock.store.sqlite import admission, listing, logs, reads, registry, schedules, ticks
-from penstock.store.sqlite.cancel import cancel, expire
-from penstock.store.sqlite.connection import OUTAGES, open_writer, unavailable
-from penstock.store.sqlite.dispatch import dispatch, expire_tickets, promote
+from penstock.store.sqlite import queries, registry, schedules
+from penstock.store.sqlite import registry as admission
+from penstock.store.sqlite import schedules as ticks
+from penstock.store.sqlite.connection import OUTAGES, LockFile, Readers, migrate, open_writer, unavailable
 from penstock.store.sqlite.epoch import raise_epoch
-from penstock.store.sqlite.lease import claim, claim_next, reclaim, release, renew, retype
-from penstock.store.sqlite.lockfile import LockFile
-from penstock.store.sqlite.migrate import migrate
-from penstock.store.sqlite.prune import prune
-from penstock.store.sqlite.readers import Readers
-from penstock.store.sqlite.settle import settle
-from penstock.store.sqlite.shard_clock import ShardClock
+from penstock.store.sqlite.leases import cancel, claim, claim_next, expire, reclaim, release, renew, retype, settle
 from penstock.store.sqlite.statements import load
 from penstock.store.sqlite.submit import submit
-from penstock.store.sqlite.transaction import SqliteTransaction
+from penstock.store.sqlite.sweeps import dispatch, expire_tickets, promote, prune
+from penstock.store.sqlite.transaction import ShardClock, SqliteTransaction
 from penstock.store.sqlite.writer import Writer
 
 FIRST_SHARD = ShardId(0)
@@ -154,13 +149,13 @@ class SqliteStore:
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
         now = to_millis(self._clock.now())
-        return await self._readers.read(partial(reads.overdue_tickets, after=after, limit=limit, now=now))
+        return await self._readers.read(partial(queries.overdue_tickets, after=after, limit=limit, now=now))
 
     async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
         return await self.writer.run(partial(expire_tickets, jobs=jobs))
 
     async def due_summary(self) -> DueSummary:
-        return await self._readers.read(partial(reads.due_summary, now=to_millis(self._clock.now())))
+        return await self._readers.read(partial(queries.due_summary, now=to_millis(self._clock.now())))
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         claims = await self.writer.each(claim, [(ticket, worker, lease) for ticket in tickets])
@@ -193,31 +188,31 @@ class SqliteStore:
         return await self.writer.run(partial(expire, limit=limit))
 
     async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
-        return await self._readers.read(partial(reads.get, jobs=jobs))
+        return await self._readers.read(partial(queries.get, jobs=jobs))
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
-        return await self._readers.read(partial(listing.page, where=where, cursor=cursor, limit=limit))
+        return await self._readers.read(partial(queries.page, where=where, cursor=cursor, limit=limit))
 
     async def counts(self) -> list[Count]:
-        return await self._readers.read(reads.counts)
+        return await self._readers.read(queries.counts)
 
     async def oldest_due(self) -> dict[str, datetime]:
-        return await self._readers.read(reads.oldest_due)
+        return await self._readers.read(queries.oldest_due)
 
     async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        return await self._readers.read(partial(reads.due_before, before=before, limit=limit))
+        return await self._readers.read(partial(queries.due_before, before=before, limit=limit))
 
     async def running_by_worker(self) -> dict[str, int]:
-        return await self._readers.read(reads.running_by_worker)
+        return await self._readers.read(queries.running_by_worker)
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
         return await self.writer.run(partial(prune, keep=keep, limit=limit))
 
     async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
-        return await self.writer.run(partial(logs.append_log, lease=lease, lines=lines, cap=cap, first=first))
+        return await self.writer.run(partial(queries.append_log, lease=lease, lines=lines, cap=cap, first=first))
 
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
-        return await self._readers.read(partial(logs.read_log, job=job, after=after, limit=limit))
+        return await self._readers.read(partial(queries.read_log, job=job, after=after, limit=limit))
 
     async def put_notices(self, notices: Sequence[Notice]) -> None:
         await self.writer.run(partial(registry.put_notices, notices=notices))

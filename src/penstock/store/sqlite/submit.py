@@ -10,10 +10,9 @@ from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Move
 from penstock.model.submission import Inserted, Known, Misplaced, Submission
 from penstock.store.rows import Row
-from penstock.store.sqlite.reads import jobs_by_seq
-from penstock.store.sqlite.rows import row_of
+from penstock.store.sqlite.queries import jobs_by_seq
 from penstock.store.sqlite.statements import Bulk, load, query
-from penstock.store.sqlite.transaction import SqliteTransaction
+from penstock.store.sqlite.transaction import SqliteTransaction, row_of
 
 _SUBMIT = Bulk("submit")
 _SUBMIT_TAGS = load("submit_tags")

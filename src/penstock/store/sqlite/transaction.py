@@ -1,17 +1,20 @@
 """One commit in the making: the instant at which all its moves happen, and the record of what they did."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import apsw
 
-from penstock.model.ids import JobId
+from penstock.model.clock import Clock, from_millis, millis, seconds
+from penstock.model.ids import JobId, from_bytes, to_bytes
+from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Event, Move, State
-from penstock.model.timing import from_millis
-from penstock.store.admission import Admission
-from penstock.store.rows import Row
+from penstock.model.submission import due
+from penstock.store import rows
+from penstock.store.rows import Admission, Row, optional_millis, retry_of, text_of
 from penstock.store.sqlite.statements import Bulk, load, query
 
 _ADMISSION = load("admission")
@@ -72,3 +75,89 @@ class SqliteTransaction:
         _, type_name, queue, state, fence, attempt, reason, *_ = row
         seconds = None if ran is None else ran / 1000
         return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason, seconds)
+
+
+RETRY_OF = 18
+"""The column, besides the second one, that holds an id."""
+
+
+def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
+    """The columns of `submit.sql`, in its order."""
+    due_at = due(new, now)
+    queued = due_at <= now
+    return (
+        to_bytes(new.id),
+        new.type,
+        new.queue,
+        State.QUEUED if queued else State.SCHEDULED,
+        new.priority,
+        due_at,
+        now,
+        optional_millis(new.expires_at),
+        now + millis(ticket_for) if queued and new.ticketed else None,
+        None if new.timeout is None else millis(new.timeout),
+        int(bool(new.params_object or new.inputs)),
+        new.key,
+        new.fingerprint or None,
+        to_bytes(new.retry_of) if new.retry_of else None,
+        retry_of(new.retry),
+        text_of(new.tags),
+        text_of(new.inputs),
+        text_of(new.params_object),
+        new.params,
+        new.schedule,
+        optional_millis(new.tick_at),
+        None if new.interval is None else millis(new.interval),
+        int(new.anchor),
+    )
+
+
+def job_of(row: Row) -> Job:
+    """A job from the columns of `jobs_by_id.sql` and `jobs_by_seq.sql`."""
+    columns = list(row)
+    columns[1], columns[RETRY_OF] = from_bytes(row[1]), optional_id(row[RETRY_OF])
+    return rows.job_of(tuple(columns))
+
+
+def optional_id(raw: bytes | None) -> JobId | None:
+    return None if raw is None else from_bytes(raw)
+
+
+LEAST_STEP = timedelta(milliseconds=500)
+"""Anything less is the time between two readings. It is not lost: what adds up to a step is followed as one."""
+
+_MOVES = [load(f"step_{name}") for name in ("leases", "tickets", "retries", "roles", "workers")]
+
+logger = logging.getLogger(__name__)
+
+
+class ShardClock:
+    """Only the writer may call `follow`; `now` may be called from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start = self._wall_start()
+
+    def now(self) -> datetime:
+        """Shard time: changes by a step only once a commit has moved what it concerns."""
+        return self._start + seconds(self._clock.monotonic())
+
+    def step(self) -> timedelta:
+        """By how much the wall clock was stepped since the last step that was followed."""
+        step = self._wall_start() - self._start
+        return step if abs(step) >= LEAST_STEP else timedelta(0)
+
+    def follow(self, step: timedelta) -> None:
+        """Go on from a step; after the commit that has moved deadlines by it."""
+        self._start += step
+        logger.warning("the wall clock was stepped by %+.1f s; leases end as if it had not been", step.total_seconds())
+
+    def _wall_start(self) -> datetime:
+        """What the wall clock said when the monotonic clock was 0, as it says now."""
+        return self._clock.now() - seconds(self._clock.monotonic())
+
+
+def move_deadlines(connection: apsw.Connection, step: timedelta) -> None:
+    """Move what was counted from now on: leases, tickets, waits for a retry, roles, and when workers were seen."""
+    for text in _MOVES:
+        connection.execute(text, {"step": millis(step)})

@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 
 import apsw
 
+from penstock.model.clock import to_millis
 from penstock.model.errors import StoreUnavailable
-from penstock.model.timing import to_millis
 from penstock.store.sqlite.connection import OUTAGES, open_writer, refused, unavailable
-from penstock.store.sqlite.shard_clock import ShardClock, move_deadlines
-from penstock.store.sqlite.transaction import SqliteTransaction
+from penstock.store.sqlite.transaction import ShardClock, SqliteTransaction, move_deadlines
 
 BATCH_CALLS = 512
 BATCH_ITEMS = 4_096

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from penstock.app import Penstock
 from penstock.client import AsyncClient, Client
-from penstock.model.timing import Clock, SystemClock
+from penstock.model.clock import Clock, SystemClock
 from penstock.testing.inline.jobs import AsyncInline, InlineJobs
 
 __all__ = ["InlineJobs", "run"]

@@ -11,9 +11,9 @@ from typing import Any, NoReturn, TypeVar
 
 from penstock.config.settings import LimitSettings
 from penstock.context import Cancelled, logger
+from penstock.model.clock import Clock
 from penstock.model.job import LogLine
-from penstock.model.timing import Clock
-from penstock.worker.executor.runs import End, Run
+from penstock.worker.executor.run import End, Run
 
 T = TypeVar("T")
 

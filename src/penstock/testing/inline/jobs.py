@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from penstock.api.problems import problem_of
 from penstock.app import Handler, Penstock
 from penstock.client.calls import Call, Reply
-from penstock.engine.outcome import settle_error
-from penstock.engine.submit import fingerprint, new_job, same_again
+from penstock.engine.job_spec import fingerprint, new_job, same_again
+from penstock.engine.worker_api import settle_error
+from penstock.model.clock import Clock, to_millis
 from penstock.model.errors import Invalid, KeyConflict, NotFound, PenstockError, UnknownType
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import FileLink, Job, LogLine, NewJob, ObjectLink
 from penstock.model.lifecycle import State
-from penstock.model.timing import Clock, to_millis
-from penstock.model.wire import (
+from penstock.model.wire.jobs import (
     BatchAnswer,
     BatchRequest,
     BatchResponse,
@@ -34,8 +34,8 @@ from penstock.model.wire import (
 )
 from penstock.testing.inline.attempt import Unheard, recorded, run_to_end
 from penstock.testing.inline.ticks import Tick, submit_of
-from penstock.worker.executor.runs import End, Run
-from penstock.worker.frames import Errored, Finished, Start
+from penstock.worker.executor.run import End, Run
+from penstock.worker.protocol import Errored, Finished, Start
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from msgspec import UNSET, Struct
 
-from penstock.model.schedule_wire import ScheduleRequest
-from penstock.model.wire import SubmitRequest
+from penstock.model.wire.jobs import SubmitRequest
+from penstock.model.wire.schedules import ScheduleRequest
 
 
 class Tick(Struct, frozen=True):

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from penstock.model.clock import to_millis
 from penstock.model.ids import JobId, ShardId, new_job_id, shard_of
 from penstock.model.job import BacklogKey, Claim, Count, Job, JobFilter, Lease, NewJob, Settled, Settlement, Ticket
 from penstock.model.lifecycle import State
-from penstock.model.timing import to_millis
 from penstock.store.seam import PostTickets, Share, Store
 from penstock.testing.clock import SimulatedClock
 

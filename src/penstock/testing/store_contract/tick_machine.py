@@ -14,7 +14,7 @@ from penstock.model.job import NewJob
 from penstock.model.schedule import Every, Schedule, TickMove, TickRecord
 from penstock.store.seam import Store
 from penstock.testing.clock import START, SimulatedClock
-from penstock.testing.store_contract.intentions import apply, finish, job_of, move_of, put
+from penstock.testing.store_contract.schedules import apply, finish, job_of, move_of, put
 from penstock.testing.store_contract.stage import StoreStage
 
 T = TypeVar("T")

@@ -4,36 +4,73 @@ import asyncio
 import logging
 import os
 import random
+import re
+import signal
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import msgspec
+from msgspec.structs import replace
+
 from penstock import __version__
 from penstock.config.settings import Settings
-from penstock.engine.reach import WorkerApi
+from penstock.loop import run_forever
+from penstock.model.clock import Clock, seconds, within
 from penstock.model.declarations import signature_of
-from penstock.model.errors import InvalidSetting, PenstockError, Unavailable
-from penstock.model.timing import Clock, seconds, within
-from penstock.model.wire import JoinResponse
+from penstock.model.errors import Forbidden, Invalid, InvalidSetting, PenstockError, TooLarge, Unavailable
+from penstock.model.ports import WorkerApi
+from penstock.model.wire.jobs import JoinResponse
+from penstock.model.wire.schedules import ScheduleRequest
 from penstock.model.workers import LONG_AGO_SECONDS, HandlerKind, Worker, WorkerState, WorkRequest
+from penstock.worker.agent.attempt import LeaseTerms
 from penstock.worker.agent.attempts import Attempts, Rules
-from penstock.worker.agent.claiming import Claimer
-from penstock.worker.agent.declaring import declare
+from penstock.worker.agent.claimer import Claimer
 from penstock.worker.agent.declined import Declined
-from penstock.worker.agent.draining import Drain
-from penstock.worker.agent.endless import run_forever
+from penstock.worker.agent.drain import Drain
+from penstock.worker.agent.executor_process import MIB, limit_bytes
 from penstock.worker.agent.executors import LOAD_SECONDS, Executors, Plan
 from penstock.worker.agent.files import remove
-from penstock.worker.agent.identity import new_worker_id, usable_cores
+from penstock.worker.agent.heartbeat import Heartbeat
 from penstock.worker.agent.logs import Logs
-from penstock.worker.agent.memory import MIB, limit_bytes
 from penstock.worker.agent.outage import LONGEST_AFTER_SECONDS, LONGEST_SECONDS, Backoff, Outage
-from penstock.worker.agent.renewing import Heartbeat
-from penstock.worker.agent.settling import Settler
-from penstock.worker.agent.terms import LeaseTerms
-from penstock.worker.agent.watching import Watchdog
-from penstock.worker.frames import Load, Loaded
+from penstock.worker.agent.settler import Settler
+from penstock.worker.agent.watchdog import Watchdog
+from penstock.worker.processes import ORPHANED
+from penstock.worker.protocol import Load, Loaded
+
+
+async def declare(loaded: Loaded, reach: WorkerApi, code_age_seconds: float) -> None:
+    """Bring what the app declares to the server. InvalidSetting if that cannot be; Unavailable if it is not now.
+
+    What newer code has declared stays.
+    """
+    if not loaded.schedules:
+        return
+    requests = [msgspec.json.decode(raw, type=ScheduleRequest) for raw in loaded.schedules]
+    try:
+        await reach.declare([replace(one, code_age_seconds=code_age_seconds) for one in requests])
+    except (Forbidden, Invalid, TooLarge) as error:
+        raise InvalidSetting(f"a schedule of the app was refused: {error.message}") from error
+
+
+UNFIT = re.compile(r"[^A-Za-z0-9._:-]+")
+
+
+def new_worker_id(rng: random.Random, host: str | None = None) -> str:
+    """Host, process and four random digits, in letters that are safe in a name."""
+    name = UNFIT.sub("-", host or socket.gethostname()).strip("-._:")[:64] or "worker"
+    return f"{name}-{os.getpid()}-{rng.getrandbits(16):04x}"
+
+
+def usable_cores() -> int:
+    """The cores this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
 
 logger = logging.getLogger("penstock.worker")
 JOBS_PER_EXECUTOR = 16
@@ -265,3 +302,38 @@ class Agent:
     def _new_quiet_backoff(self) -> Backoff:
         """For what fails by itself, while the server is there for everything else."""
         return Backoff(None, self._clock, self._rng)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+async def run(agent: Agent) -> None:
+    """Start the agent and work until a signal or its parent's end drains it. InvalidSetting from its start.
+
+    A second signal makes it hurry. Afterwards the process can only end: one more signal must not make an orderly end
+    look like a death.
+    """
+    starting = asyncio.ensure_future(agent.start())
+    asked = False
+
+    def stop(*, hurry: bool) -> None:
+        nonlocal asked
+        if hurry or not asked:
+            agent.drain()
+        asked = True
+        starting.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, partial(stop, hurry=True))
+    loop.add_signal_handler(ORPHANED, partial(stop, hurry=False))
+    try:
+        await asyncio.wait({starting})
+        if not starting.cancelled():
+            starting.result()
+            await agent.run()
+    finally:
+        starting.cancel()
+        signal.pthread_sigmask(signal.SIG_BLOCK, (*SIGNALS, ORPHANED))
+        for number in (*SIGNALS, ORPHANED):
+            loop.remove_signal_handler(number)

@@ -8,22 +8,32 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from penstock.engine.reach import WorkerApi
+from penstock.model.clock import Clock, seconds, within
 from penstock.model.job import Claim, ErrorCode, FileLink, LogLine, Progress
+from penstock.model.ports import WorkerApi
 from penstock.model.text import readable
-from penstock.model.timing import Clock, seconds, within
 from penstock.model.workers import DEFAULT_TIMEOUT_SECONDS, HandlerKind
-from penstock.worker.agent.attempt import NEVER, Attempt, StopReason
-from penstock.worker.agent.bell import Wakeup
+from penstock.worker.agent.attempt import (
+    NEVER,
+    Attempt,
+    End,
+    Failed,
+    Halted,
+    LeaseTerms,
+    Release,
+    Returned,
+    StopReason,
+    Wakeup,
+    attempt_error,
+    conclude,
+)
 from penstock.worker.agent.command import CommandRun
-from penstock.worker.agent.ending import End, Failed, Halted, Release, Returned, attempt_error, conclude
 from penstock.worker.agent.executors import Executors
 from penstock.worker.agent.files import FileTrouble, fetch_inputs, remove, store_outputs
 from penstock.worker.agent.logs import Logs
 from penstock.worker.agent.outage import Backoff
-from penstock.worker.agent.settling import Settler
-from penstock.worker.agent.terms import LeaseTerms
-from penstock.worker.frames import Program
+from penstock.worker.agent.settler import Settler
+from penstock.worker.protocol import Program
 
 logger = logging.getLogger("penstock.worker")
 OLD_SHARE = 0.1

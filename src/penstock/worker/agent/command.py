@@ -9,14 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.model.clock import Clock, seconds, within
 from penstock.model.job import JSON_NULL, Claim, ErrorCode, LogLine
 from penstock.model.results import ResultMisfit, check_written
-from penstock.model.timing import Clock, seconds, within
-from penstock.worker.agent.attempt import Attempt
-from penstock.worker.agent.ending import Ending, Failed, Halted, Returned, attempt_error
-from penstock.worker.executor.lines import LineSplitter
-from penstock.worker.frames import Program
-from penstock.worker.mortality import describe, die_with_starter, kill_group
+from penstock.worker.agent.attempt import Attempt, Ending, Failed, Halted, Returned, attempt_error
+from penstock.worker.executor.log_capture import LineSplitter
+from penstock.worker.processes import describe, die_with_starter, kill_group
+from penstock.worker.protocol import Program
 
 INHERITED = ("PATH", "HOME", "LANG")
 CHUNK_BYTES = 64 * 1024

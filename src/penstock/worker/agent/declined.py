@@ -1,6 +1,6 @@
 """In the agent: the types it leaves to other workers for a while, because their jobs do not fit its handlers. Pure."""
 
-from penstock.model.timing import Clock
+from penstock.model.clock import Clock
 
 FIRST_SECONDS = 1.0
 LONGEST_SECONDS = 10.0

@@ -8,15 +8,13 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from penstock.model.clock import Clock
 from penstock.model.job import LogLine, Progress
-from penstock.model.timing import Clock
-from penstock.worker.agent.attempt import Attempt
-from penstock.worker.agent.dealing import shares
-from penstock.worker.agent.ending import Cause, Died, Displaced, End, Ending, Failed, Halted, Returned
-from penstock.worker.agent.loading import LoadRetries
-from penstock.worker.agent.memory import MIB, resident_bytes
-from penstock.worker.agent.process import ExecutorProcess, Phase
-from penstock.worker.frames import (
+from penstock.worker.agent.attempt import Attempt, Cause, Died, Displaced, End, Ending, Failed, Halted, Returned
+from penstock.worker.agent.executor_process import MIB, ExecutorProcess, Phase, resident_bytes
+from penstock.worker.agent.outage import LoadRetries
+from penstock.worker.processes import describe
+from penstock.worker.protocol import (
     Errored,
     Finished,
     Load,
@@ -29,7 +27,22 @@ from penstock.worker.frames import (
     ToAgent,
     Wrote,
 )
-from penstock.worker.mortality import describe
+
+
+def shares(count: int, held: Sequence[int]) -> list[int]:
+    """How many of `count` new jobs each gets that has so many: as if each job went to whoever had the fewest by then.
+
+    The fullest first: one that is above the level at which all could be even gets nothing, and the others share.
+    """
+    given = [0] * len(held)
+    fullest_first = sorted(range(len(held)), key=held.__getitem__, reverse=True)
+    for place, one in enumerate(fullest_first):
+        rest = fullest_first[place:]
+        level = (sum(held[other] for other in rest) + count) // len(rest)
+        given[one] = max(0, level - held[one])
+        count -= given[one]
+    return given
+
 
 logger = logging.getLogger("penstock.worker")
 

@@ -8,15 +8,14 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.engine.reach import WorkerApi
 from penstock.model.errors import CorruptObject, Refused, Unavailable
 from penstock.model.job import Claim, ErrorCode, FileLink, JobError
 from penstock.model.names import check_file_name
-from penstock.model.wire import is_content_type
-from penstock.worker.agent.attempt import Attempt
-from penstock.worker.agent.ending import attempt_error
+from penstock.model.ports import WorkerApi
+from penstock.model.wire.jobs import is_content_type
+from penstock.worker.agent.attempt import Attempt, attempt_error
 from penstock.worker.agent.outage import Backoff
-from penstock.worker.body import FileBody
+from penstock.worker.http_api import FileBody
 
 DEFAULT_TYPE = "application/octet-stream"
 FETCH_TRIES = 8

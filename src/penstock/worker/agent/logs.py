@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field
 
-from penstock.engine.reach import WorkerApi
+from penstock.model.clock import Clock, seconds
 from penstock.model.errors import PenstockError, StoreUnavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.job import LogLine
+from penstock.model.ports import WorkerApi
 from penstock.model.text import readable
-from penstock.model.timing import Clock, seconds
-from penstock.model.wire import LogEntry
+from penstock.model.wire.jobs import LogEntry
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.outage import Backoff, concerns_all
 

@@ -4,15 +4,57 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from penstock.engine.reach import WorkerApi
+from msgspec import Struct
+
+from penstock.model.clock import Clock
 from penstock.model.errors import Invalid, Malformed, PenstockError, StoreUnavailable, TooLarge
+from penstock.model.job import Lease
+from penstock.model.ports import WorkerApi
 from penstock.model.text import readable
-from penstock.model.timing import Clock
-from penstock.worker.agent.attempt import Attempt
-from penstock.worker.agent.ending import simplify
+from penstock.model.wire.jobs import Outcome, Refusal
+from penstock.worker.agent.attempt import Attempt, LeaseTerms, Release, simplify
 from penstock.worker.agent.outage import Backoff, concerns_all
-from penstock.worker.agent.pending import PendingOutcome, tell_engine, unsure_of
-from penstock.worker.agent.terms import LeaseTerms
+
+
+class PendingOutcome(Struct, eq=False):
+    """How an attempt ended. Not told before `ready_at`, nor until `log_until` before its log; monotonic seconds.
+
+    `failing_since` is when the engine first failed to take it by itself, and `simplified` whether it has been replaced
+    by a plain error since.
+    """
+
+    attempt: Attempt
+    telling: Outcome | Release
+    ready_at: float = 0.0
+    log_until: float = 0.0
+    told: bool = False
+    failing_since: float | None = None
+    simplified: bool = False
+
+
+def calls_of(pending: Sequence[PendingOutcome]) -> list[list[PendingOutcome]]:
+    """Those that go in one call together, outcomes first."""
+    outcomes = [one for one in pending if type(one.telling) is Outcome]
+    if len(outcomes) == len(pending):
+        return [outcomes] if outcomes else []
+    innocent = [one for one in pending if one.telling == Release()]
+    suspects = [one for one in pending if one.telling == Release(suspect=True)]
+    return [group for group in (outcomes, innocent, suspects) if group]
+
+
+async def tell_engine(reach: WorkerApi, group: Sequence[PendingOutcome]) -> list[Refusal]:
+    """Tell what goes in one call; what was refused of it."""
+    telling = group[0].telling
+    if isinstance(telling, Release):
+        return await reach.release([one.attempt.lease for one in group], suspects=telling.suspect)
+    return await reach.settle([one.telling for one in group if isinstance(one.telling, Outcome)])
+
+
+def unsure_of(group: Sequence[PendingOutcome], refused: Sequence[Refusal]) -> list[PendingOutcome]:
+    """Those that the engine is to be told again: their shard gave no answer."""
+    unsure = {Lease(one.job, one.fence) for one in refused if one.unsure}
+    return [one for one in group if one.attempt.lease in unsure] if unsure else []
+
 
 logger = logging.getLogger("penstock.worker")
 MAX_CONCURRENT = 16

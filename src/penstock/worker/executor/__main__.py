@@ -2,14 +2,14 @@
 
 import sys
 
-from penstock.worker.executor import capture
-from penstock.worker.executor.process import execute, tie_to
+from penstock.worker.executor import log_capture
+from penstock.worker.executor.main import execute, tie_to
 
 
 def main() -> None:
     end, marks, places, agent = map(int, sys.argv[1:5])
     tie_to(agent)
-    capture.install()
+    log_capture.install()
     execute(end, marks, places)
 
 

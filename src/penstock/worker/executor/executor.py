@@ -12,17 +12,16 @@ from typing import NoReturn
 import msgspec
 
 from penstock.app import Penstock
+from penstock.model.clock import Clock
 from penstock.model.job import LogLine
 from penstock.model.results import least_bytes
 from penstock.model.text import readable
-from penstock.model.timing import Clock
 from penstock.worker.channel import Channel
-from penstock.worker.executor.capture import FLUSH_SECONDS, WRITING, JobLog
-from penstock.worker.executor.lines import LineSplitter
-from penstock.worker.executor.loading import describe_app
-from penstock.worker.executor.runs import Run, instead_of, unknown_type
+from penstock.worker.executor.loader import describe_app
+from penstock.worker.executor.log_capture import FLUSH_SECONDS, WRITING, JobLog, LineSplitter
+from penstock.worker.executor.run import Run, instead_of, unknown_type
 from penstock.worker.executor.threads import Threads, ThreadWork
-from penstock.worker.frames import (
+from penstock.worker.protocol import (
     Interrupt,
     Leave,
     Load,
@@ -35,7 +34,7 @@ from penstock.worker.frames import (
     ToAgent,
     ToExecutor,
 )
-from penstock.worker.marks import StartFlags
+from penstock.worker.start_flags import StartFlags
 
 LARGE_BYTES = 64 * 1024
 DECODER = msgspec.msgpack.Decoder(list[ToExecutor])

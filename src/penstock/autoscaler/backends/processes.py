@@ -1,0 +1,233 @@
+"""Workers as processes of this machine, below the process that scales them. What `penstock up` uses."""
+
+import asyncio
+import math
+import os
+import random
+import re
+import signal
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final, Protocol
+
+from penstock.autoscaler.backends.seam import MEMBER, Condition, FleetMember, LaunchSpec
+from penstock.config import variable
+from penstock.model.clock import Clock, seconds
+from penstock.model.errors import FleetUnavailable, PenstockError, Refused
+
+ASK_AGAIN: Final = seconds(1.0)
+ASKED_TIMES: Final = 60
+"""How often, and so for how many seconds, a worker is told to give its jobs back before it is killed."""
+
+NOT_STARTED: Final = 1
+UNUSABLE: Final = 2
+"""What a worker exits with that cannot use its app or settings."""
+
+
+class Process(Protocol):
+    """A worker process that this one started; `ended` gives its exit status, negative for a signal."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def ended(self) -> "asyncio.Future[int]": ...
+
+    def signal(self, number: signal.Signals) -> None: ...
+
+
+class Launch(Protocol):
+    """Starts a worker for an app: the order's environment, then what is its own."""
+
+    def __call__(self, app: str, environment: Mapping[str, str], own: Mapping[str, str], /) -> Awaitable[Process]: ...
+
+
+class WorkerProcess:
+    """`run` it once; `drain` it at any time."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._started_at = clock.now()
+        self._process: Process | None = None
+        self._ended: tuple[int, str] | None = None
+        self._draining = False
+        self._give_back_at = float("inf")
+        self._news = asyncio.Event()
+
+    async def run(self, launched: Awaitable[Process]) -> None:
+        """Start the process and see it to its end."""
+        try:
+            process = self._process = await launched
+        except PenstockError as error:
+            self._ended = (UNUSABLE if isinstance(error, Refused) else NOT_STARTED, error.message)
+            return
+        ending = asyncio.ensure_future(self._end(process))
+        status = await process.ended
+        ending.cancel()
+        self._ended = (status, _how(process.pid, status))
+
+    def drain(self, patience: timedelta | None) -> None:
+        """Have it finish its jobs and end; sooner, if it was given longer before."""
+        if patience is not None:
+            self._give_back_at = min(self._give_back_at, self._clock.monotonic() + patience.total_seconds())
+        self._draining = True
+        self._news.set()
+
+    def describe(self) -> FleetMember:
+        status, detail = self._ended or (None, f"pid {self._process.pid}" if self._process is not None else "")
+        return FleetMember(
+            name=self._name,
+            condition=self._condition(),
+            started_at=self._started_at,
+            exit_status=status,
+            detail=detail,
+        )
+
+    def _condition(self) -> Condition:
+        if self._ended is not None:
+            return Condition.ENDED
+        if self._draining:
+            return Condition.ENDING
+        return Condition.STARTING if self._process is None else Condition.RUNNING
+
+    async def _end(self, process: Process) -> None:
+        """The ladder: ask to drain, and when patience is over ask for the jobs back, then kill."""
+        while not self._draining:
+            await self._hear_news()
+        process.signal(signal.SIGTERM)
+        while (left := self._give_back_at - self._clock.monotonic()) > 0:
+            await self._hear_news(left)
+        # Again and again: a signal that comes before the last one was seen is lost.
+        for _ in range(ASKED_TIMES):
+            process.signal(signal.SIGTERM)
+            await self._clock.sleep(ASK_AGAIN)
+        process.signal(signal.SIGKILL)
+
+    async def _hear_news(self, longest: float = float("inf")) -> None:
+        span = None if longest == float("inf") else longest
+        with suppress(TimeoutError):
+            async with asyncio.timeout(span):
+                await self._news.wait()
+        self._news.clear()
+
+
+def _how(pid: int, status: int) -> str:
+    if status == UNUSABLE:
+        return f"pid {pid}: its app or settings cannot be used; what it said stands in its log"
+    return f"pid {pid}: exited with status {status}" if status >= 0 else f"pid {pid}: killed by {_signal_name(-status)}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+LONGEST_DRAIN_SECONDS: Final = 31_536_000
+"""For ever, to a worker: how long running jobs may take is decided here, not there."""
+
+EXECUTORS: Final = variable("worker.executors")
+
+
+def own_environment(order: LaunchSpec, name: str) -> dict[str, str]:
+    """The settings that make a worker this member of this fleet."""
+    settings: dict[str, object] = {"worker.drain_seconds": LONGEST_DRAIN_SECONDS}
+    if order.queues is not None:
+        settings["worker.queues"] = "".join(f"{queue}\n" for queue in order.queues)
+    if order.capacity is not None:
+        settings["worker.capacity"] = order.capacity
+    if order.cpus is not None:
+        settings["worker.executors"] = _executors(order)
+    if order.memory_mib is not None:
+        # Its limit is on one executor: each gets a share, and one more is left for the worker itself.
+        settings["worker.memory_mib"] = max(1, order.memory_mib // (_executors(order) + 1))
+    return {MEMBER: name, **{variable(setting): str(value) for setting, value in settings.items()}}
+
+
+def _executors(order: LaunchSpec) -> int:
+    if order.cpus is not None:
+        return max(1, math.ceil(order.cpus))
+    return int(order.environment.get(EXECUTORS, "0")) or len(os.sched_getaffinity(0))
+
+
+NAME_BITS: Final = 48
+NAME_END: Final = "-[0-9a-f]{12}"
+LONGEST_STEM: Final = 100
+"""A name has at most 128 letters."""
+GIVE_BACK_AT_ONCE: Final = seconds(0)
+
+
+class ProcessFleets:
+    """Keeps Fleets. Members cannot live without this process: they drain when it ends, however it does.
+
+    `launch` starts one; `patience` is how long running jobs may take when all this is closed.
+    """
+
+    def __init__(self, launch: Launch, clock: Clock, rng: random.Random, *, patience: timedelta) -> None:
+        self._launch = launch
+        self._clock = clock
+        self._rng = rng
+        self._patience = patience
+        self._fleets: dict[str, dict[str, WorkerProcess]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    async def start(self, order: LaunchSpec, count: int) -> list[str]:
+        if self._closing:
+            raise FleetUnavailable("no more workers are started: this process is stopping")
+        return [self._start(order) for _ in range(count)]
+
+    async def stop(self, fleet: str, names: Sequence[str], patience: timedelta | None = None) -> None:
+        here = self._fleets.get(fleet, {})
+        for name in names:
+            if name in here:
+                here[name].drain(patience)
+
+    async def members(self, fleet: str) -> list[FleetMember]:
+        here = self._fleets.get(fleet, {})
+        members = [one.describe() for one in here.values()]
+        for member in members:
+            if member.condition is Condition.ENDED:
+                del here[member.name]
+        return sorted(members, key=lambda member: member.name)
+
+    def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
+        """Known by their names: one made here or in another process that scales the same fleet."""
+        here, made = self._fleets.get(fleet, {}), re.compile(re.escape(_stem(fleet)) + NAME_END)
+        return [name for name in workers if name not in here and made.fullmatch(name)]
+
+    async def stand_by(self) -> None:
+        self._drain_all(None)
+
+    def hurry(self) -> None:
+        """Give all running jobs back, now; all members end."""
+        self._drain_all(GIVE_BACK_AT_ONCE)
+
+    async def close(self) -> None:
+        """Drain all members and wait until they have ended."""
+        self._closing = True
+        self._drain_all(self._patience)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _drain_all(self, patience: timedelta | None) -> None:
+        for here in self._fleets.values():
+            for one in here.values():
+                one.drain(patience)
+
+    def _start(self, order: LaunchSpec) -> str:
+        here = self._fleets.setdefault(order.fleet, {})
+        name = f"{_stem(order.fleet)}-{self._rng.getrandbits(NAME_BITS):012x}"
+        here[name] = process = WorkerProcess(name, self._clock)
+        launched = self._launch(order.app, order.environment, own_environment(order, name))
+        task = asyncio.ensure_future(process.run(launched))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return name
+
+
+def _stem(fleet: str) -> str:
+    return fleet[:LONGEST_STEM]

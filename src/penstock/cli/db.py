@@ -1,0 +1,215 @@
+"""`penstock db`"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+import click
+from msgspec import structs
+
+from penstock.cli import options, style
+from penstock.cli.commands import CommandGroup, command
+from penstock.cli.format import print_table
+from penstock.cli.json_output import print_json
+from penstock.cli.loop import run
+from penstock.config import Settings
+from penstock.model.clock import SystemClock
+from penstock.model.errors import InvalidSetting
+from penstock.model.extras import require
+from penstock.model.shards import ShardMember
+
+if TYPE_CHECKING:
+    from penstock.store.postgres.migrate import MigrationStatus
+    from penstock.store.postgres.statements import Connection
+
+
+db = CommandGroup(
+    name="db",
+    help="Bring the tables of PostgreSQL shards up to date, see where they stand, and say that a shard was restored.",
+    examples=("penstock db status", "penstock db migrate --url postgresql://penstock@db1/penstock"),
+    lazy={
+        "status": ("penstock.cli.db:status", "Show which migrations each shard has and lacks."),
+        "migrate": ("penstock.cli.db:migrate", "Apply what each shard lacks."),
+        "restored": ("penstock.cli.db:restored", "Say that shards were put back from a backup."),
+        "sql": ("penstock.cli.db:sql", "Print the SQL that migrate would run."),
+    },
+    default="status",
+)
+
+
+T = TypeVar("T")
+
+url_option = click.option("--url", metavar="URL", help="The database of one shard.  [default: those of the settings]")
+
+
+def on_each(
+    config: Path | None, url: str | None, act: Callable[["Connection"], Awaitable[T]]
+) -> list[tuple[ShardMember, T]]:
+    """What `act` gives on each PostgreSQL shard, one after another; a word about those that are none."""
+    settings = options.settings(config, {"store.url": url, "store.shards": () if url else None})
+    chosen = configured(settings)
+    ours = [shard for shard in chosen if urlsplit(shard.url).scheme in {"postgresql", "postgres"}]
+    if len(ours) < max(len(chosen), 1):
+        style.say("SQLite brings itself up to date when the server starts: nothing to do for it here", err=True)
+    return run(_on_each(ours, act))
+
+
+def configured(settings: Settings) -> Sequence[ShardMember]:
+    """The shards of the settings, in order; none where jobs are kept in the data folder."""
+    from penstock.runtime.backends import embedded, shard_map
+
+    return [] if embedded(settings) else list(shard_map(settings).members.values())
+
+
+def name_of(shard: ShardMember) -> str:
+    """For people, and without a password."""
+    from penstock.store.postgres.connection import PostgresAddress
+
+    return f"{shard.number} at {PostgresAddress.parse(shard.url).shown}"
+
+
+async def _on_each(
+    shards: Sequence[ShardMember], act: Callable[["Connection"], Awaitable[T]]
+) -> list[tuple[ShardMember, T]]:
+    from penstock.store.postgres.migrate import connect
+
+    answers = []
+    for shard in shards:
+        async with connect(shard.url) as connection:
+            answers.append((shard, await act(connection)))
+    return answers
+
+
+@command("status", "penstock db status", "penstock db status --url postgresql://penstock@db1/penstock --json")
+@url_option
+@options.config
+@options.as_json
+def status(*, url: str | None, config: Path | None, as_json: bool) -> None:
+    """Show which migrations each shard has and lacks. Changes nothing."""
+    require("postgres")
+    from penstock.store.postgres.migrate import status as read
+
+    found = on_each(config, url, read)
+    if as_json:
+        for shard, stands in found:
+            print_json({"shard": shard.number, **named(stands)})
+    elif found:
+        rows = [row for shard, stands in found for row in _rows(name_of(shard), stands)]
+        print_table(("SHARD", "MIGRATION", "STATE"), rows)
+
+
+def named(stands: "MigrationStatus") -> dict[str, list[str]]:
+    """A shard's status, by the names of migrations."""
+    return {"applied": [one.name for one in stands.applied], "pending": [one.name for one in stands.pending]}
+
+
+def _rows(shard: str, stands: "MigrationStatus") -> list[tuple[str, str, str]]:
+    from penstock.store.postgres.migrate import migrations
+
+    known = {one.number for one in migrations()}
+    applied = [
+        (one.name, "applied" if one.number in known else "applied by a newer Penstock") for one in stands.applied
+    ]
+    pending = [(one.name, style.warned("pending")) for one in stands.pending]
+    return [(shard, *row) for row in applied + pending]
+
+
+@command("migrate", "penstock db migrate", "penstock db migrate --url postgresql://penstock@db1/penstock")
+@url_option
+@options.config
+@options.as_json
+def migrate(*, url: str | None, config: Path | None, as_json: bool) -> None:
+    """Apply what each shard lacks. Safe to repeat, and from many machines at once; servers may go on running."""
+    require("postgres")
+    from penstock.store.postgres.migrate import migrate as apply
+    from penstock.store.postgres.migrate import named
+
+    for shard, applied in on_each(config, url, apply):
+        if as_json:
+            print_json({"shard": shard.number, "applied": [one.name for one in applied]})
+        elif applied:
+            style.say(f"{name_of(shard)}: applied {named(applied)}")
+        else:
+            style.say(f"{name_of(shard)}: up to date")
+
+
+@command("restored", "penstock db restored", "penstock db restored --url postgresql://penstock@db1/penstock")
+@url_option
+@click.option("--data", metavar="DIR", help="Folder of the embedded database.  [default: .penstock]")
+@options.config
+@options.as_json
+def restored(*, url: str | None, data: str | None, config: Path | None, as_json: bool) -> None:
+    """Say that shards were put back from a backup, so that no lease, outcome or output from before counts.
+
+    What ran by the backup runs again, charged with nothing. Run it before the servers start; those on PostgreSQL may be
+    running. Without --url it is about all shards of the settings: name the one if only one was restored.
+    """
+    settings = options.settings(config, {"store.url": url, "store.shards": () if url else None, "server.data": data})
+    for named in configured(settings) or [_embedded(settings)]:
+        shard = run(_raise_epoch(named, settings))
+        if as_json:
+            print_json({"shard": shard.number, "restored": True})
+        else:
+            style.say(f"{_name_of(shard)}: no lease from before counts any more; what ran waits to run again")
+
+
+def _embedded(settings: Settings) -> ShardMember:
+    from penstock.model.ids import ShardId
+    from penstock.runtime.backends import data_folder
+
+    return ShardMember(number=ShardId(0), url=f"sqlite://{data_folder(settings) / 'penstock.db'}")
+
+
+async def _raise_epoch(shard: ShardMember, settings: Settings) -> ShardMember:
+    """The shard as its database knows it: a URL alone does not tell its number."""
+    from penstock.runtime.backends import open_shard
+
+    shard = await _identify(shard)
+    store = await open_shard(shard.number, shard.url, settings, SystemClock())
+    try:
+        await store.raise_epoch()
+    finally:
+        await store.close()
+    return shard
+
+
+async def _identify(shard: ShardMember) -> ShardMember:
+    if (parts := urlsplit(shard.url)).scheme == "sqlite":
+        _check_there(Path(parts.path))
+        return shard
+    require("postgres")
+    from penstock.store.postgres.server_clock import inspect
+
+    found = await inspect(shard.url)
+    if found.shard is None and found.pending:
+        raise InvalidSetting(f"{name_of(shard)} holds no shard: restore the backup into it first")
+    return shard if found.shard is None else structs.replace(shard, number=found.shard)
+
+
+def _check_there(file: Path) -> None:
+    if not file.exists():
+        raise InvalidSetting(f"there is no database at {file}: put the backup there, or name its folder with --data")
+
+
+def _name_of(shard: ShardMember) -> str:
+    parts = urlsplit(shard.url)
+    return f"{shard.number} at {parts.path}" if parts.scheme == "sqlite" else name_of(shard)
+
+
+@command("sql", "penstock db sql --url postgresql://penstock@db1/penstock > pending.sql")
+@url_option
+@options.config
+@options.as_json
+def sql(*, url: str | None, config: Path | None, as_json: bool) -> None:
+    """Print the SQL that migrate would run, to be read, or run by somebody who may: `psql -f pending.sql`."""
+    require("postgres")
+    from penstock.store.postgres.migrate import script, status
+
+    for shard, stands in on_each(config, url, status):
+        if as_json:
+            print_json({"shard": shard.number, "sql": script(stands.pending)})
+        elif stands.pending:
+            click.echo(f"-- {name_of(shard)}\n{script(stands.pending)}")
+        else:
+            style.say(f"{name_of(shard)}: up to date", err=True)

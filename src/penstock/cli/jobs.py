@@ -1,0 +1,347 @@
+"""`penstock jobs`: everything a client can do with jobs."""
+
+import sys
+import time
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from penstock.cli import options, style
+from penstock.cli.commands import CommandGroup, command
+from penstock.cli.connection import connected
+from penstock.cli.exit_codes import REFUSED
+from penstock.cli.format import instant, lasted, span
+from penstock.cli.job_format import note, print_job, print_jobs, size, state_and_reason, took
+from penstock.cli.job_params import params_schema, read_params, split_pair
+from penstock.cli.json_output import print_json
+from penstock.model.clock import SystemClock
+from penstock.model.errors import NotFound
+from penstock.model.job import LogLine
+from penstock.model.lifecycle import State
+from penstock.model.retry import RetryKind
+from penstock.model.wire.jobs import FileItem, JobItem
+
+if TYPE_CHECKING:
+    from penstock.client import Client
+
+
+jobs = CommandGroup(
+    name="jobs",
+    help="Submit jobs, look at them, and stop them.",
+    examples=("penstock jobs submit thumbnail url=cat.png --wait", "penstock jobs list --state failed"),
+    lazy={
+        "submit": ("penstock.cli.jobs:submit", "Submit a job; with --wait, print its result."),
+        "list": ("penstock.cli.jobs:page", "List jobs, newest first."),
+        "show": ("penstock.cli.jobs:show", "Show everything about jobs."),
+        "watch": ("penstock.cli.jobs:watch", "Follow jobs until they end."),
+        "logs": ("penstock.cli.jobs:logs", "Print what a job wrote."),
+        "output": ("penstock.cli.jobs:output", "Download an output file of a job."),
+        "cancel": ("penstock.cli.jobs:cancel", "Cancel jobs."),
+        "retry": ("penstock.cli.jobs:retry", "Submit ended jobs again, as new jobs."),
+    },
+)
+
+
+def print_ended(item: JobItem, *, as_json: bool) -> int:
+    """Print a job that has ended; the exit code to end with."""
+    succeeded = item.state is State.SUCCEEDED
+    if as_json:
+        print_json(item)
+    elif succeeded:
+        click.echo(msgspec.json.encode(item.result))
+    style.say(_summary(item), err=True)
+    return 0 if succeeded else REFUSED
+
+
+def _summary(item: JobItem) -> str:
+    attempts = f" at attempt {item.attempt}" if item.attempt > 1 else ""
+    span = f" in {lasted(took(item))}" if took(item) is not None else ""
+    said = f": {note(item)}" if note(item) else ""
+    return f"{item.type} {style.state(item.state)}{span}{attempts}{said}"
+
+
+@command(
+    "submit",
+    "penstock jobs submit thumbnail url=cat.png width=64 --wait",
+    """penstock jobs submit report '{"month": "2026-11"}' --delay 1h --tag monthly --key report-2026-11""",
+    "penstock jobs submit convert --input photo=cat.png",
+)
+@click.argument("type_name", metavar="TYPE")
+@click.argument("words", metavar="[PARAMS]...", nargs=-1)
+@click.option("-p", "pairs", multiple=True, metavar="KEY=VALUE", help="One of the params; the same as KEY=VALUE alone.")
+@click.option("--queue", help="Queue to put it in.  [default: the type's own]")
+@click.option("--priority", type=click.IntRange(0, 9), help="9 goes first.  [default: the type's own]")
+@click.option("--delay", type=span, metavar="SPAN", help="Run it after this long, such as 90s or 1h30m.")
+@click.option("--at", "scheduled_at", type=instant, metavar="TIME", help="Run it at this time (ISO 8601).")
+@click.option("--interval", type=span, metavar="SPAN", help="Run it again and again, this often: makes a schedule.")
+@click.option("--timeout", type=span, metavar="SPAN", help="Stop an attempt after this long.")
+@click.option(
+    "--retry", type=click.Choice([kind.value for kind in RetryKind]), help="How attempts that error are tried again."
+)
+@click.option("--expires", type=span, metavar="SPAN", help="Give up if it has not started after this long.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Mark it, to find it again; may be repeated.")
+@click.option("--input", "inputs", multiple=True, metavar="NAME=PATH", help="File it reads; may be repeated.")
+@click.option("--key", help="Idempotency key: the same key gives the same job back.")
+@click.option("--wait", is_flag=True, help="Wait until it ends and print its result; exit 1 if it does not succeed.")
+@click.option("--wait-for", type=span, metavar="SPAN", help="Wait no longer than this.  [default: for ever]")
+@options.remote
+def submit(
+    *,
+    type_name: str,
+    words: tuple[str, ...],
+    pairs: tuple[str, ...],
+    inputs: tuple[str, ...],
+    expires: float | None,
+    wait: bool,
+    wait_for: float | None,
+    url: str | None,
+    config: Path | None,
+    as_json: bool,
+    **given: Any,
+) -> int:
+    """Submit a job of TYPE. Prints the job's id; with --wait its result.
+
+    PARAMS are written as key=value, where a value that is JSON is taken as such, unless the type wants text there, and
+    any other as text; or as a JSON object, as @file with one, or as - for stdin.
+    """
+    chosen = {name: value for name, value in given.items() if value not in (None, ())}
+    if "delay" in chosen and "scheduled_at" in chosen:
+        raise click.UsageError("--delay and --at exclude each other: give one of them")
+    with connected(url, config) as client:
+        params = read_params([*words, *pairs], partial(params_schema, client, type_name))
+        job = client.submit(type_name, params, **chosen, inputs=_inputs(inputs), expires_at=_expiry(expires))
+        if wait or wait_for is not None:
+            ended = client.wait(job.id, timeout=wait_for)
+            return print_ended(ended, as_json=as_json)
+    if as_json:
+        print_json(job)
+    else:
+        click.echo(job.id)
+        style.hint(f"{job.state}; follow it with: penstock jobs watch {job.id}")
+    return 0
+
+
+def _inputs(texts: tuple[str, ...]) -> dict[str, Path]:
+    pairs = (split_pair(text, "--input name=path") for text in texts)
+    return {name: Path(path) for name, path in pairs}
+
+
+def _expiry(span: float | None) -> datetime | None:
+    return SystemClock().now() + timedelta(seconds=span) if span is not None else None
+
+
+PAGE = 500
+
+
+@command("list", "penstock jobs list --type thumbnail --state failed --limit 50")
+@click.option("--type", "type_name", metavar="TYPE", help="Only jobs of this type.")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state.")
+@click.option("--queue", help="Only jobs in this queue.")
+@click.option("--tag", help="Only jobs with this tag.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Most jobs to list.")
+@options.remote
+def page(
+    *,
+    type_name: str | None,
+    state: str | None,
+    queue: str | None,
+    tag: str | None,
+    limit: int,
+    url: str | None,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """List jobs, newest first."""
+    with connected(url, config) as client:
+        wanted = State(state) if state else None
+        matching = client.list(type=type_name, state=wanted, queue=queue, tag=tag, page_size=min(limit + 1, PAGE))
+        found = list(islice(matching, limit + 1))
+    listed, more = found[:limit], len(found) > limit
+    if as_json:
+        print_json({"jobs": listed, "more": more})
+    elif listed:
+        print_jobs(listed)
+    else:
+        style.say("no such jobs; submit one with: penstock jobs submit TYPE", err=True)
+    if more and not as_json:
+        style.hint(f"there are more than {limit}: see them with --limit")
+
+
+@command("show", "penstock jobs show 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@options.remote
+def show(*, ids: tuple[str, ...], url: str | None, config: Path | None, as_json: bool) -> None:
+    """Show everything about jobs: state and why, params, result, error, times, files."""
+    with connected(url, config) as client:
+        for number, job in enumerate(ids):
+            item = client.get(job)
+            if as_json:
+                print_json(item)
+                continue
+            if number:
+                style.say()
+            print_job(item)
+
+
+POLL_SECONDS = 0.25
+BAR_WIDTH = 24
+CLEAR_LINE = "\r\033[K"
+
+
+@command("watch", "penstock jobs watch 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@options.remote
+def watch(*, ids: tuple[str, ...], url: str | None, config: Path | None, as_json: bool) -> int:
+    """Follow jobs until they end: a line for each change of state, and on a terminal a bar for their progress.
+
+    Exits 1 if any of them did not succeed.
+    """
+    show = Follower(as_json=as_json)
+    with connected(url, config) as client:
+        ended = [follow(client, job, show) for job in ids]
+    return 0 if all(item.state is State.SUCCEEDED for item in ended) else REFUSED
+
+
+def follow(client: "Client", job: str, show: "Follower") -> JobItem:
+    """Look at a job until it has ended, and show what changes."""
+    while True:
+        item = client.get(job)
+        show.see(item)
+        if item.state.terminal:
+            return item
+        time.sleep(POLL_SECONDS)
+
+
+class Follower:
+    """Shows a job's changes: a line per state and attempt, and between them a bar if there is a terminal."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._bars = sys.stdout.isatty() and not as_json
+        self._last: tuple[object, ...] = ()
+
+    def see(self, item: JobItem) -> None:
+        key = (item.id, item.state, item.attempt, item.reason)
+        if key != self._last:
+            self._last = key
+            self._change(item)
+        if self._bars and item.state is State.RUNNING:
+            click.echo(f"{CLEAR_LINE}{bar(item)}", nl=False)
+
+    def _change(self, item: JobItem) -> None:
+        if self._as_json:
+            print_json(item)
+            return
+        if self._bars:
+            click.echo(CLEAR_LINE, nl=False)
+        attempt = f" (attempt {item.attempt} of {item.max_attempts})" if item.attempt else ""
+        said = "" if item.state is State.RUNNING else note(item)
+        style.say(f"{style.dim(item.id)}  {style.state(item.state)}{attempt}" + (f"  {said}" if said else ""))
+
+
+def bar(item: JobItem) -> str:
+    """The progress of a running job in one line."""
+    fraction = item.progress.fraction if item.progress else 0.0
+    filled = round(fraction * BAR_WIDTH)
+    message = f"  {item.progress.message}" if item.progress and item.progress.message else ""
+    return f"  {'█' * filled}{'░' * (BAR_WIDTH - filled)} {fraction:>4.0%}{message}"
+
+
+LOG_POLL_SECONDS = 0.5
+LOUD = frozenset({"stderr", "warning", "error", "critical"})
+
+
+@command("logs", "penstock jobs logs --follow 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
+@click.argument("id", metavar="ID")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@options.remote
+def logs(*, id: str, follow: bool, url: str | None, config: Path | None, as_json: bool) -> None:
+    """Print what a job wrote: stdout, stderr and its log records, of all attempts."""
+    show = print_json if as_json else _print_line
+    position = 0
+    with connected(url, config) as client:
+        while True:
+            # The state is read before the lines, so that the last lines of a job that just ended are not missed.
+            ended = client.get(id).state.terminal
+            page = client.logs(id, after=position)
+            for line in page.lines:
+                show(line)
+            if ended or not follow:
+                return
+            position = page.position
+            time.sleep(LOG_POLL_SECONDS)
+
+
+def _print_line(line: LogLine) -> None:
+    text = style.warned(line.text) if line.stream.lower() in LOUD else line.text
+    style.say(f"{style.dim(f'{line.at.astimezone():%H:%M:%S} {line.attempt} {line.stream:<7}')} {text}")
+
+
+@command("output", "penstock jobs output 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55 thumbnail.png -o cat-small.png")
+@click.argument("id", metavar="ID")
+@click.argument("name", required=False)
+@click.option(
+    "-o", "--to", type=click.Path(path_type=Path), help="File or folder to write; - for stdout.  [default: .]"
+)
+@options.remote
+def output(*, id: str, name: str | None, to: Path | None, url: str | None, config: Path | None, as_json: bool) -> None:
+    """Download the output NAME of a job; without NAME, its only one."""
+    with connected(url, config) as client:
+        file = _chosen(client.get(id), name)
+        if to == Path("-"):
+            click.echo(client.output(id, file.name), nl=False)
+            return
+        _download(client, id, file, to or Path(), as_json=as_json)
+
+
+def _download(client: "Client", job: str, file: FileItem, to: Path, *, as_json: bool) -> None:
+    path = client.download(job, file.name, to)
+    if as_json:
+        print_json({"name": file.name, "path": str(path), "size": file.size, "digest": file.digest})
+    else:
+        style.say(f"{path} ({size(file.size)})")
+
+
+def _chosen(item: JobItem, name: str | None) -> FileItem:
+    known = ", ".join(file.name for file in item.outputs) or f"none: it is {item.state}"
+    wanted = [file for file in item.outputs if name in (None, file.name)]
+    if len(wanted) == 1:
+        return wanted[0]
+    if name is None and wanted:
+        raise click.UsageError(f"job {item.id} has several outputs; name one of: {known}")
+    raise NotFound(f"job {item.id} has no output{f' {name!r}' if name else ''}; its outputs: {known}")
+
+
+@command("cancel", "penstock jobs cancel 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="End a running job on the spot instead of asking it to stop.")
+@options.remote
+def cancel(*, ids: tuple[str, ...], force: bool, url: str | None, config: Path | None, as_json: bool) -> None:
+    """Cancel jobs: waiting ones at once, running ones by asking them to stop. Ended ones stay as they are."""
+    with connected(url, config) as client:
+        for job in ids:
+            item = client.cancel(job, force=force)
+            if as_json:
+                print_json(item)
+            else:
+                style.say(f"{item.id}  {state_and_reason(item)}")
+
+
+@command("retry", "penstock jobs retry 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@options.remote
+def retry(*, ids: tuple[str, ...], url: str | None, config: Path | None, as_json: bool) -> None:
+    """Submit ended jobs again, as new jobs. Prints the id of each new job."""
+    with connected(url, config) as client:
+        for job in ids:
+            item = client.retry(job)
+            if as_json:
+                print_json(item)
+            else:
+                click.echo(item.id)
+                style.hint(f"{item.state}; it asks for what {job} asked for")

@@ -1,0 +1,261 @@
+"""How a worker comes by its jobs: by tickets that are there, from the lines in the store, or by the next ticket."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, to_the_end, trouble_of
+from penstock.engine.catalog import CatalogReading
+from penstock.engine.type_fit import unfit_types
+from penstock.engine.window import BacklogHints
+from penstock.model.clock import seconds
+from penstock.model.declarations import plain_type, unfit_for
+from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
+from penstock.model.job import BacklogKey, Claim, ErrorCode, JobError, Lease, ObjectLink, Ticket
+from penstock.model.wire.jobs import Outcome
+from penstock.model.workers import WorkRequest
+from penstock.store import Shard, Share
+
+if TYPE_CHECKING:
+    from penstock.engine import Engine
+    from penstock.engine.worker_api import EngineWorkerApi
+
+
+ZERO = timedelta(0)
+LOOK_AGAIN = timedelta(milliseconds=500)
+"""How often the lines are looked at while there is no broker to wake anyone."""
+
+
+class Claims:
+    """Claims for workers. What was claimed for one that went away meanwhile is given back."""
+
+    def __init__(self, engine: "Engine", work: "EngineWorkerApi", rng: random.Random) -> None:
+        self._engine = engine
+        self._work = work
+        self._store = engine.store
+        self._rng = rng
+        self._lease = seconds(engine.settings.timing.lease_seconds)
+        self._lines = BacklogHints(engine.clock)
+        self._widened: tuple[CatalogReading | None, dict[str, tuple[WorkRequest, WorkRequest]]] = (None, {})
+
+    async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
+        """Up to `limit` jobs, the moment there are any; none after `wait`."""
+        clock = self._engine.clock
+        deadline = clock.monotonic() + wait.total_seconds()
+        while True:
+            reading = await self._engine.catalog.read()
+            left = seconds(max(0.0, deadline - clock.monotonic()))
+            claims = await self._once(worker, self._as_it_is_now(worker, wanted, reading), limit, left)
+            if claims or clock.monotonic() >= deadline:
+                return _under_new_names(claims, wanted, reading) if reading.aliases else claims
+
+    def _as_it_is_now(self, worker: str, wanted: WorkRequest, reading: CatalogReading) -> WorkRequest:
+        """What a worker wants, by the names that jobs have now. Reckoned once for each reading of the registry."""
+        if self._widened[0] is not reading:
+            self._widened = reading, {}
+        known = self._widened[1].get(worker)
+        if known is None or known[0] != wanted:
+            known = self._widened[1][worker] = wanted, _widened(worker, wanted, reading)
+        return known[1]
+
+    async def _once(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
+        """Tickets come first: their jobs were first in line, unless a line has more urgent ones.
+
+        Without a broker there are only the lines.
+        """
+        lines = await self._read_backlogs(wanted)
+        tickets = self._engine.tickets
+        try:
+            urgent = self._lines.priorities(self._store.shards(), lines)
+            if taken := await tickets.take(replace(wanted, least_priority=urgent), limit, ZERO):
+                return await self._by_tickets(taken, worker, limit, lines)
+            if claims := await self._from_lines(worker, limit, self._to_check(lines)):
+                return claims
+            taken = await tickets.take(wanted, limit, wait) if urgent or wait > ZERO else []
+            return await self._by_tickets(taken, worker, limit, lines) if taken else []
+        except BrokerUnavailable:
+            claims = await self._without_broker(worker, wanted, limit)
+            if not claims:
+                await self._engine.clock.sleep(min(wait, LOOK_AGAIN))
+            return claims
+
+    async def _read_backlogs(self, wanted: WorkRequest) -> frozenset[BacklogKey]:
+        """The lines in which it looks for itself; jobs that were sent to another queue come by tickets."""
+        types = (await self._engine.catalog.read()).types.values()
+        return frozenset(
+            BacklogKey(declared.queue, declared.name)
+            for declared in types
+            if wanted.wants(declared.queue, declared.name)
+        )
+
+    # -- by tickets
+
+    async def _by_tickets(
+        self, tickets: Sequence[Ticket], worker: str, limit: int, lines: frozenset[BacklogKey]
+    ) -> list[Claim]:
+        if len(tickets) >= limit:
+            self._lines.mark_full({(ticket.shard, ticket.line) for ticket in tickets})
+        if dispatched := {ticket.line for ticket in tickets} - lines:
+            await self._engine.tickets.wake_if_low(dispatched)
+        parts = list(split(tickets, lambda ticket: ticket.shard).values())
+        return await self._claim_and_fill([(self._store.claim(part, worker, self._lease), part) for part in parts])
+
+    # -- from the lines
+
+    def _to_check(self, lines: Iterable[BacklogKey]) -> list[tuple[Shard, list[BacklogKey]]]:
+        worth = [(shard, self._lines.to_check(shard.shard, lines)) for shard in self._store.shards()]
+        return [(shard, long) for shard, long in worth if long]
+
+    async def _from_lines(
+        self, worker: str, limit: int, lines: Sequence[tuple[Shard, Sequence[BacklogKey]]]
+    ) -> list[Claim]:
+        """A share from each shard."""
+        if not lines:
+            return []
+        asked = zip(self._rng.sample(lines, len(lines)), _shares(limit, len(lines)), strict=True)
+        return await self._claim_and_fill(
+            [(self._next_of(shard, worker, share, mine), ()) for (shard, mine), share in asked if share]
+        )
+
+    async def _without_broker(self, worker: str, wanted: WorkRequest, limit: int) -> list[Claim]:
+        """From all lines that there are, also of jobs that were sent to another queue than their type's."""
+        shards = self._store.shards()
+        asked = zip(self._rng.sample(shards, len(shards)), _shares(limit, len(shards)), strict=True)
+        return await self._claim_and_fill(
+            [(self._any_of(shard, worker, wanted, share), ()) for shard, share in asked if share]
+        )
+
+    async def _any_of(self, shard: Shard, worker: str, wanted: WorkRequest, limit: int) -> list[Claim]:
+        backlog = (await shard.due_summary()).backlog
+        return await self._next_of(shard, worker, limit, [line for line in backlog if wanted.wants(*line)])
+
+    async def _next_of(self, shard: Shard, worker: str, limit: int, lines: Sequence[BacklogKey]) -> list[Claim]:
+        """Up to `limit`: as many from each queue as from the others, as far as their lines go."""
+        claims: list[Claim] = []
+        types = split(lines, lambda line: line.queue)
+        left = self._rng.sample(sorted(types), len(types))
+        while left and len(claims) < limit:
+            shares = zip(left, _shares(limit - len(claims), len(left)), strict=True)
+            asked = [Share(queue, [line.type for line in types[queue]], jobs) for queue, jobs in shares if jobs]
+            try:
+                got = await shard.claim_next(asked, worker, self._lease)
+            except Unavailable:
+                # Nobody is owed a look: tickets and other shards go on, and this one rests as an empty line does.
+                self._lines.record_check(shard.shard, asked, [])
+                return claims
+            self._lines.record_check(shard.shard, asked, got)
+            found = Counter(claim.queue for claim in got)
+            ended = {share.queue for share in asked if found[share.queue] < share.jobs}
+            left = [queue for queue in left if queue not in ended]
+            claims += got
+        return claims
+
+    # -- together
+
+    async def _claim_and_fill(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
+        """Claim, and read large params in.
+
+        What cannot be handed over, because the asker goes away meanwhile or something fails, is given back.
+        """
+        claiming = asyncio.ensure_future(self._answers(asked))
+        filled: list[Claim] | None = None
+        try:
+            filled = await self._fill_all(await asyncio.shield(claiming))
+            self._engine.meters.note_claims(filled)
+            return filled
+        finally:
+            if filled is None:
+                await to_the_end(self._undo(claiming, ()))
+
+    async def _fill_all(self, claims: Sequence[Claim]) -> list[Claim]:
+        if given_back := [claim for claim in claims if unfit_for(claim.type) is not None]:
+            claims = [*(claim for claim in claims if claim not in given_back), *await self._named_back(given_back)]
+        filled = [
+            claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
+        ]
+        return [claim for claim in filled if claim is not None]
+
+    async def _named_back(self, claims: Sequence[Claim]) -> list[Claim]:
+        """With the type that they have, instead of the name under which they waited for this worker."""
+        for name in {plain_type(claim.type) for claim in claims}:
+            await self._store.retype([_lease(claim) for claim in claims if plain_type(claim.type) == name], name)
+        return [replace(claim, type=plain_type(claim.type)) for claim in claims]
+
+    async def _answers(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
+        """What the shards gave. Tickets of a shard that does not answer are posted again, a little later."""
+        calls: dict[Call[list[Claim]], Sequence[Ticket]] = {
+            asyncio.ensure_future(call): tickets for call, tickets in asked
+        }
+        late = await latecomers(calls, PATIENCE)
+        claims: list[Claim] = []
+        lost = 0
+        for call, tickets in calls.items():
+            if call in late:
+                keep(asyncio.ensure_future(self._undo(call, tickets)))
+            elif trouble_of(call) is not None:
+                self._engine.tickets.publish_later(tickets)
+                lost += 1
+            else:
+                claims += call.result()
+        if lost == len(calls):
+            next(iter(calls)).result()
+        return claims
+
+    async def _undo(self, call: Call[list[Claim]], tickets: Sequence[Ticket]) -> None:
+        """Give back what a call still gives: its shard is slow and must not hold up others, or the asker has gone."""
+        try:
+            await self._give_back(await call)
+        except Unavailable:
+            self._engine.tickets.publish_later(tickets)
+
+    async def _give_back(self, claims: Sequence[Claim]) -> None:
+        await self._work.release([_lease(claim) for claim in claims])
+
+    async def _fill(self, claim: Claim, link: ObjectLink) -> Claim | None:
+        """The claim with its large params read in; without them the attempt ends here."""
+        try:
+            params = await self._engine.files.read_value(link)
+        except Unavailable:
+            await self._give_back([claim])
+            return None
+        except (NotFound, CorruptObject) as trouble:
+            error = JobError(ErrorCode.CORRUPT_INPUT, f"params: {trouble.message}")
+            await self._work.settle([Outcome(job=claim.job, fence=claim.fence, error=error)])
+            return None
+        return replace(claim, params=Raw(params), params_object=None)
+
+
+def _shares(whole: int, parts: int) -> list[int]:
+    """As even as can be; the first ones get what does not divide."""
+    least, more = divmod(whole, parts)
+    return [least + (place < more) for place in range(parts)]
+
+
+def _lease(claim: Claim) -> Lease:
+    return Lease(claim.job, claim.fence)
+
+
+def _widened(worker: str, wanted: WorkRequest, reading: CatalogReading) -> WorkRequest:
+    """Without what is paused; with the old names of renamed types, and with jobs that did not fit other workers."""
+    mine = wanted.types | wanted.only_given_back
+    old = frozenset(name for name in reading.aliases if reading.run_as(name) in mine)
+    types = wanted.types | {name for name in old if reading.run_as(name) in wanted.types}
+    return replace(
+        wanted,
+        types=types | unfit_types(mine | old, worker, reading),
+        except_queues=reading.paused | wanted.except_queues,
+        only_given_back=frozenset(),
+    )
+
+
+def _under_new_names(claims: list[Claim], wanted: WorkRequest, reading: CatalogReading) -> list[Claim]:
+    """Each as the type whose handler its worker has: its new name, or its own where the worker knows no other."""
+    mine = wanted.types | wanted.only_given_back
+    names = {claim.type: reading.run_as(claim.type) for claim in claims}
+    return [replace(claim, type=name) if (name := names[claim.type]) in mine else claim for claim in claims]

@@ -1,0 +1,301 @@
+"""The worker's moves: the engine's own side of `Reach`."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
+
+from penstock.engine.by_shard import PATIENCE, each, split
+from penstock.engine.claims import Claims
+from penstock.engine.departures import note_departures
+from penstock.engine.files import job_prefix
+from penstock.engine.type_fit import Misfits
+from penstock.model.clock import seconds
+from penstock.model.errors import Invalid, ObjectsUnavailable, Unavailable
+from penstock.model.ids import JobId, shard_of, shards_of
+from penstock.model.job import (
+    LOSSES,
+    NEVER_RETRIED,
+    Claim,
+    ErrorCode,
+    FileLink,
+    Job,
+    JobError,
+    Lease,
+    Loss,
+    ObjectLink,
+    Renewal,
+    Settled,
+    Settlement,
+)
+from penstock.model.lifecycle import POISON_LOSSES, State
+from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal
+from penstock.model.wire.schedules import OnConflict, ScheduleRequest
+from penstock.model.workers import JobType, Worker, WorkRequest
+
+if TYPE_CHECKING:
+    from penstock.engine import Engine
+
+
+KEPT_QUEUES = 1000
+LONGEST_SPREAD = timedelta(minutes=5)
+"""How far the budget puts a retry off at most, however many jobs have failed at once."""
+
+
+class RetryBudget:
+    """Spreads the retries of each queue to so many a second, by the generic cell rate algorithm.
+
+    What one second allows may come at once, so that a few retries wait no longer than their policy says. What does not
+    fit into LONGEST_SPREAD is spread evenly over it. Kept per process: with n servers a queue gets n times as many.
+    Queues whose budget is whole are forgotten.
+    """
+
+    def __init__(self, per_second: float, rng: random.Random) -> None:
+        self._spacing = 1 / per_second
+        self._burst = max(0.0, 1 - self._spacing)
+        self._rng = rng
+        self._expected: dict[str, float] = {}
+
+    def slot(self, queue: str, now: float) -> timedelta:
+        """How long from `now` (monotonic seconds) the next retry of this queue must wait at least; takes that slot."""
+        if len(self._expected) > KEPT_QUEUES:
+            self._expected = {name: at for name, at in self._expected.items() if at > now}
+        expected = max(now, self._expected.get(queue, now))
+        wait = expected - self._burst - now
+        if wait > LONGEST_SPREAD.total_seconds():
+            return LONGEST_SPREAD * self._rng.random()
+        self._expected[queue] = expected + self._spacing
+        return seconds(max(0.0, wait))
+
+
+POISON = "poison"
+
+
+def settle_error(job: Job, fence: int, error: JobError, rng: random.Random) -> Settlement:
+    """An attempt that errored: tried again after a wait, or failed.
+
+    Everything this reads of the job cannot change while the fence holds, so the settle's own guard makes it safe.
+    """
+    again = may_retry(job, error)
+    error = replace(error, attempt=job.attempt, error_bases=())
+    loss = error.code in LOSSES
+    poison = loss and job.losses + 1 >= POISON_LOSSES
+    if poison or not again:
+        reason = POISON if poison else str(error.code)
+        return Settlement(job=job.id, fence=fence, state=State.FAILED, error=error, reason=reason, loss=loss)
+    wait = job.retry.wait_after(job.attempt, rng)
+    return Settlement(job=job.id, fence=fence, state=State.SCHEDULED, error=error, retry_in=wait, loss=loss)
+
+
+def may_retry(job: Job, error: JobError) -> bool:
+    """True while attempts are left and neither the error nor the policy forbids another one."""
+    forbidden = error.error_class is not None and job.retry.forbids(error.error_class, *error.error_bases)
+    final = forbidden or not error.retryable or error.code in NEVER_RETRIED
+    return not final and job.attempt < job.retry.max_attempts
+
+
+logger = logging.getLogger("penstock.engine")
+
+Shown = TypeVar("Shown", Lease, Outcome, LogEntry)
+
+
+class EngineWorkerApi:
+    """Keeps Reach directly, over this process's store, broker and objects."""
+
+    def __init__(self, engine: "Engine", rng: random.Random) -> None:
+        self._engine = engine
+        self._store = engine.store
+        self._files = engine.files
+        self._rng = rng
+        self._lease = seconds(engine.settings.timing.lease_seconds)
+        self._inline_bytes = engine.settings.limits.inline_bytes
+        self._budget = RetryBudget(engine.settings.timing.retries_per_second, rng)
+        self._claiming = Claims(engine, self, rng)
+        self._misfits = Misfits(engine)
+
+    async def join(
+        self, worker: Worker, types: Sequence[JobType], within: Collection[str] | None = None
+    ) -> JoinResponse:
+        """`within`: it may declare types of these queues only."""
+        await self._engine.catalog.declare(types, seconds(worker.code_age_seconds), within, worker.app)
+        await self._store.put_worker(worker)
+        self._engine.catalog.forget()
+        timing = self._engine.settings.timing
+        return JoinResponse(timing.lease_seconds, timing.heartbeat_seconds)
+
+    async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
+        for schedule in schedules:
+            await self._engine.schedules.create(replace(schedule, on_conflict=OnConflict.REPLACE))
+
+    async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
+        return await self._claiming.claim(worker, wanted, limit, wait)
+
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
+        seen = asyncio.ensure_future(self._store.put_worker(worker))
+        try:
+            return await self._renew(worker.id, leases) if leases else []
+        finally:
+            await seen
+
+    async def _renew(self, worker: str, leases: Sequence[Lease]) -> list[Renewal]:
+        parts = _by_shard(leases)
+        answers = await each(parts, lambda part: self._store.renew(worker, part, self._lease), PATIENCE)
+        renewals = [_renewals(part, answer) for part, answer in zip(parts, answers, strict=True)]
+        by_lease = {(one.job, one.fence): one for part in renewals for one in part}
+        return [by_lease[lease.job, lease.fence] for lease in leases]
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
+        return await self._each_shard(outcomes, self._settle)
+
+    async def _each_shard(
+        self, shown: Sequence[Shown], move: Callable[[Sequence[Shown]], Awaitable[list[Refusal]]]
+    ) -> list[Refusal]:
+        """What was refused, and, as unsure, what a shard did not answer for."""
+        parts = _by_shard(shown)
+        refused: list[Refusal] = []
+        for part, answer in zip(parts, await each(parts, move, PATIENCE), strict=True):
+            if isinstance(answer, Unavailable):
+                refused += [Refusal(one.job, one.fence, Loss.UNSURE) for one in part]
+            else:
+                refused += answer
+        return refused
+
+    async def _settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
+        jobs = await self._jobs([outcome.job for outcome in outcomes if outcome.error is not None])
+        ended, refused = await self._misfits.part(outcomes, jobs) if jobs else (outcomes, [])
+        settlements: list[Settlement] = []
+        for outcome in ended:
+            try:
+                decided = self._settlement(outcome, jobs.get(outcome.job))
+                settlements.append(decided or await self._with_objects(outcome))
+            except ObjectsUnavailable:
+                # Only what has files waits for the object store.
+                refused.append(Refusal(outcome.job, outcome.fence, Loss.UNSURE))
+        if not settlements:
+            return refused
+        answers = await self._store.settle(settlements)
+        self._note_runs(answers, jobs)
+        return refused + self._report(answers)
+
+    def _note_runs(self, answers: Sequence[Settled], jobs: Mapping[JobId, Job]) -> None:
+        """Count attempts whose job is tried again: its row no longer says when they began; what was read does."""
+        for answer in answers:
+            job, event = jobs.get(answer.job), answer.event
+            if job is not None and job.started_at and event is not None and event.ran_seconds is None:
+                self._engine.meters.note_run(job.type, (event.at - job.started_at).total_seconds())
+
+    async def _jobs(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
+        return {job.id: job for job in await self._store.get(ids) if job is not None} if ids else {}
+
+    def _settlement(self, outcome: Outcome, job: Job | None) -> Settlement | None:
+        """None for a success whose outputs or large result concern the object store."""
+        if outcome.cancelled:
+            return Settlement(job=outcome.job, fence=outcome.fence, state=State.CANCELLED)
+        if outcome.error is None:
+            if outcome.outputs or len(outcome.result) > self._inline_bytes:
+                return None
+            result = bytes(outcome.result)
+            return Settlement(job=outcome.job, fence=outcome.fence, state=State.SUCCEEDED, result=result)
+        if job is None:
+            # Gone: any settlement is refused, and the store says why.
+            return Settlement(job=outcome.job, fence=outcome.fence, state=State.FAILED, error=outcome.error)
+        return self._spread(job, settle_error(job, outcome.fence, outcome.error, self._rng))
+
+    def _spread(self, job: Job, settlement: Settlement) -> Settlement:
+        """A retry waits as its policy says, and no less than the budget of its queue asks for."""
+        if settlement.retry_in is None:
+            return settlement
+        slot = self._budget.slot(job.queue, self._engine.clock.monotonic())
+        return replace(settlement, retry_in=max(settlement.retry_in, slot))
+
+    async def _with_objects(self, outcome: Outcome) -> Settlement:
+        try:
+            await self._files.check_outputs(Lease(outcome.job, outcome.fence), outcome.outputs)
+        except Invalid as fault:
+            error = JobError(ErrorCode.INVALID_OUTPUT, fault.message)
+            return Settlement(
+                job=outcome.job, fence=outcome.fence, state=State.FAILED, error=error, reason=str(error.code)
+            )
+        result = bytes(outcome.result)
+        link = None
+        if len(result) > self._inline_bytes:
+            link = await self._files.keep_value(f"{job_prefix(outcome.job)}/{outcome.fence}/result", result)
+        return Settlement(
+            job=outcome.job,
+            fence=outcome.fence,
+            state=State.SUCCEEDED,
+            result=None if link else result,
+            result_object=link,
+            outputs=outcome.outputs,
+        )
+
+    async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
+        async def given_back(part: Sequence[Lease]) -> list[Refusal]:
+            return self._report(await self._store.release(part, suspects=suspects))
+
+        return await self._each_shard(leases, given_back) if leases else []
+
+    def _report(self, answers: Sequence[Settled]) -> list[Refusal]:
+        self._engine.publish_events([answer.event for answer in answers if answer.event is not None])
+        refused = [
+            Refusal(answer.job, answer.fence, answer.loss)
+            for answer in answers
+            if answer.loss is not None and answer.loss is not Loss.MINE_ALREADY
+        ]
+        self._engine.meters.note_refusals(refused)
+        return refused
+
+    async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
+        return await self._each_shard(entries, self._append_logs)
+
+    async def _append_logs(self, entries: Sequence[LogEntry]) -> list[Refusal]:
+        cap = self._engine.settings.limits.log_bytes
+        appends = (
+            self._store.append_log(Lease(entry.job, entry.fence), entry.lines, cap, entry.first) for entry in entries
+        )
+        kept = await asyncio.gather(*appends)
+        return [
+            Refusal(entry.job, entry.fence, Loss.LOST)
+            for entry, was_kept in zip(entries, kept, strict=True)
+            if not was_kept
+        ]
+
+    async def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
+        _, body = await self._files.open_input(job, file.name)
+        async for chunk in body:
+            yield chunk
+
+    async def write_output(
+        self, lease: Lease, number: int, body: AsyncIterator[bytes], content_type: str, digest: str
+    ) -> ObjectLink:
+        return await self._files.write_output(lease, number, body, content_type, digest)
+
+    async def leave(self, worker: str) -> None:
+        rows = [one for one in (await self._engine.catalog.read()).workers if one.id == worker]
+        await self._store.delete_worker(worker)
+        self._engine.catalog.forget()
+        try:
+            await note_departures(self._engine.catalog, rows)
+        except Unavailable as error:
+            # It has left, whether or not this can be kept.
+            logger.debug("when %s left is not remembered: %s", worker, error)
+
+    async def close(self) -> None:
+        """Nothing to let go of: the engine belongs to someone else."""
+
+
+def _by_shard(shown: Sequence[Shown]) -> list[Sequence[Shown]]:
+    """One part for each shard; mostly there is only one."""
+    if len(shards_of(one.job for one in shown)) == 1:
+        return [shown]
+    return list(split(shown, lambda one: shard_of(one.job)).values())
+
+
+def _renewals(part: Sequence[Lease], answer: list[Renewal] | Unavailable) -> list[Renewal]:
+    if isinstance(answer, Unavailable):
+        return [Renewal(lease.job, lease.fence, Loss.UNSURE) for lease in part]
+    return answer

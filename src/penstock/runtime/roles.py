@@ -1,0 +1,228 @@
+"""The autoscaler as a part of a process: its fleets, the template they start from, and the loop around it."""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import MappingProxyType
+
+from penstock.autoscaler.backends import FleetBackend
+from penstock.autoscaler.backends.processes import ProcessFleets
+from penstock.autoscaler.loop import Autoscaler
+from penstock.config import Settings
+from penstock.engine import Engine
+from penstock.model.clock import Clock, SystemClock, seconds
+from penstock.model.errors import InvalidSetting, ServerUnavailable, Unavailable
+from penstock.model.extras import require
+from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
+from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
+from penstock.runtime.services import Stopping, noting, run_loops, services, signal_loops, ticker_loops
+from penstock.runtime.tallies import collecting
+from penstock.runtime.workers import container_environ, pod_environ, worker_environ
+from penstock.scheduler import Ticker, run_service
+from penstock.scheduler.http_api import HttpSchedulerApi
+from penstock.worker.agent.agent import declare
+from penstock.worker.calls import Broken, Calls
+from penstock.worker.http_api import error_of
+from penstock.worker.prefork.launcher import Launcher
+from penstock.worker.protocol import Loaded
+
+scheduler_logger = logging.getLogger("penstock.scheduler")
+
+JSON = MappingProxyType({"content-type": "application/json"})
+
+
+class HttpSchedulerConnection:
+    """Keeps `scheduler.http.Line` over kept connections to one server."""
+
+    def __init__(self, url: str, key: str = "") -> None:
+        self._url = url
+        self._calls = Calls(url, key)
+
+    async def post(self, path: str, body: bytes, seconds: float) -> bytes:
+        try:
+            answer = await self._calls.call("POST", path, body, JSON, seconds)
+        except Broken as error:
+            raise ServerUnavailable(f"no answer from {self._url}: {error}") from None
+        if not answer.good:
+            raise error_of(answer, self._url)
+        return answer.body
+
+    async def close(self) -> None:
+        await self._calls.close()
+
+
+async def schedule(settings: Settings) -> None:
+    """Run one scheduler until a signal: over the store and the broker of the settings, or over a server's HTTP.
+
+    It owns nothing, so it stops at once. Over the store it also dispatches, reaps and prunes; over HTTP it ticks, and
+    the server does the rest.
+    """
+    stopping = Stopping()
+    stopping.listen()
+    if embedded(settings):
+        await _schedule_over_http(settings, stopping)
+    else:
+        await _schedule_directly(settings, stopping)
+
+
+async def _schedule_directly(settings: Settings, stopping: Stopping) -> None:
+    check_shared(settings, "scheduler")
+    async with (
+        open_engine(with_metrics_address(settings)) as engine,
+        telling_metrics(engine),
+        services(engine, ticker=True),
+    ):
+        scheduler_logger.info(
+            "scheduler ready, for shards %s", ", ".join(str(one.shard) for one in engine.store.shards())
+        )
+        await stopping.asked.wait()
+
+
+async def _schedule_over_http(settings: Settings, stopping: Stopping) -> None:
+    warn_of_no_metrics(settings, "scheduler")
+    timekeeper = HttpSchedulerApi(HttpSchedulerConnection(settings.worker.url, settings.worker.key), process_name())
+    ticker = Ticker(timekeeper, seconds(settings.timing.slot_seconds), SystemClock())
+    try:
+        async with run_loops(ticker_loops(ticker)):
+            scheduler_logger.info("scheduler ready, for %s", settings.worker.url)
+            await stopping.asked.wait()
+    finally:
+        await timekeeper.close()
+
+
+def process_name() -> str:
+    """A name for this process, as a worker has one."""
+    host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname()).strip("-") or "host"
+    return f"{host[:64]}-{os.getpid()}"
+
+
+logger = logging.getLogger("penstock.autoscaler")
+
+OLDER_THAN_ANY_IMAGE = timedelta(days=365)
+"""The age that an autoscaler's own copy of the app is declared with."""
+
+
+@asynccontextmanager
+async def local_fleets(
+    engine: Engine, settings: Settings, app: str, url: str, stopping: Stopping
+) -> AsyncIterator[None]:
+    """Workers of this machine, as many as there is work for, while the body runs; then they drain.
+
+    The app's types and schedules are known from the start, before there is any worker. InvalidSetting if it cannot be
+    imported.
+    """
+    launcher = Launcher(template=settings.worker.template)
+    patience = seconds(settings.worker.drain_seconds)
+    fleets = ProcessFleets(launcher.launch, engine.clock, random.Random(), patience=patience)
+    async with collecting(engine) as tallying:
+        environ = {**worker_environ(settings, url), **tallying}
+        try:
+            await _declare(engine, await launcher.load(app, environ), settings.worker.app or app)
+            hurrying = asyncio.ensure_future(_hurry(fleets, stopping))
+            async with _run_autoscaler(engine, fleets, settings, app, environ):
+                yield
+            hurrying.cancel()
+        finally:
+            await fleets.close()
+            await launcher.close()
+
+
+async def scale(settings: Settings, app: str) -> None:
+    """Run one autoscaler until a signal, over the store of the settings. Any number may run: one of each app acts.
+
+    Workers in containers and pods outlive it; processes of this machine drain with it.
+    """
+    check_shared(settings, "autoscaler")
+    require(*engine_extras(settings), *fleet_extras(settings))
+    stopping = Stopping()
+    stopping.listen()
+    async with (
+        open_engine(with_metrics_address(settings)) as engine,
+        telling_metrics(engine),
+        run_loops(signal_loops(engine)),
+    ):
+        if settings.fleet.backend == "processes":
+            async with local_fleets(engine, settings, app, settings.worker.url, stopping):
+                logger.info("autoscaler ready")
+                await stopping.asked.wait()
+        else:
+            await _declare_from_here(engine, settings, app)
+            async with _run_autoscaler(
+                engine, remote_fleets(settings, engine.clock), settings, app, _environ(settings)
+            ):
+                logger.info("autoscaler ready")
+                await stopping.asked.wait()
+
+
+async def _declare(engine: Engine, loaded: Loaded, app_name: str, age: timedelta = timedelta(0)) -> None:
+    await engine.catalog.declare(loaded.types, age, app=app_name)
+    engine.catalog.expecting = None
+    await declare(loaded, engine.worker_api, age.total_seconds())
+
+
+async def _declare_from_here(engine: Engine, settings: Settings, app: str) -> None:
+    """Make the app's types known before there is any worker, if it is installed beside the autoscaler too.
+
+    What workers declare from their images always counts as newer.
+    """
+    launcher = Launcher(template=False)
+    try:
+        await _declare(engine, await launcher.load(app, {}), settings.worker.app or app, OLDER_THAN_ANY_IMAGE)
+    except (InvalidSetting, Unavailable) as error:
+        logger.warning("the job types of %s are known once a worker has joined: %s", app, error.message)
+    finally:
+        await launcher.close()
+
+
+@asynccontextmanager
+async def _run_autoscaler(
+    engine: Engine, fleets: FleetBackend, settings: Settings, app: str, environ: Mapping[str, str]
+) -> AsyncIterator[None]:
+    """Scale these fleets while the body runs; their workers are left to themselves afterwards."""
+    named = settings.worker.app or None
+    autoscaler = Autoscaler(engine, fleets, holder=process_name(), app=app, app_name=named, environment=environ)
+    try:
+        noted = noting(engine, "autoscaler")
+        async with run_loops([run_service("autoscaler", autoscaler.step, autoscaler.wake, noted)]):
+            yield
+    finally:
+        await autoscaler.close()
+        await fleets.close()
+
+
+def fleet_extras(settings: Settings) -> list[str]:
+    """The extra, if any, that the autoscaler needs for where its workers run."""
+    return [] if settings.fleet.backend == "processes" else [settings.fleet.backend]
+
+
+def remote_fleets(settings: Settings, clock: Clock) -> FleetBackend:
+    """The containers or pods that the settings ask for. The engine or cluster is not asked yet."""
+    fleet = settings.fleet
+    image = fleet.image or None
+    if fleet.backend == "kubernetes":
+        from penstock.autoscaler.backends.kubernetes import KubernetesFleets
+        from penstock.autoscaler.backends.kubernetes import PodDefaults as OfPods
+
+        pods = OfPods(image=image, secrets=fleet.secrets)
+        return KubernetesFleets(clock, namespace=fleet.namespace or None, around=pods)
+    from penstock.autoscaler.backends.containers import ContainerDefaults as OfContainers
+    from penstock.autoscaler.backends.containers import ContainerFleets
+
+    containers = OfContainers(image=image, binds=fleet.binds, network=fleet.network or None)
+    return ContainerFleets(fleet.engine, clock, random.Random(), around=containers)
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    """What workers elsewhere are told."""
+    return pod_environ(settings) if settings.fleet.backend == "kubernetes" else container_environ(settings, os.environ)
+
+
+async def _hurry(fleets: ProcessFleets, stopping: Stopping) -> None:
+    """A second Ctrl-C gives running jobs back at once."""
+    await stopping.urgent.wait()
+    fleets.hurry()

@@ -1,1 +1,0 @@
-DELETE FROM penstock.workers WHERE id = %(id)s

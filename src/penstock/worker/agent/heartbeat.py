@@ -1,0 +1,142 @@
+"""In the agent: the heartbeat."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from penstock.model.clock import Clock, seconds, within
+from penstock.model.errors import NotFound, Refused, Unauthorized, Unavailable
+from penstock.model.job import Lease, Loss, Renewal
+from penstock.model.ports import WorkerApi
+from penstock.model.text import readable
+from penstock.model.workers import Worker
+from penstock.worker.agent.attempt import Attempt, LeaseTerms, StopReason
+from penstock.worker.agent.outage import Backoff, Outage, concerns_all
+
+logger = logging.getLogger("penstock.worker")
+MIN_INTERVAL_SECONDS = 0.25
+
+
+class Leased(Protocol):
+    """The attempts whose leases are to be kept."""
+
+    def renewable(self) -> list[Attempt]:
+        """All whose lease still holds; what runs under one that does not is stopped."""
+        ...
+
+    def stop(self, attempt: Attempt, reason: StopReason) -> None: ...
+
+
+class Heartbeat:
+    """Renews every lease each heartbeat, and single ones early when a job has made progress."""
+
+    def __init__(
+        self,
+        reach: WorkerApi,
+        leased: Leased,
+        describe: Callable[[], Worker],
+        join: Callable[[], Awaitable[object]],
+        terms: LeaseTerms,
+        clock: Clock,
+        outage: Outage,
+        backoff: Backoff,
+    ) -> None:
+        self._reach = reach
+        self._leased = leased
+        self._describe = describe
+        self._join = join
+        self._terms = terms
+        self._clock = clock
+        self._outage = outage
+        self._backoff = backoff
+        self._urgent: dict[Attempt, None] = {}
+        self._news = asyncio.Event()
+        self._due_at = clock.monotonic() + terms.heartbeat
+
+    def soon(self, attempt: Attempt) -> None:
+        """Renew this one before the next heartbeat: it has something to tell, or a lease that is old already."""
+        self._urgent[attempt] = None
+        self._news.set()
+
+    def now(self) -> None:
+        """Let the next heartbeat be at once."""
+        self._due_at = self._clock.monotonic()
+        self._news.set()
+
+    async def step(self) -> None:
+        """Wait for the next reason to renew; renew."""
+        await within(seconds(max(0.0, self._due_at - self._clock.monotonic())), self._news.wait())
+        self._news.clear()
+        try:
+            await self._beat()
+        except Unavailable as error:
+            self.now()
+            await self._backoff.wait(error)
+        else:
+            self._backoff.over()
+            await self._clock.sleep(seconds(MIN_INTERVAL_SECONDS))
+
+    async def _beat(self) -> None:
+        """Renew all if that is due, else only those that have something to tell."""
+        urgent, self._urgent = self._urgent, {}
+        asked_at = self._clock.monotonic()
+        if asked_at < self._due_at:
+            await self.renew(list(urgent))
+            return
+        if self._outage.on:
+            await self._join()
+        await self.renew(self._leased.renewable())
+        self._due_at = asked_at + self._terms.heartbeat
+
+    async def renew(self, attempts: list[Attempt]) -> None:
+        """Renew these leases and do what the answers say. Each lease counts from before the asking."""
+        asked_at = self._clock.monotonic()
+        leases = [attempt.take_progress() for attempt in attempts]
+        try:
+            renewals = await self._reach.renew(self._describe(), leases)
+        except Unavailable as error:
+            if not await concerns_all(error, lambda: self._reach.renew(self._describe(), [])):
+                await self._renew_plain(attempts, error)
+                return
+            for attempt, lease in zip(attempts, leases, strict=True):
+                attempt.progress = attempt.progress or lease.progress
+            raise
+        except (NotFound, Unauthorized) as error:
+            await self._rejoin_if_unknown(error)
+            return
+        except Exception as error:  # noqa: BLE001 - whatever one of them has to tell, the others need their leases
+            await self._renew_plain(attempts, error)
+            return
+        for attempt, lease, renewal in zip(attempts, leases, renewals, strict=True):
+            self._apply(attempt, lease, renewal, asked_at)
+
+    async def _rejoin_if_unknown(self, error: Refused) -> None:
+        """A server that does not know us any more gets to know us again."""
+        logger.warning("renewing was refused: %s", error)
+        if isinstance(error, NotFound):
+            await self._join()
+
+    async def _renew_plain(self, attempts: list[Attempt], error: Exception) -> None:
+        """Renew each lease by itself, without what it has to tell: one that is refused costs no other its lease."""
+        logger.warning("%d leases were not renewed together: %s; each is by itself", len(attempts), readable(error))
+        for attempt in attempts:
+            asked_at = self._clock.monotonic()
+            lease = Lease(attempt.claim.job, attempt.claim.fence, begun=attempt.begun)
+            try:
+                [renewal] = await self._reach.renew(self._describe(), [lease])
+            except Refused as refused:
+                logger.warning("%s: its lease is not renewed: %s", attempt, refused)
+            else:
+                self._apply(attempt, lease, renewal, asked_at)
+
+    def _apply(self, attempt: Attempt, lease: Lease, renewal: Renewal, asked_at: float) -> None:
+        if renewal.loss is Loss.UNSURE:
+            # Its shard did not answer: the lease goes on as long as it was, and the next heartbeat asks again.
+            return
+        if renewal.loss is not None:
+            self._leased.stop(attempt, StopReason.LOST)
+            return
+        if renewal.cancel:
+            self._leased.stop(attempt, StopReason.CANCELLED)
+        attempt.renewed(lease, asked_at + self._terms.lease)

@@ -1,0 +1,210 @@
+"""In an executor: what a handler prints or logs becomes its job's log; everything else goes to the worker's stderr."""
+
+import contextvars
+import faulthandler
+import io
+import logging
+import sys
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from penstock.context import logger
+from penstock.model.clock import Clock
+from penstock.model.job import LogLine
+from penstock.model.text import readable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+LINE_CHARACTERS = 16 * 1024
+"""A line without an end is cut here, so that it is seen before it ends."""
+
+
+class LineSplitter:
+    """One attempt's log. Text beyond `log_bytes` is dropped, and one last line says so."""
+
+    def __init__(self, attempt: int, log_bytes: int) -> None:
+        self._attempt = attempt
+        self._cap = log_bytes
+        self._left = log_bytes
+        self._partial: dict[str, str] = {}
+        self._ready: list[LogLine] = []
+
+    def write(self, at: datetime, stream: str, text: str) -> bool:
+        """Add text; True when that made whole lines ready to be taken."""
+        *whole, rest = (self._partial.pop(stream, "") + text).split("\n")
+        if len(rest) > LINE_CHARACTERS:
+            whole.append(rest)
+            rest = ""
+        if rest:
+            self._partial[stream] = rest
+        for line in whole:
+            self._keep(at, stream, line)
+        return bool(self._ready)
+
+    def take(self) -> tuple[LogLine, ...]:
+        """The lines that are ready, once each."""
+        ready, self._ready = tuple(self._ready), []
+        return ready
+
+    def finish(self, at: datetime) -> tuple[LogLine, ...]:
+        """What is left, unfinished lines included."""
+        for stream, rest in self._partial.items():
+            self._keep(at, stream, rest)
+        self._partial.clear()
+        return self.take()
+
+    def _keep(self, at: datetime, stream: str, line: str) -> None:
+        if self._left < 0:
+            return
+        line = readable(line)
+        self._left -= len(line.encode()) + 1
+        if self._left < 0:
+            self._ready.append(LogLine(at, "stderr", f"… log cut at {self._cap} bytes", self._attempt))
+        else:
+            self._ready.append(LogLine(at, stream, line.rstrip("\r"), self._attempt))
+
+
+FLUSH_SECONDS = 0.25
+"""Lines of one job leave together, at most this late."""
+
+
+class Author(Protocol):
+    """Whoever may write to a log: one run. It has no log until it first writes."""
+
+    log: "JobLog | None"
+
+    def open_log(self) -> "JobLog": ...
+
+
+WRITING: contextvars.ContextVar[Author | None] = contextvars.ContextVar("penstock_writing", default=None)
+"""The run that the current task or thread belongs to. Inherited by tasks and threads that copy their context."""
+
+
+class JobLog:
+    """One attempt's log on its way to the agent.
+
+    `later` is asked for a `flush` soon. Sent from the thread that writes, not from the event loop:
+    a handler that blocks the loop is the one whose log matters.
+    """
+
+    def __init__(
+        self, lines: LineSplitter, clock: Clock, send: Callable[[tuple[LogLine, ...]], None], later: Callable[[], None]
+    ) -> None:
+        self._lines = lines
+        self._clock = clock
+        self._send = send
+        self._later = later
+        self._lock = threading.Lock()
+        self._sent_at = float("-inf")
+
+    def write(self, stream: str, text: str) -> None:
+        with self._lock:
+            if not self._lines.write(self._clock.now(), stream, text):
+                return
+            if self._clock.monotonic() - self._sent_at >= FLUSH_SECONDS:
+                self._flush(self._lines.take())
+            else:
+                self._later()
+
+    def flush(self) -> None:
+        """Send what waits."""
+        with self._lock:
+            self._flush(self._lines.take())
+
+    def finish(self) -> None:
+        with self._lock:
+            self._flush(self._lines.finish(self._clock.now()))
+
+    def _flush(self, lines: tuple[LogLine, ...]) -> None:
+        if lines:
+            self._sent_at = self._clock.monotonic()
+            self._send(lines)
+
+
+class Stream(io.TextIOBase):
+    """Stands for sys.stdout or sys.stderr."""
+
+    def __init__(self, name: str, outside: TextIO) -> None:
+        self._name = name
+        self._outside = outside
+        self.buffer = Bytes(self)
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        author = WRITING.get()
+        if author is None:
+            return self._outside.write(text)
+        (author.log or author.open_log()).write(self._name, text)
+        return len(text)
+
+    def flush(self) -> None:
+        if WRITING.get() is None:
+            self._outside.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        """The real one: what a handler's child process writes there goes to the worker's stderr."""
+        return self._outside.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+
+class Bytes(io.RawIOBase):
+    """The stream's `buffer`, for those who write bytes."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def write(self, piece: "ReadableBuffer") -> int:
+        raw = bytes(piece)
+        self._stream.write(raw.decode("utf-8", "replace"))
+        return len(raw)
+
+    def writable(self) -> bool:
+        return True
+
+
+class RecordHandler(logging.Handler):
+    """Gives `logging` records to the job that made them; the stream is the level's name. Never fails who logs."""
+
+    def __init__(self, outside: TextIO) -> None:
+        super().__init__()
+        self._outside = outside
+        self.setFormatter(logging.Formatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level, name, text = readable(record.levelname).lower(), readable(record.name), self._text(record)
+        author = WRITING.get()
+        if author is None:
+            self._outside.write(f"{level} {name}: {text}\n")
+            self._outside.flush()
+        else:
+            named = text if name == logger.name else f"{name}: {text}"
+            (author.log or author.open_log()).write(level, named + "\n")
+
+    def _text(self, record: logging.LogRecord) -> str:
+        try:
+            return self.format(record)
+        except Exception as error:  # noqa: BLE001 - a message that does not fit its arguments, or their own text
+            return f"{readable(record.msg)} (it cannot be formatted: {readable(error)})"
+
+
+def install() -> None:
+    """Capture from now on. Before the app is imported, so that its own `logging.basicConfig` adds no second copy."""
+    outside = sys.stderr
+    faulthandler.enable(outside)
+    sys.stdout = Stream("stdout", outside)
+    sys.stderr = Stream("stderr", outside)
+    root = logging.getLogger()
+    root.addHandler(RecordHandler(outside))
+    root.setLevel(logging.INFO)
+    logger.setLevel(logging.DEBUG)
