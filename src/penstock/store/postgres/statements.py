@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, TypeVar
 
 from psycopg import AsyncConnection
@@ -15,14 +14,14 @@ from penstock.model.ids import JobId
 from penstock.model.lifecycle import Event, Move, State
 from penstock.store.postgres import arrays
 from penstock.store.rows import Row
+from penstock.store.statements import load_statement
 
 Connection = AsyncConnection[Row]
 
 
 def load(name: str) -> bytes:
     """The text of one statement, without its comments."""
-    text = (files("penstock.store.postgres") / "sql" / f"{name}.sql").read_text("utf-8")
-    return "\n".join(line for line in text.splitlines() if not line.startswith("--")).encode()
+    return load_statement("penstock.store.postgres", name).encode()
 
 
 async def query(connection: Connection, text: bytes, scope: Mapping[str, Any] | None = None) -> list[Row]:

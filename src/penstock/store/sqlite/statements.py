@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 
 import apsw
 
 from penstock.store.rows import Row
+from penstock.store.statements import load_statement
 
 ROWS_MAX = 256
 _VALUES = re.compile(r"VALUES (\([?,]+\))")
@@ -14,8 +14,7 @@ _VALUES = re.compile(r"VALUES (\([?,]+\))")
 
 def load(name: str) -> str:
     """The text of one statement, without its comments."""
-    text = (files("penstock.store.sqlite") / "sql" / f"{name}.sql").read_text("utf-8")
-    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))
+    return load_statement("penstock.store.sqlite", name)
 
 
 def query(connection: apsw.Connection, text: str, scope: Mapping[str, "apsw.Binding"] | None = None) -> list[Row]:

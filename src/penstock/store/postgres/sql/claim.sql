@@ -22,7 +22,8 @@ claimed AS (
     WHERE jobs.id = ANY (ARRAY[wanted.id])
       AND state = 'queued'
       AND (expires_at IS NULL OR expires_at > clock.now)
-    RETURNING n, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority,
+    RETURNING n,
+        -- include claim,
         started_at - due_at
 ),
 counted AS (

@@ -48,13 +48,16 @@ claimed AS (
         begun = false
     FROM next, clock
     WHERE jobs.ctid = next.row AND state = 'queued' AND ticket_until IS NULL
-    RETURNING jobs.id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority,
+    RETURNING jobs.id,
+        -- include claim,
         started_at - due_at AS waited, n, seq
 ),
 counted AS (
     INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
     SELECT queue, type, 'queued', 'running', count(*) FROM claimed GROUP BY queue, type
 )
-SELECT id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority, waited
+SELECT id,
+    -- include claim,
+    waited
 FROM claimed
 ORDER BY n, priority DESC, seq

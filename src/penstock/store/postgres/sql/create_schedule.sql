@@ -9,4 +9,5 @@ SELECT
 FROM penstock.admission
 WHERE id = 1 AND NOT closed AND coalesce(ring = %(ring)s::bigint, true)
 ON CONFLICT DO NOTHING
-RETURNING version, paused, next_tick_at, pending_tick_at, last_tick_at, intention
+RETURNING
+    -- include schedule

@@ -29,7 +29,8 @@ WITH due AS MATERIALIZED (
     ) AS reasons
     GROUP BY name
 )
-SELECT version, paused, next_tick_at, pending_tick_at, last_tick_at, intention,
+SELECT
+    -- include schedule,
     ARRAY(
         SELECT id FROM penstock.jobs
         WHERE schedule = schedules.name AND schedule IS NOT NULL

@@ -1,5 +1,6 @@
 -- The primary key of schedules, in its order.
-SELECT version, paused, next_tick_at, pending_tick_at, last_tick_at, intention
+SELECT
+    -- include schedule
 FROM penstock.schedules
 WHERE name > %(after)s
 ORDER BY name

@@ -9,4 +9,5 @@ SET version = version + 1,
     pending_tick_at = %(pending_tick_at)s,
     intention = %(intention)s
 WHERE name = %(name)s AND version = %(expected_version)s
-RETURNING version, paused, next_tick_at, pending_tick_at, last_tick_at, intention
+RETURNING
+    -- include schedule

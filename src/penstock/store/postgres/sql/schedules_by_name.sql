@@ -1,4 +1,5 @@
 -- The primary key of schedules.
-SELECT version, paused, next_tick_at, pending_tick_at, last_tick_at, intention
+SELECT
+    -- include schedule
 FROM penstock.schedules
 WHERE name = ANY(%(names)s)

@@ -17,8 +17,7 @@ asked AS (
         %(params)s::bytea[], %(schedules)s::text[], %(ticks)s::bigint[],
         %(intervals)s::bigint[]
     ) AS asked (
-        id, type, queue, priority, due_at, delay, expires_at, ticket_for, timeout, owns_objects, retry_of, retry, tags,
-        inputs, params_object, params, schedule, tick_at, "interval"
+        -- include submission
     )
 ),
 span AS MATERIALIZED (
@@ -28,8 +27,7 @@ span AS MATERIALIZED (
 ),
 inserted AS (
     INSERT INTO penstock.jobs (
-        id, type, queue, state, priority, due_at, created_at, expires_at, ticket_until, timeout, owns_objects, retry_of,
-        retry, tags, inputs, params_object, params, schedule, tick_at, "interval"
+        -- include submitted
     )
     SELECT id, type, queue, CASE WHEN falls_due_at <= now THEN 'queued' ELSE 'scheduled' END, priority, falls_due_at,
         now, expires_at, CASE WHEN falls_due_at <= now THEN now + ticket_for END, timeout,

@@ -24,8 +24,8 @@ asked AS MATERIALIZED (
         (SELECT %(intervals)s::bigint[]), (SELECT %(keys)s::text[]), (SELECT %(fingerprints)s::bytea[]),
         (SELECT %(anchors)s::boolean[]), (SELECT %(rings)s::bigint[])
     ) WITH ORDINALITY AS asked (
-        id, type, queue, priority, due_at, delay, expires_at, ticket_for, timeout, owns_objects, retry_of, retry, tags,
-        inputs, params_object, params, schedule, tick_at, "interval", key, fingerprint, anchor, ring, n
+        -- include submission,
+        key, fingerprint, anchor, ring, n
     )
     WHERE NOT gate.closed AND coalesce(asked.ring = gate.ring, true)
 ),
@@ -45,8 +45,8 @@ taken AS (
 ),
 inserted AS (
     INSERT INTO penstock.jobs (
-        id, type, queue, state, priority, due_at, created_at, expires_at, ticket_until, timeout, owns_objects, retry_of,
-        retry, tags, inputs, params_object, params, schedule, tick_at, "interval", idempotency_key, anchor
+        -- include submitted,
+        idempotency_key, anchor
     )
     SELECT id, type, queue, CASE WHEN falls_due_at <= now THEN 'queued' ELSE 'scheduled' END, priority, falls_due_at,
         now, expires_at, CASE WHEN falls_due_at <= now THEN now + ticket_for END, timeout,

@@ -13,4 +13,6 @@ FROM wanted
 WHERE jobs.id = wanted.id
   AND state = 'queued'
   AND (expires_at IS NULL OR expires_at > wanted.claimed_at)
-RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority, started_at - due_at
+RETURNING id,
+    -- include claim,
+    started_at - due_at

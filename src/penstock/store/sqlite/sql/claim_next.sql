@@ -17,4 +17,6 @@ WHERE seq IN (
     LIMIT :room
 )
 AND state = 'queued' AND ticket_until IS NULL
-RETURNING id, type, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker, priority, started_at - due_at, seq
+RETURNING id,
+    -- include claim,
+    started_at - due_at, seq

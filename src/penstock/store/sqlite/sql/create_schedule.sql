@@ -6,4 +6,5 @@ VALUES (
     :name, :version, :paused, :after_completion, :end_at, :next_tick_at, :pending_tick_at, :last_tick_at, :intention
 )
 ON CONFLICT DO NOTHING
-RETURNING version, paused, next_tick_at, pending_tick_at, last_tick_at, intention
+RETURNING
+    -- include schedule

@@ -33,7 +33,8 @@ WITH due (seq, at) AS MATERIALIZED (
     )
     GROUP BY seq
 )
-SELECT version, paused, next_tick_at, pending_tick_at, last_tick_at, intention,
+SELECT
+    -- include schedule,
     (
         SELECT json_group_array(hex(id)) FROM (
             SELECT id FROM jobs INDEXED BY active_of

@@ -1,6 +1,5 @@
 -- by_id
-SELECT seq, id, type, queue, state, priority, attempt, fence, losses, due_at, created_at, started_at, completed_at,
-    expires_at, cancel_requested_at, timeout, worker, reason, retry_of, retry, tags, progress, error, inputs, outputs,
-    params_object, result_object, params, result, schedule, tick_at, interval
+SELECT
+    -- include job
 FROM jobs INDEXED BY by_id
 WHERE id IN carray(:ids)

@@ -1,6 +1,5 @@
 -- The table's own b-tree.
-SELECT seq, id, type, queue, state, priority, attempt, fence, losses, due_at, created_at, started_at, completed_at,
-    expires_at, cancel_requested_at, timeout, worker, reason, retry_of, retry, tags, progress, error, inputs, outputs,
-    params_object, result_object, params, result, schedule, tick_at, interval
+SELECT
+    -- include job
 FROM jobs
 WHERE seq IN carray(:seqs)

@@ -9,4 +9,5 @@ SET version = version + 1,
     pending_tick_at = :pending_tick_at,
     intention = :intention
 WHERE name = :name AND version = :expected_version
-RETURNING version, paused, next_tick_at, pending_tick_at, last_tick_at, intention
+RETURNING
+    -- include schedule
