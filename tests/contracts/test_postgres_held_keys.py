@@ -111,7 +111,7 @@ async def test_many_held_keys_are_told_together(
     assert [isinstance(answer, Held) for answer in answers] == [number % 2 == 0 for number in range(300)]
 
 
-@pytest.mark.parametrize("step", ["_met", "jobs_by_id"])
+@pytest.mark.parametrize("step", ["_find_existing", "jobs_by_id"])
 async def test_a_key_whose_job_is_pruned_while_it_is_read_is_free(
     store: PostgresStore, stage: StoreStage, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -33,11 +33,11 @@ from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import EVER, Seen, Worker
+from penstock.store.batcher import Batcher
 from penstock.store.postgres import queries, registry, schedules
 from penstock.store.postgres import registry as admission
 from penstock.store.postgres import schedules as ticks
-from penstock.store.postgres.batcher import MoveBatcher
-from penstock.store.postgres.connection import PostgresAddress, refused
+from penstock.store.postgres.connection import HeldElsewhere, PostgresAddress, refused
 from penstock.store.postgres.epoch import EpochWatch, raise_epoch
 from penstock.store.postgres.leases import cancel, claim, claim_next, expire, reclaim, release, renew, retype, settle
 from penstock.store.postgres.migrate import bring_up_to_date
@@ -57,9 +57,11 @@ CONNECTIONS = 10
 FOLD_EVERY = 256
 """Writes of this process between two folds of the counts."""
 
+BATCH_ITEMS = 2_000
 BALLAST_BYTES = 1 << 20
 """The room that a disk must have for the shard to be well again after it has refused a write."""
 
+Item = TypeVar("Item")
 T = TypeVar("T")
 
 _PROBE = load("probe")
@@ -83,13 +85,12 @@ class PostgresStore:
         self._partitions = Partitions()
         self._writes = 0
         self._folding: asyncio.Task[None] | None = None
-        self._submits = MoveBatcher(connections, self._test_now, submit)
-        self._keyed_submits = KeyedSubmits(connections, self._test_now, SystemClock())
-        self._claims = MoveBatcher(connections, self._test_now, claim)
-        self._renewals = MoveBatcher(connections, self._test_now, renew)
-        self._settles = MoveBatcher(connections, self._test_now, settle)
-        self._releases = MoveBatcher(connections, self._test_now, release)
-        self._gets = MoveBatcher(connections, self._test_now, queries.get)
+        self._keyed_submits = KeyedSubmits(self._move, SystemClock())
+        self._claims = self._batch(claim)
+        self._renewals = self._batch(renew)
+        self._settles = self._batch(settle)
+        self._releases = self._batch(release)
+        self._gets = self._batch(queries.get)
 
     @classmethod
     async def open(
@@ -144,9 +145,11 @@ class PostgresStore:
         return await self._timepiece.now() if self._clock is None else self._clock.now()
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
-        self._wrote()
-        lane = self._submits if all([job.key is None for job in jobs]) else self._keyed_submits
-        return await lane.each([(job, ticket_for) for job in jobs])
+        """Straight to a connection: the engine has gathered what other callers submit meanwhile."""
+        entries = [(job, ticket_for) for job in jobs]
+        if all([job.key is None for job in jobs]):
+            return await self._move(partial(submit, entries=entries)) if entries else []
+        return await self._keyed_submits.submit(entries)
 
     async def find_moved(self, jobs: Sequence[NewJob]) -> list[None]:
         return [None] * len(jobs)
@@ -184,23 +187,23 @@ class PostgresStore:
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         self._wrote()
         span = millis(lease)
-        claims = await self._claims.each([(ticket, worker, span) for ticket in tickets])
+        claims = await self._claims.submit([(ticket, worker, span) for ticket in tickets])
         return [one for one in claims if one is not None]
 
     async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
         return await self._move(partial(claim_next, asked=asked, worker=worker, lease=lease))
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
-        return await self._renewals.each([(held, lease) for held in leases])
+        return await self._renewals.submit([(held, lease) for held in leases])
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         self._wrote()
-        return await self._settles.each(settlements)
+        return await self._settles.submit(settlements)
 
     async def release(
         self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
     ) -> list[Settled]:
-        return await self._releases.each([(lease, suspects, delay) for lease in leases])
+        return await self._releases.submit([(lease, suspects, delay) for lease in leases])
 
     async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
         await self._move(partial(retype, leases=leases, type_name=type_name))
@@ -215,7 +218,7 @@ class PostgresStore:
         return await self._move(partial(expire, limit=limit))
 
     async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
-        return await self._gets.each(jobs)
+        return await self._gets.submit(jobs)
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
         return await self._snapshot(partial(queries.page, where=where, cursor=cursor, limit=limit))
@@ -310,22 +313,25 @@ class PostgresStore:
         await self.notices()
 
     async def close(self) -> None:
-        lanes = (
-            self._submits,
-            self._keyed_submits,
-            self._claims,
-            self._renewals,
-            self._settles,
-            self._releases,
-            self._gets,
-        )
-        await asyncio.gather(*(lane.close() for lane in lanes))
+        for batcher in (self._claims, self._renewals, self._settles, self._releases, self._gets):
+            await batcher.close()
         if self._folding is not None:
             await self._folding
         await self._connections.close()
 
     def _test_now(self) -> int | None:
         return None if self._clock is None else to_millis(self._clock.now())
+
+    def _batch(self, move: Callable[[Session, Sequence[Item]], Awaitable[list[T]]]) -> Batcher[Item, T]:
+        """Group commit for one move; see `Batcher`."""
+
+        async def run(items: Sequence[Item]) -> list[T]:
+            if not items:
+                return []
+            work = self._connections.carry_out(lambda connection: move(Session(connection, self._test_now()), items))
+            return await _refuse_faults(work)
+
+        return Batcher(run, batch_items=BATCH_ITEMS, separate=HeldElsewhere, fail_waiting=True)
 
     async def _move(self, move: Callable[[Session], Awaitable[T]]) -> T:
         """Each of its statements is a commit."""
@@ -355,10 +361,7 @@ class PostgresStore:
         return await self._run(read)
 
     async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        try:
-            return await self._connections.run(work)
-        except Exception as error:
-            raise refused(error) from error
+        return await _refuse_faults(self._connections.run(work))
 
     def _wrote(self) -> None:
         """Fold the counts now and then, beside everything else."""
@@ -374,6 +377,13 @@ class PostgresStore:
             logger.info("counts are folded later: %s", error)
         finally:
             self._folding = None
+
+
+async def _refuse_faults(work: Awaitable[T]) -> T:
+    try:
+        return await work
+    except Exception as error:
+        raise refused(error) from error
 
 
 async def _try_ballast(session: Session) -> None:

@@ -1,11 +1,11 @@
 """The submit move: insert new jobs, or find the ones that their keys already have."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from psycopg.errors import UniqueViolation
 
@@ -15,11 +15,9 @@ from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Move
 from penstock.model.submission import Held, Inserted, Known, Misplaced, Submission
 from penstock.store.postgres import arrays
-from penstock.store.postgres.batcher import MoveBatcher
 from penstock.store.postgres.connection import HeldElsewhere
-from penstock.store.postgres.pool import ConnectionPool
 from penstock.store.postgres.queries import jobs_by_id
-from penstock.store.postgres.statements import Connection, PostgresTransaction, Session, load, query
+from penstock.store.postgres.statements import PostgresTransaction, Session, load, query
 from penstock.store.rows import Admission, Row, optional_millis, retry_of, text_of
 
 _SUBMIT = load("submit")
@@ -32,6 +30,13 @@ PATIENCE = timedelta(milliseconds=200)
 
 Entry = tuple[NewJob, timedelta]
 T = TypeVar("T")
+
+
+class RunMove(Protocol):
+    """Runs a move on a connection of the pool; see `PostgresStore`."""
+
+    async def __call__(self, move: Callable[[Session], Awaitable[T]], /) -> T: ...
+
 
 _FIELDS = (
     "id", "type", "queue", "priority", "due_at", "delay", "expires_at", "timeout", "params_object", "inputs",
@@ -177,16 +182,17 @@ SUSPECTED_SECONDS = 60.0
 
 
 class KeyedSubmits:
-    """A lane for submits with keys. Apart from those without: the first to ask for a held key waits a little for it."""
+    """Submits with keys. A key that another transaction holds delays its own jobs, and no others.
 
-    def __init__(self, connections: ConnectionPool, given: Callable[[], int | None], clock: Clock) -> None:
-        self._connections = connections
-        self._given = given
+    The first submit that asks for a held key waits a little for it; later ones know that it is held.
+    """
+
+    def __init__(self, run_move: RunMove, clock: Clock) -> None:
+        self._run_move = run_move
         self._clock = clock
-        self._lane = MoveBatcher(connections, given, submit)
         self._suspects: dict[str, float] = {}
 
-    async def each(self, entries: Sequence[Entry]) -> list[Submission]:
+    async def submit(self, entries: Sequence[Entry]) -> list[Submission]:
         """One answer each, in order: Held for those whose key is held, and the others as if these were not there."""
         held = await self._find_held(self._suspected(entries))
         for _ in range(ATTEMPTS - 1):
@@ -196,12 +202,9 @@ class KeyedSubmits:
                 held |= await self._find_held({new.key for new, _ in entries if new.key is not None} - held)
         return await self._submit_without(held, entries)
 
-    async def close(self) -> None:
-        """Finish what was accepted."""
-        await self._lane.close()
-
     async def _submit_without(self, held: set[str], entries: Sequence[Entry]) -> list[Submission]:
-        answers = iter(await self._lane.each([entry for entry in entries if entry[0].key not in held]))
+        free = [entry for entry in entries if entry[0].key not in held]
+        answers = iter(await self._run_move(partial(submit, entries=free)) if free else ())
         return [Held(new) if new.key in held else next(answers) for new, _ in entries]
 
     def _suspected(self, entries: Sequence[Entry]) -> set[str]:
@@ -214,12 +217,9 @@ class KeyedSubmits:
     async def _find_held(self, keys: Collection[str]) -> set[str]:
         if not keys:
             return set()
-        held = await self._connections.run(partial(self._ask, sorted(keys)))
+        held = await self._run_move(partial(held_keys, keys=sorted(keys)))
         until = self._clock.monotonic() + SUSPECTED_SECONDS
         for key in keys:
             self._suspects.pop(key, None)
         self._suspects.update(dict.fromkeys(held, until))
         return held
-
-    async def _ask(self, keys: Sequence[str], connection: Connection) -> set[str]:
-        return await held_keys(Session(connection, self._given()), keys)
