@@ -17,7 +17,7 @@ from penstock.autoscaler.backends.kubernetes import KubernetesFleets
 from penstock.client import AsyncClient
 from penstock.model.clock import SystemClock
 from penstock.testing.fleet_contract import FleetContract, eventually
-from tests.contracts.fleet_yard import Folder
+from tests.contracts.fleet_folder import Folder
 from tests.contracts.test_kubernetes_fleet import ROOT, shipped_rules
 from tests.kubernetes_server import KubernetesServer
 from tests.system.harness import Server

@@ -29,7 +29,7 @@ from penstock.store.postgres import submit as submits
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import TICKET, StoreStage
 from tests.postgres import database, new_store
-from tests.services.desk import join, request, submit
+from tests.services.engine_steps import join, request, submit
 
 PROMPTLY = 20.0
 

@@ -18,7 +18,7 @@ from penstock.model.errors import FleetUnavailable
 from penstock.model.lifecycle import State
 from penstock.testing.fleet_contract import FleetContract, eventually
 from penstock.worker.prefork.launcher import Launcher
-from tests.contracts.fleet_yard import APP, Folder
+from tests.contracts.fleet_folder import APP, Folder
 from tests.system.harness import Server
 
 

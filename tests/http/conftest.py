@@ -15,7 +15,7 @@ from penstock.engine import Engine
 from penstock.model.clock import SystemClock
 from penstock.objects.folder import FolderObjects
 from penstock.store.sqlite import SqliteStore
-from tests.http.desk import JOIN, Client
+from tests.http.api_calls import JOIN, Client
 
 KIB = 1024
 

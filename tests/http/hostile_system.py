@@ -25,8 +25,8 @@ from penstock.objects.folder import FolderObjects
 from penstock.scheduler import Dispatcher
 from penstock.store import Store
 from servers import Valkey
-from tests.http import hostile
-from tests.http.desk import WORKER, Json
+from tests.http import hostile_values
+from tests.http.api_calls import WORKER, Json
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ class System:
 
     async def ask(self, method: str, path: str, body: object = None, key: str | None = None) -> httpx2.Response:
         """An answer that is no failure of the server's."""
-        content = body if isinstance(body, bytes) or body is None else hostile.body_of(body)
+        content = body if isinstance(body, bytes) or body is None else hostile_values.body_of(body)
         kind = "application/octet-stream" if path == "/v1/uploads" else "application/json"
         headers = {"Content-Type": kind} | ({} if key is None else {"Idempotency-Key": key})
         answer = await self._client.request(method, path, content=content, headers=headers)
@@ -85,7 +85,7 @@ class System:
     def can_read(self, body: Json) -> bool:
         """Whether it is JSON to everyone; where one job of a batch is not, there is no batch."""
         try:
-            checked_json(hostile.body_of(body), LIMITS.depth - 2, LIMITS.values)
+            checked_json(hostile_values.body_of(body), LIMITS.depth - 2, LIMITS.values)
         except Malformed:
             return False
         return True

@@ -1,6 +1,6 @@
 """Many jobs in one request."""
 
-from tests.http.desk import Client, problem
+from tests.http.api_calls import Client, problem
 
 
 async def test_each_job_of_a_batch_is_accepted_or_refused_by_itself(client: Client) -> None:

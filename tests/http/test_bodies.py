@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from starlette.types import ASGIApp
 
 from penstock.config import Settings
-from tests.http.desk import Client, Visit, problem
+from tests.http.api_calls import Client, RawRequest, problem
 
 JSON = {"Content-Type": "application/json"}
 
@@ -109,30 +109,30 @@ async def test_a_charset_beside_the_content_type_is_fine(client: Client) -> None
 
 async def test_an_announced_length_above_the_limit_is_refused_before_a_byte_is_read(app: ASGIApp) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"65537")]
-    visit = Visit(app, "POST", "/v1/jobs", headers)
-    await visit.run()
-    assert visit.status == 413
+    raw = RawRequest(app, "POST", "/v1/jobs", headers)
+    await raw.run()
+    assert raw.status == 413
 
 
 async def test_a_body_without_a_length_is_cut_off_at_the_limit(app: ASGIApp) -> None:
-    visit = Visit(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
+    raw = RawRequest(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
     for _ in range(3):
-        visit.says(b" " * 32 * 1024, more=True)
-    await visit.run()
-    assert visit.status == 413
+        raw.says(b" " * 32 * 1024, more=True)
+    await raw.run()
+    assert raw.status == 413
 
 
 async def test_a_body_in_pieces_is_put_together(app: ASGIApp, client: Client) -> None:
-    visit = Visit(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
-    visit.says(b'{"type":', more=True).says(b"", more=True).says(b'"other"}')
-    await visit.run()
-    assert visit.status == 201
+    raw = RawRequest(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
+    raw.says(b'{"type":', more=True).says(b"", more=True).says(b'"other"}')
+    await raw.run()
+    assert raw.status == 201
 
 
 async def test_a_client_that_hangs_up_in_mid_body_adds_nothing(app: ASGIApp, client: Client) -> None:
-    visit = Visit(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
-    await asyncio.wait_for(visit.says(b'{"type":"other"}', more=True).hangs_up().run(), 5)
-    assert visit.sent == []
+    raw = RawRequest(app, "POST", "/v1/jobs", [(b"content-type", b"application/json")])
+    await asyncio.wait_for(raw.says(b'{"type":"other"}', more=True).hangs_up().run(), 5)
+    assert raw.sent == []
     assert (await client.get("/v1/jobs")).json()["jobs"] == []
 
 

@@ -32,7 +32,7 @@ from penstock.model.wire.jobs import LogEntry, Outcome
 from penstock.model.workers import Worker, WorkRequest
 from penstock.runtime.backends import open_engine
 from penstock.scheduler import run_service
-from tests.services.desk import dispatcher
+from tests.services.engine_steps import dispatcher
 
 T = TypeVar("T")
 

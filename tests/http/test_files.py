@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 
 from penstock.engine import Engine
 from penstock.model.errors import CorruptObject
-from tests.http.desk import UNKNOWN_JOB, Client, Json, Visit, claim, job, problem, settle, submit
+from tests.http.api_calls import UNKNOWN_JOB, Client, Json, RawRequest, claim, job, problem, settle, submit
 
 CSV = b"a,b\n1,2\n"
 
@@ -105,11 +105,11 @@ async def test_an_unknown_upload_is_refused(client: Client) -> None:
 @pytest.mark.parametrize("header", ["content-length", "transfer-encoding"])
 async def test_an_upload_above_the_limit_is_too_large(app: ASGIApp, header: str) -> None:
     announced = [(b"content-length", b"102401")] if header == "content-length" else []
-    visit = Visit(app, "POST", "/v1/uploads", [(b"content-type", b"text/csv"), *announced])
+    raw = RawRequest(app, "POST", "/v1/uploads", [(b"content-type", b"text/csv"), *announced])
     for _ in range(4):
-        visit.says(b"x" * 32 * 1024, more=True)
-    await visit.run()
-    assert visit.status == 413
+        raw.says(b"x" * 32 * 1024, more=True)
+    await raw.run()
+    assert raw.status == 413
 
 
 async def test_an_upload_is_checked_against_its_announced_digest(client: Client) -> None:
@@ -155,11 +155,11 @@ async def test_a_file_that_was_damaged_is_never_given_as_whole(
 ) -> None:
     item = await job_with_input(client, "in.csv", b"good" * 1000)
     monkeypatch.setattr(engine.files, "_objects", _Damaged())
-    visit = Visit(app, "GET", f"/v1/jobs/{item['id']}/inputs/in.csv")
-    await visit.run()
-    sent = b"".join(message.get("body", b"") for message in visit.sent)
+    raw = RawRequest(app, "GET", f"/v1/jobs/{item['id']}/inputs/in.csv")
+    await raw.run()
+    sent = b"".join(message.get("body", b"") for message in raw.sent)
     assert len(sent) < 4000
-    assert visit.sent[-1].get("more_body") is True
+    assert raw.sent[-1].get("more_body") is True
 
 
 async def test_a_file_that_is_gone_is_a_problem_not_a_broken_download(client: Client, engine: Engine) -> None:

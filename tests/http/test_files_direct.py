@@ -40,7 +40,7 @@ from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.files import FileTrouble, fetch_inputs
 from penstock.worker.agent.outage import Backoff
 from penstock.worker.http_api import FileBody, HttpWorkerApi
-from tests.http.desk import JOIN, UNKNOWN_JOB, Client, Json, claim, job, problem, settle, submit
+from tests.http.api_calls import JOIN, UNKNOWN_JOB, Client, Json, claim, job, problem, settle, submit
 from tests.s3 import AgedObjects, access, new_url
 
 LARGE = random.Random(7).randbytes(90_000)
@@ -114,15 +114,15 @@ async def serving(app: ASGIApp) -> AsyncIterator[str]:
 class Story:
     """A server with S3 behind it, as an SDK and a worker over HTTP see it."""
 
-    def __init__(self, url: str, tapped: Tapped, reach: HttpWorkerApi, folder: Path) -> None:
+    def __init__(self, url: str, tapped: Tapped, worker_api: HttpWorkerApi, folder: Path) -> None:
         self.url = url
         self.tapped = tapped
-        self.reach = reach
+        self.worker_api = worker_api
         self._folder = folder
 
     async def claim(self) -> Claim:
         wanted = WorkRequest(frozenset({"other"}))
-        (claimed,) = await self.reach.claim("w1", wanted, 1, timedelta(seconds=30))
+        (claimed,) = await self.worker_api.claim("w1", wanted, 1, timedelta(seconds=30))
         return claimed
 
     async def write(self, claimed: Claim, content: bytes) -> FileLink:
@@ -132,25 +132,31 @@ class Story:
         for _ in range(2):
             # As the agent does: an unavailable server is asked again, with the body afresh.
             with suppress(Unavailable):
-                link = await self.reach.write_output(lease, 0, FileBody(path), "application/x-bin", digest(content))
+                link = await self.worker_api.write_output(
+                    lease, 0, FileBody(path), "application/x-bin", digest(content)
+                )
                 return FileLink("output.bin", link)
         raise AssertionError("the second try should have gone through the server")
 
     async def settle(self, claimed: Claim, *outputs: FileLink) -> None:
         raw = Raw(msgspec.json.encode(None))
-        assert not await self.reach.settle([Outcome(job=claimed.job, fence=claimed.fence, result=raw, outputs=outputs)])
+        assert not await self.worker_api.settle(
+            [Outcome(job=claimed.job, fence=claimed.fence, result=raw, outputs=outputs)]
+        )
 
 
 @asynccontextmanager
 async def telling(engine: Engine, folder: Path) -> AsyncIterator[Story]:
     tapped = Tapped(create_app(engine))
     async with serving(tapped) as url:
-        reach = HttpWorkerApi(url)
+        worker_api = HttpWorkerApi(url)
         try:
-            await reach.join(msgspec.convert(JOIN["worker"], Worker), msgspec.convert(JOIN["types"], list[JobType]))
-            yield Story(url, tapped, reach, folder)
+            await worker_api.join(
+                msgspec.convert(JOIN["worker"], Worker), msgspec.convert(JOIN["types"], list[JobType])
+            )
+            yield Story(url, tapped, worker_api, folder)
         finally:
-            await reach.close()
+            await worker_api.close()
 
 
 async def announce(client: Client, content: bytes, **changed: object) -> Json:
@@ -176,7 +182,7 @@ async def test_files_pass_the_server_by_in_both_directions(engine: Engine, tmp_p
     async with telling(engine, tmp_path) as story, AsyncClient(story.url) as client:
         job = await client.submit("other", inputs={"path.bin": source, "bytes.bin": LARGE[::-1]})
         claimed = await story.claim()
-        read = {file.name: await _whole(story.reach.read_input(claimed.job, file)) for file in claimed.inputs}
+        read = {file.name: await _whole(story.worker_api.read_input(claimed.job, file)) for file in claimed.inputs}
         assert read == {"path.bin": LARGE, "bytes.bin": LARGE[::-1]}
         await story.settle(claimed, await story.write(claimed, LARGE + b"!"))
         assert await client.output(job.id, "output.bin") == LARGE + b"!"
@@ -207,7 +213,7 @@ async def test_the_way_past_the_server_can_be_turned_off(
     ):
         job = await client.submit("other", inputs={"a.bin": LARGE})
         claimed = await story.claim()
-        assert await _whole(story.reach.read_input(claimed.job, claimed.inputs[0])) == LARGE
+        assert await _whole(story.worker_api.read_input(claimed.job, claimed.inputs[0])) == LARGE
         await story.settle(claimed, await story.write(claimed, LARGE))
         assert await client.output(job.id, "output.bin") == LARGE
     assert story.tapped.bytes > 4 * len(LARGE)
@@ -246,7 +252,7 @@ async def test_where_the_store_cannot_be_reached_everything_goes_through_the_ser
     ):
         job = await client.submit("other", inputs={"a.bin": LARGE})
         claimed = await story.claim()
-        assert await _whole(story.reach.read_input(claimed.job, claimed.inputs[0])) == LARGE
+        assert await _whole(story.worker_api.read_input(claimed.job, claimed.inputs[0])) == LARGE
         await story.settle(claimed, await story.write(claimed, LARGE[::-1]))
         assert await client.output(job.id, "output.bin") == LARGE[::-1]
     assert story.tapped.bytes > 4 * len(LARGE)
@@ -278,7 +284,7 @@ async def test_a_fetch_that_breaks_off_is_finished_through_the_server(
     async with telling(engine, tmp_path) as story, AsyncClient(story.url) as client:
         await client.submit("other", inputs={"a.bin": LARGE})
         claimed = await story.claim()
-        assert await _whole(story.reach.read_input(claimed.job, claimed.inputs[0])) == LARGE
+        assert await _whole(story.worker_api.read_input(claimed.job, claimed.inputs[0])) == LARGE
 
 
 async def test_no_api_key_reaches_the_object_store(tmp_path: Path, settings: Settings) -> None:
@@ -322,7 +328,7 @@ async def test_bytes_that_were_announced_otherwise_fail_the_attempt(engine: Engi
             claimed = await story.claim()
             attempt = Attempt.of(claimed, 0.0, 0.0, str(tmp_path / claimed.job))
             with pytest.raises(FileTrouble) as trouble:
-                await fetch_inputs(story.reach, attempt, Backoff(None, SystemClock(), random.Random(7)))
+                await fetch_inputs(story.worker_api, attempt, Backoff(None, SystemClock(), random.Random(7)))
             assert trouble.value.error.code == ErrorCode.CORRUPT_INPUT
 
 

@@ -11,8 +11,8 @@ from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
 from penstock.model.keys import KeyScope
 from penstock.model.wire.fleets import FleetDecision, FleetRecord, Look
-from tests.http.desk import ADD, OTHER, WORKER, Client, Json, claim, problem, submit
-from tests.http.keyed import client_of, made, showing
+from tests.http.api_calls import ADD, OTHER, WORKER, Client, Json, claim, problem, submit
+from tests.http.api_keys import client_of, create_key, with_key
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 LOOK = Look(backlog=3, running=2, starting=1, idle=0, busy=2, draining=0, lost=0, unknown={"arrival_rate": "pruned"})
@@ -129,7 +129,7 @@ class TestWithKeys:
     async def test_a_worker_key_says_how_many_but_not_what_is_started_elsewhere(
         self, client: Client, engine: Engine
     ) -> None:
-        with showing(client, (await made(engine, KeyScope.WORKER)).key):
+        with with_key(client, (await create_key(engine, KeyScope.WORKER)).key):
             await declare_own(client, command=["sh", "-c", "evil"])
         fleet = (await engine.fleets.plan())["other"].fleet
         assert (fleet.max, fleet.target_wait) == (4, 2.0)
@@ -138,15 +138,15 @@ class TestWithKeys:
     async def test_a_worker_key_cannot_ask_for_more_workers_than_the_operator_allows(
         self, client: Client, engine: Engine
     ) -> None:
-        with showing(client, (await made(engine, KeyScope.WORKER, queues=["other"])).key):
+        with with_key(client, (await create_key(engine, KeyScope.WORKER, queues=["other"])).key):
             await declare_own(client, min=10_000, max=10_000)
-        with showing(client, (await made(engine, KeyScope.ADMIN)).key):
+        with with_key(client, (await create_key(engine, KeyScope.ADMIN)).key):
             item = (await client.get("/v1/fleets/other")).json()
         assert (item["fleet"]["min"], item["fleet"]["max"]) == (100, 100)
         assert "fleet.declared_max" in item["faults"][0]
 
     async def test_an_admin_key_may_say_both(self, client: Client, engine: Engine) -> None:
-        with showing(client, (await made(engine, KeyScope.ADMIN)).key):
+        with with_key(client, (await create_key(engine, KeyScope.ADMIN)).key):
             await declare_own(client)
         fleet = (await engine.fleets.plan())["other"].fleet
         assert (fleet.image, fleet.environment) == ("shop:1", {"TOKEN": "geheim"})

@@ -24,8 +24,8 @@ from penstock.scheduler import Ticker
 from penstock.store import Store
 from penstock.store.sqlite import SqliteStore
 from servers import Valkey
-from tests.http import hostile
-from tests.http.desk import WORKER, Json
+from tests.http import hostile_values
+from tests.http.api_calls import WORKER, Json
 from tests.http.hostile_system import System
 from tests.postgres import database, new_store
 from tests.servers_fixtures import real_servers
@@ -98,11 +98,13 @@ async def send_jobs(system: System, bodies: Sequence[Json]) -> int:
 
 
 def test_every_edge_of_a_job_is_refused_or_goes_all_the_way(system: System) -> None:
-    accepted = sum(system.run(send_jobs(system, bodies)) for bodies in chunks(hostile.each_edge(PLAIN, hostile.JOB)))
+    accepted = sum(
+        system.run(send_jobs(system, bodies)) for bodies in chunks(hostile_values.each_edge(PLAIN, hostile_values.JOB))
+    )
     assert accepted > 200
 
 
-@given(bodies=st.lists(hostile.requests(PLAIN, hostile.JOB), min_size=5, max_size=30))
+@given(bodies=st.lists(hostile_values.requests(PLAIN, hostile_values.JOB), min_size=5, max_size=30))
 @SAME_EACH_TIME
 def test_any_job_is_refused_or_goes_all_the_way(system: System, bodies: list[Json]) -> None:
     system.run(send_jobs(system, bodies))
@@ -118,7 +120,7 @@ def test_of_a_batch_each_job_is_accepted_or_refused_by_itself(system: System) ->
         await system.work_off()
         await system.clear()
 
-    for number, bodies in enumerate(chunks(hostile.each_edge(PLAIN, hostile.JOB))):
+    for number, bodies in enumerate(chunks(hostile_values.each_edge(PLAIN, hostile_values.JOB))):
         system.run(send(bodies, f"k{number}"))
 
 
@@ -141,7 +143,7 @@ def test_every_edge_of_a_schedule_is_refused_or_ticks_or_says_why_not(system: Sy
         await system.work_off()
         await system.clear()
 
-    for bodies in chunks(hostile.each_edge(SCHEDULE, hostile.SCHEDULE)):
+    for bodies in chunks(hostile_values.each_edge(SCHEDULE, hostile_values.SCHEDULE)):
         system.run(send(bodies))
 
 
@@ -149,9 +151,9 @@ def test_whatever_a_worker_says_of_itself_can_be_listed(system: System) -> None:
     async def send(worker: Json, declared: Json) -> None:
         await system.ask("POST", "/v1/workers", {"worker": worker, "types": [declared]})
 
-    for worker in hostile.each_edge(WORKER, hostile.WORKER):
+    for worker in hostile_values.each_edge(WORKER, hostile_values.WORKER):
         system.run(send(worker, TYPE))
-    for declared in hostile.each_edge(TYPE, hostile.TYPE):
+    for declared in hostile_values.each_edge(TYPE, hostile_values.TYPE):
         system.run(send(WORKER, declared))
     system.run(system.others_move())
     system.run(system.clear())
@@ -159,12 +161,15 @@ def test_whatever_a_worker_says_of_itself_can_be_listed(system: System) -> None:
 
 def test_every_edge_of_what_a_worker_tells_of_a_job_is_refused_or_kept(system: System) -> None:
     told = chain(
-        ({"error": error} for error in hostile.each_edge({"code": "raised", "message": "x"}, hostile.ERROR)),
-        ({"result": edge} for edge in hostile.VALUE.edges),
-        ({"outputs": [output(name)]} for name in hostile.TEXTS),
+        (
+            {"error": error}
+            for error in hostile_values.each_edge({"code": "raised", "message": "x"}, hostile_values.ERROR)
+        ),
+        ({"result": edge} for edge in hostile_values.VALUE.edges),
+        ({"outputs": [output(name)]} for name in hostile_values.TEXTS),
     )
-    lines = hostile.each_edge(LINE, hostile.LINE)
-    progress = hostile.each_edge({"fraction": 0.5}, hostile.PROGRESS)
+    lines = hostile_values.each_edge(LINE, hostile_values.LINE)
+    progress = hostile_values.each_edge({"fraction": 0.5}, hostile_values.PROGRESS)
 
     async def send(outcomes: list[Json]) -> None:
         for _ in outcomes:
@@ -196,7 +201,7 @@ def test_whatever_is_asked_for_is_found_or_not(system: System) -> None:
         ):
             await system.ask("GET", path + part)
 
-    for text in (*hostile.TEXTS, *map(str, hostile.INSTANTS)):
+    for text in (*hostile_values.TEXTS, *map(str, hostile_values.INSTANTS)):
         system.run(send(text))
     system.run(system.others_move())
 
@@ -217,11 +222,14 @@ SQL_TYPES = {
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_every_edge_of_a_job_in_sql_is_refused_or_goes_all_the_way(shard: System, whole: bool) -> None:
-    for bodies in chunks(hostile.each_edge(PLAIN, hostile.SQL_JOB)):
+    for bodies in chunks(hostile_values.each_edge(PLAIN, hostile_values.SQL_JOB)):
         shard.run(send_by_sql(shard, bodies, whole=whole))
 
 
-@given(bodies=st.lists(hostile.requests(PLAIN, hostile.SQL_JOB), min_size=5, max_size=30), whole=st.booleans())
+@given(
+    bodies=st.lists(hostile_values.requests(PLAIN, hostile_values.SQL_JOB), min_size=5, max_size=30),
+    whole=st.booleans(),
+)
 @SAME_EACH_TIME
 def test_any_job_in_sql_is_refused_or_goes_all_the_way(shard: System, bodies: list[Json], whole: bool) -> None:
     shard.run(send_by_sql(shard, bodies, whole=whole))

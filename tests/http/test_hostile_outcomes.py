@@ -25,7 +25,7 @@ from penstock.store.sqlite import SqliteStore
 from penstock.worker.agent.agent import Agent
 from penstock.worker.http_api import HttpWorkerApi
 from tests.postgres import new_store
-from tests.services.worker_case import APP, handlers_in
+from tests.services.running_worker import APP, handlers_in
 
 SOON = 5.0
 ENDED = {"succeeded", "failed"}
@@ -137,10 +137,10 @@ async def a_place(store_kind: str, folder: Path, *, direct: bool) -> AsyncIterat
         stack.push_async_callback(engine.close)
         watched = Watched(create_app(engine))
         url = await stack.enter_async_context(a_server(watched))
-        reach = HttpWorkerApi(url)
-        stack.push_async_callback(reach.close)
+        worker_api = HttpWorkerApi(url)
+        stack.push_async_callback(worker_api.close)
         stack.enter_context(handlers_in(folder))
-        await stack.enter_async_context(a_worker(Agent(APP, engine.worker_api if direct else reach, told, clock)))
+        await stack.enter_async_context(a_worker(Agent(APP, engine.worker_api if direct else worker_api, told, clock)))
         yield Place(await stack.enter_async_context(httpx2.AsyncClient(base_url=url)), watched)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.http.desk import UNKNOWN_JOB, Client, claim, job, problem, settle, submit
+from tests.http.api_calls import UNKNOWN_JOB, Client, claim, job, problem, settle, submit
 
 
 async def test_a_job_goes_in_over_http_and_comes_out_done(client: Client) -> None:

@@ -28,8 +28,8 @@ from penstock.model.notices import NoticeChange
 from penstock.model.workers import JobType
 from penstock.runtime.guard import refuse_unguarded
 from penstock.testing.clock import SimulatedClock
-from tests.http.desk import ADD, JOIN, OTHER, WORKER, Client, Json, Visit, claim, job, problem, submit
-from tests.http.keyed import FOREIGN, client_of, expired, made, revoked, showing
+from tests.http.api_calls import ADD, JOIN, OTHER, WORKER, Client, Json, RawRequest, claim, job, problem, submit
+from tests.http.api_keys import FOREIGN, client_of, create_expired_key, create_key, create_revoked_key, with_key
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing is bound to it
 
@@ -43,7 +43,7 @@ def settings(settings: Settings) -> Settings:
 async def client(app: ASGIApp, engine: Engine) -> AsyncIterator[Client]:
     """An admin's client of a server that needs keys and knows the job types `add` and `other`."""
     async with client_of(app) as client:
-        client.headers["authorization"] = f"Bearer {(await made(engine, KeyScope.ADMIN)).key}"
+        client.headers["authorization"] = f"Bearer {(await create_key(engine, KeyScope.ADMIN)).key}"
         (await client.post("/v1/workers", json=JOIN)).raise_for_status()
         yield client
 
@@ -77,10 +77,10 @@ async def test_a_key_is_shown_once_and_kept_as_a_digest(client: Client, engine: 
 
 async def test_a_key_lets_in_until_it_is_revoked_at_once(client: Client) -> None:
     key = await create(client)
-    with showing(client, key["key"]):
+    with with_key(client, key["key"]):
         assert (await client.get("/v1/jobs")).status_code == 200
     assert (await client.delete(f"/v1/keys/{key['id']}")).status_code == 204
-    with showing(client, key["key"]):
+    with with_key(client, key["key"]):
         answer = await client.get("/v1/jobs")
         assert "revoked" in problem(answer, 401, "unauthorized")
         assert answer.headers["www-authenticate"] == 'Bearer realm="penstock", error="invalid_token"'
@@ -99,7 +99,7 @@ async def test_a_key_that_is_rotated_stays_good_for_the_grace_beside_its_heir(cl
     assert timedelta(0) < left <= timedelta(seconds=600)
     assert kept[heir["id"]]["expires_at"] is None
     for key in (old, heir):
-        with showing(client, key["key"]):
+        with with_key(client, key["key"]):
             assert (await client.post("/v1/workers", json=JOIN)).status_code == 200
 
 
@@ -109,7 +109,7 @@ async def test_a_rotation_without_grace_ends_the_old_key_and_never_lengthens_its
     (kept,) = [one for one in await listed(client) if one["id"] == old["id"]]
     assert kept["expires_at"] == old["expires_at"]
     await client.post(f"/v1/keys/{old['id']}/rotate", json={"grace_seconds": 0})
-    with showing(client, old["key"]):
+    with with_key(client, old["key"]):
         problem(await client.get("/v1/jobs"), 401, "unauthorized")
     problem(await client.post("/v1/keys/aaaaaaaa/rotate", json={}), 404, "not_found")
 
@@ -136,7 +136,7 @@ async def test_another_process_refuses_a_revoked_key_once_its_reading_is_old(eng
     other = Engine(engine.store, MemoryBroker(), engine.objects, engine.settings, clock, random.Random(1))
     key = await create(client)
     async with client_of(create_app(other)) as elsewhere:
-        with showing(elsewhere, key["key"]):
+        with with_key(elsewhere, key["key"]):
             assert (await elsewhere.get("/v1/jobs")).status_code == 200
             await client.delete(f"/v1/keys/{key['id']}")
             clock.advance(MAX_AGE + timedelta(milliseconds=1))
@@ -148,28 +148,28 @@ async def test_a_key_that_expires_while_it_is_remembered_is_refused(engine: Engi
     other = Engine(engine.store, MemoryBroker(), engine.objects, engine.settings, clock, random.Random(1))
     key = await create(client, lifetime_seconds=3600)
     async with client_of(create_app(other)) as elsewhere:
-        with showing(elsewhere, key["key"]):
+        with with_key(elsewhere, key["key"]):
             assert (await elsewhere.get("/v1/jobs")).status_code == 200
             clock.set(datetime.fromisoformat(key["expires_at"]))
             problem(await elsewhere.get("/v1/jobs"), 401, "unauthorized")
 
 
 async def test_a_job_that_comes_again_needs_the_scope_of_schedules_too(client: Client, engine: Engine) -> None:
-    writer = await made(engine, KeyScope.JOBS_WRITE)
-    planner = await made(engine, KeyScope.JOBS_WRITE, KeyScope.SCHEDULES)
+    writer = await create_key(engine, KeyScope.JOBS_WRITE)
+    planner = await create_key(engine, KeyScope.JOBS_WRITE, KeyScope.SCHEDULES)
     body = {"type": "other", "interval": 60}
-    with showing(client, writer.key):
+    with with_key(client, writer.key):
         assert "schedules" in problem(await client.post("/v1/jobs", json=body), 403, "forbidden")
         batch = (await client.post("/v1/jobs/batch", json={"jobs": [body, {"type": "other"}]})).json()
         assert [(one.get("problem") or {}).get("code") for one in batch["jobs"]] == ["forbidden", None]
-    with showing(client, planner.key):
+    with with_key(client, planner.key):
         assert (await client.post("/v1/jobs", json=body)).status_code == 201
 
 
 async def test_a_worker_key_of_one_queue_never_gets_a_job_of_another(client: Client, engine: Engine) -> None:
     mine, other = await submit(client, "add", params={"a": 1}), await submit(client, "other")
-    key = await made(engine, KeyScope.WORKER, queues=["sums"])
-    with showing(client, key.key):
+    key = await create_key(engine, KeyScope.WORKER, queues=["sums"])
+    with with_key(client, key.key):
         assert [one["job"] for one in await claim(client)] == [mine["id"]]
         assert await claim(client) == []
         asked = {"types": ["add", "other"], "limit": 9, "wait_seconds": 0, "queues": ["sums", "other"]}
@@ -181,7 +181,7 @@ async def test_a_worker_key_of_one_queue_never_gets_a_job_of_another(client: Cli
 async def test_a_claim_cut_off_while_its_key_is_looked_at_again_gives_its_jobs_back(
     app: ASGIApp, client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = await made(engine, KeyScope.WORKER)
+    key = await create_key(engine, KeyScope.WORKER)
     item = await submit(client)
     admit, looking_again = engine.keys.admit, asyncio.Event()
 
@@ -194,7 +194,7 @@ async def test_a_claim_cut_off_while_its_key_is_looked_at_again_gives_its_jobs_b
     monkeypatch.setattr(engine.keys, "admit", look_again)
     headers = [(b"content-type", b"application/json"), (b"authorization", f"Bearer {key.key}".encode())]
     asked = b'{"types":["other"],"limit":1,"wait_seconds":5}'
-    serving = asyncio.create_task(Visit(app, "POST", "/v1/workers/w1/claim", headers).says(asked).run())
+    serving = asyncio.create_task(RawRequest(app, "POST", "/v1/workers/w1/claim", headers).says(asked).run())
     await asyncio.wait_for(looking_again.wait(), 5)
     serving.cancel()
     await asyncio.wait({serving}, timeout=5)
@@ -204,17 +204,17 @@ async def test_a_claim_cut_off_while_its_key_is_looked_at_again_gives_its_jobs_b
 async def test_a_claim_that_waits_gets_nothing_once_its_key_is_revoked(
     app: ASGIApp, client: Client, engine: Engine
 ) -> None:
-    key = await made(engine, KeyScope.WORKER)
+    key = await create_key(engine, KeyScope.WORKER)
     headers = [(b"content-type", b"application/json"), (b"authorization", f"Bearer {key.key}".encode())]
     asked = json.dumps({"types": ["other"], "limit": 5, "wait_seconds": 30}).encode()
-    visit = Visit(app, "POST", "/v1/workers/w1/claim", headers).says(asked)
-    waiting = asyncio.create_task(visit.run())
-    await visit.listening.wait()
+    raw = RawRequest(app, "POST", "/v1/workers/w1/claim", headers).says(asked)
+    waiting = asyncio.create_task(raw.run())
+    await raw.listening.wait()
     await client.delete(f"/v1/keys/{key.id}")
     item = await submit(client, "other")
     await asyncio.wait_for(waiting, 30)
-    assert visit.status == 401
-    assert b"claims" not in visit.sent[1]["body"]
+    assert raw.status == 401
+    assert b"claims" not in raw.sent[1]["body"]
     given_back = await job(client, item["id"])
     assert (given_back["state"], given_back["attempt"]) == ("queued", 0)
 
@@ -235,24 +235,27 @@ async def test_a_worker_key_of_one_queue_touches_no_attempt_of_another(client: C
         ("POST", f"{output}/direct", {"json": {"digest": digest, "size": 1}}),
         ("GET", f"/v1/jobs/{foreign['id']}/inputs/letter", {}),
     ]
-    limited, free = await made(engine, KeyScope.WORKER, queues=["sums"]), await made(engine, KeyScope.WORKER)
-    reader = await made(engine, KeyScope.WORKER, KeyScope.JOBS_READ, queues=["sums"])
+    limited, free = (
+        await create_key(engine, KeyScope.WORKER, queues=["sums"]),
+        await create_key(engine, KeyScope.WORKER),
+    )
+    reader = await create_key(engine, KeyScope.WORKER, KeyScope.JOBS_READ, queues=["sums"])
     for method, path, more in moves:
-        with showing(client, limited.key):
+        with with_key(client, limited.key):
             problem(await client.request(method, path, **more), 403, "forbidden")  # type: ignore[arg-type]
     for key in (free, reader):
-        with showing(client, key.key):
+        with with_key(client, key.key):
             assert (await client.request(*moves[-1][:2])).content == b"secret"
-    with showing(client, free.key):
+    with with_key(client, free.key):
         assert (await client.request(*moves[0][:2], **moves[0][2])).json() == {"refused": []}  # type: ignore[arg-type]
 
 
 async def test_a_limited_worker_is_known_for_its_queues_and_declares_only_their_types(
     client: Client, engine: Engine
 ) -> None:
-    limited = await made(engine, KeyScope.WORKER, queues=["sums"])
+    limited = await create_key(engine, KeyScope.WORKER, queues=["sums"])
     new = [{**ADD, "description": "mine"}, {**OTHER, "description": "not mine"}]
-    with showing(client, limited.key):
+    with with_key(client, limited.key):
         joined = await client.post("/v1/workers", json={"worker": {**WORKER, "id": "w2"}, "types": new})
         assert joined.status_code == 200
         asked = {**WORKER, "id": "w2", "queues": ["other"]}
@@ -264,20 +267,20 @@ async def test_a_limited_worker_is_known_for_its_queues_and_declares_only_their_
 
 
 async def test_a_limited_worker_key_cannot_make_a_type_of_another_queue_its_own(client: Client, engine: Engine) -> None:
-    limited = await made(engine, KeyScope.WORKER, queues=["sums"])
+    limited = await create_key(engine, KeyScope.WORKER, queues=["sums"])
     stolen = {"worker": {**WORKER, "id": "w2"}, "types": [{**OTHER, "queue": "sums"}]}
-    with showing(client, limited.key):
+    with with_key(client, limited.key):
         assert "of queue other" in problem(await client.post("/v1/workers", json=stolen), 403, "forbidden")
     item = await submit(client, "other")
     assert item["queue"] == "other"
-    with showing(client, limited.key):
+    with with_key(client, limited.key):
         assert await claim(client) == []
 
 
 async def test_a_type_that_another_declares_meanwhile_is_not_taken_over(
     client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limited = await made(engine, KeyScope.WORKER, queues=["sums"])
+    limited = await create_key(engine, KeyScope.WORKER, queues=["sums"])
     pay = {"name": "pay", "queue": "pay", "kind": "async"}
     change_notices = engine.store.change_notices
 
@@ -287,7 +290,7 @@ async def test_a_type_that_another_declares_meanwhile_is_not_taken_over(
         return await change_notices(changes)
 
     monkeypatch.setattr(engine.store, "change_notices", late)
-    with showing(client, limited.key):
+    with with_key(client, limited.key):
         stolen = {"worker": {**WORKER, "id": "w2"}, "types": [{**pay, "queue": "sums"}]}
         problem(await client.post("/v1/workers", json=stolen), 403, "forbidden")
     assert {one["name"]: one["queue"] for one in (await client.get("/v1/types")).json()["types"]}["pay"] == "pay"
@@ -296,9 +299,9 @@ async def test_a_type_that_another_declares_meanwhile_is_not_taken_over(
 async def test_a_fleet_that_a_limited_worker_key_declares_serves_no_queue_of_others(
     client: Client, engine: Engine
 ) -> None:
-    limited = await made(engine, KeyScope.WORKER, queues=["sums"])
+    limited = await create_key(engine, KeyScope.WORKER, queues=["sums"])
     fleet = {"max": 3, "queues": ["sums", "other"]}
-    with showing(client, limited.key):
+    with with_key(client, limited.key):
         joined = {"worker": {**WORKER, "id": "w2"}, "types": [{**ADD, "fleet": fleet}]}
         assert (await client.post("/v1/workers", json=joined)).status_code == 200
     fleets = {one["name"]: one["queues"] for one in (await client.get("/v1/fleets")).json()["fleets"]}
@@ -308,11 +311,11 @@ async def test_a_fleet_that_a_limited_worker_key_declares_serves_no_queue_of_oth
 async def test_a_limited_worker_key_makes_sees_and_changes_only_schedules_of_its_queues(
     client: Client, engine: Engine
 ) -> None:
-    limited = await made(engine, KeyScope.WORKER, KeyScope.SCHEDULES, queues=["sums"])
+    limited = await create_key(engine, KeyScope.WORKER, KeyScope.SCHEDULES, queues=["sums"])
     mine = {"name": "mine", "type": "add", "params": {"a": 1}, "interval": 60}
     theirs = {"name": "theirs", "type": "other", "interval": 60, "params": {"secret": 1}}
     assert (await client.post("/v1/schedules", json=theirs)).status_code == 201
-    with showing(client, limited.key):
+    with with_key(client, limited.key):
         assert (await client.post("/v1/schedules", json=mine)).status_code == 201
         own = {**mine, "name": "theirs", "on_conflict": "replace"}
         for method, path, body in (
@@ -334,7 +337,7 @@ async def test_a_limited_worker_key_makes_sees_and_changes_only_schedules_of_its
 
 async def test_a_lent_key_lets_in_here_and_is_kept_nowhere(client: Client, engine: Engine) -> None:
     lent = engine.keys.lend("beside", (KeyScope.WORKER,))
-    with showing(client, lent):
+    with with_key(client, lent):
         assert (await client.post("/v1/workers", json=JOIN)).status_code == 200
         problem(await client.get("/v1/jobs"), 403, "forbidden")
     assert "beside" not in {one["name"] for one in await listed(client)}
@@ -347,7 +350,7 @@ async def test_the_sdk_shows_its_key_and_raises_what_a_wrong_one_is_answered(app
         inner = httpx2.ASGITransport(app=app)
         return AsyncClient(transport=AsyncHttpTransport("http://localhost", inner, key=key))
 
-    async with sdk((await made(engine, KeyScope.ADMIN)).key) as admin:
+    async with sdk((await create_key(engine, KeyScope.ADMIN)).key) as admin:
         key = await admin.create_key("shop", ["jobs:read"], lifetime=60)
         assert key.id in {one.id for one in await admin.keys()}
         heir = await admin.rotate_key(key.id, grace=0)
@@ -360,9 +363,9 @@ async def test_the_sdk_shows_its_key_and_raises_what_a_wrong_one_is_answered(app
 
 async def test_a_server_needs_an_admin_key_that_is_good_before_it_listens_beyond_this_machine(engine: Engine) -> None:
     server = ServerSettings(host=EVERYWHERE, data="/var/lib/my jobs")
-    await made(engine, *(scope for scope in KeyScope if scope is not KeyScope.ADMIN))
-    await revoked(engine, KeyScope.ADMIN)
-    await expired(engine, KeyScope.ADMIN)
+    await create_key(engine, *(scope for scope in KeyScope if scope is not KeyScope.ADMIN))
+    await create_revoked_key(engine, KeyScope.ADMIN)
+    await create_expired_key(engine, KeyScope.ADMIN)
     with pytest.raises(InvalidSetting) as refused:
         await refuse_unguarded(server, engine.keys)
     assert "'0.0.0.0' is not a loopback address" in refused.value.message
@@ -370,7 +373,7 @@ async def test_a_server_needs_an_admin_key_that_is_good_before_it_listens_beyond
     with pytest.raises(InvalidSetting, match=r"^server\.keys: "):
         await refuse_unguarded(ServerSettings(keys="required"), engine.keys)
     await refuse_unguarded(ServerSettings(), engine.keys)
-    await made(engine, KeyScope.ADMIN)
+    await create_key(engine, KeyScope.ADMIN)
     await refuse_unguarded(server, engine.keys)
 
 
@@ -382,20 +385,20 @@ class TestOnLoopback:
         return replace(settings, server=ServerSettings())
 
     async def test_no_key_is_needed(self, client: Client) -> None:
-        with showing(client, None):
+        with with_key(client, None):
             assert (await client.get("/v1/jobs")).status_code == 200
             assert {} in (await client.get("/openapi.json")).json()["paths"]["/v1/jobs"]["get"]["security"]
 
     async def test_a_wrong_key_is_not_taken_for_none(self, client: Client, engine: Engine) -> None:
-        for wrong in (FOREIGN, "hunter2", (await expired(engine, KeyScope.ADMIN)).key):
-            with showing(client, wrong):
+        for wrong in (FOREIGN, "hunter2", (await create_expired_key(engine, KeyScope.ADMIN)).key):
+            with with_key(client, wrong):
                 problem(await client.get("/v1/jobs"), 401, "unauthorized")
 
     async def test_a_key_is_held_to_its_scopes(self, client: Client, engine: Engine) -> None:
-        with showing(client, (await made(engine, KeyScope.JOBS_READ)).key):
+        with with_key(client, (await create_key(engine, KeyScope.JOBS_READ)).key):
             problem(await client.post("/v1/jobs", json={"type": "other"}), 403, "forbidden")
 
     async def test_what_a_proxy_sends_for_itself_is_no_key(self, client: Client) -> None:
-        with showing(client, None):
+        with with_key(client, None):
             answer = await client.get("/v1/jobs", headers={"authorization": "Basic b3BzOmh1bnRlcjI="})
         assert answer.status_code == 200

@@ -25,9 +25,9 @@ from penstock.objects import ObjectStore
 from penstock.objects.folder import FolderObjects
 from penstock.objects.s3 import Access, S3Objects
 from penstock.orchestrator import ShardedStore
-from tests.http.desk import JOIN, WORKER, Client, claim, settle, submit
+from tests.http.api_calls import JOIN, WORKER, Client, claim, settle, submit
 from tests.http.test_schedules import create
-from tests.services.shards_case import Case
+from tests.services.faulty_shards import FaultyShards
 
 LINE = re.compile(r'(# (HELP|TYPE) .+|[a-z_]+(\{([a-z]+="(\\.|[^"\\\n])*",?)+\})? [0-9.e+-]+)')
 
@@ -129,7 +129,7 @@ async def test_every_metric_has_a_family_and_every_family_its_own_name(client: C
 class ManyShards:
     """An API over two shards that fall ill on demand, on a clock set by hand."""
 
-    def __init__(self, case: Case, store: ShardedStore, engine: Engine, client: Client) -> None:
+    def __init__(self, case: FaultyShards, store: ShardedStore, engine: Engine, client: Client) -> None:
         self.case = case
         self.store = store
         self.engine = engine
@@ -137,7 +137,7 @@ class ManyShards:
 
     @classmethod
     async def over(
-        cls, case: Case, settings: Settings, folder: Path, broker: Broker, objects: ObjectStore | None = None
+        cls, case: FaultyShards, settings: Settings, folder: Path, broker: Broker, objects: ObjectStore | None = None
     ) -> Self:
         store = await case.orchestrator(range(2))
         files = objects or FolderObjects(folder / "objects", case.clock)
@@ -154,7 +154,7 @@ class ManyShards:
 
 @pytest.fixture
 async def many(tmp_path: Path, settings: Settings) -> AsyncIterator[ManyShards]:
-    async with Case(tmp_path) as case:
+    async with FaultyShards(tmp_path) as case:
         made = await ManyShards.over(case, settings, tmp_path, MemoryBroker())
         yield made
         await made.close()
@@ -204,7 +204,7 @@ async def test_late_schedules_are_named(many: ManyShards) -> None:
 
 
 async def test_a_broker_and_an_object_store_that_are_away_are_seen(tmp_path: Path, settings: Settings) -> None:
-    async with Case(tmp_path) as case:
+    async with FaultyShards(tmp_path) as case:
         broker = await RedisBroker.open("redis://127.0.0.1:1", SystemClock())
         objects = await S3Objects.open("s3://bucket", case.clock, Access(endpoint="http://127.0.0.1:1"))
         many = await ManyShards.over(case, settings, tmp_path, broker, objects)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.http.desk import ADD, WORKER, Client, Json, claim, problem, submit
+from tests.http.api_calls import ADD, WORKER, Client, Json, claim, problem, submit
 
 SCHEDULE: Json = {"name": "s", "type": "other", "interval": 3600}
 DECISION: Json = {"name": "s", "version": 1, "expected_tick_at": None, "next_tick_at": None}

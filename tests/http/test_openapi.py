@@ -5,7 +5,7 @@ import re
 from penstock.api.app import OPERATIONS, Api
 from penstock.api.problems import STATUSES
 from penstock.model.errors import BY_CODE
-from tests.http.desk import Client
+from tests.http.api_calls import Client
 
 
 async def test_every_route_is_documented_and_the_reverse(client: Client, app: Api) -> None:

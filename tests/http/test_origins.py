@@ -21,8 +21,8 @@ from penstock.model.clock import SystemClock
 from penstock.model.keys import KeyScope
 from penstock.objects.folder import FolderObjects
 from penstock.store.sqlite import SqliteStore
-from tests.http.desk import Client, Visit, problem, submit
-from tests.http.keyed import FOREIGN, made, showing
+from tests.http.api_calls import Client, RawRequest, problem, submit
+from tests.http.api_keys import FOREIGN, create_key, with_key
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -38,9 +38,9 @@ def settings(settings: Settings) -> Settings:
 
 async def asked(app: ASGIApp, headers: Iterable[tuple[bytes, bytes]], method: str = "GET") -> int:
     """The status of a request for the jobs with exactly these headers."""
-    visit = Visit(app, method, "/v1/jobs", headers, host=None).says(b"")
-    await visit.run()
-    return visit.status
+    raw = RawRequest(app, method, "/v1/jobs", headers, host=None).says(b"")
+    await raw.run()
+    return raw.status
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ async def test_pages_of_other_origins_are_refused_whatever_they_ask(
 async def test_the_problem_says_that_a_key_would_do(client: Client, engine: Engine) -> None:
     page = {"origin": "https://evil.example", "sec-fetch-site": "cross-site"}
     assert "API key" in problem(await client.get("/v1/jobs", headers=page), 403, "cross_origin")
-    with showing(client, (await made(engine, KeyScope.JOBS_READ)).key):
+    with with_key(client, (await create_key(engine, KeyScope.JOBS_READ)).key):
         assert (await client.get("/v1/jobs", headers=page)).status_code == 200
         assert (await client.get("/v1/jobs", headers={**page, "host": "evil.example"})).status_code == 200
-    with showing(client, FOREIGN):
+    with with_key(client, FOREIGN):
         problem(await client.get("/v1/jobs", headers=page), 401, "unauthorized")
 
 
@@ -192,9 +192,9 @@ async def test_nothing_that_a_form_can_send_does_anything(client: Client, form: 
 
 async def test_nothing_that_a_script_can_send_without_saying_what_it_is_does_anything(app: ASGIApp) -> None:
     for body in ([(b"content-length", b"1")], [(b"transfer-encoding", b"chunked")]):
-        visit = Visit(app, "POST", "/v1/queues/other/pause", [HOST, *body], host=None).says(b"x")
-        await visit.run()
-        assert visit.status == 415
+        raw = RawRequest(app, "POST", "/v1/queues/other/pause", [HOST, *body], host=None).says(b"x")
+        await raw.run()
+        assert raw.status == 415
 
 
 async def test_a_post_without_a_body_needs_no_content_type(client: Client) -> None:
@@ -247,7 +247,7 @@ async def test_keys_are_made_and_listed_only_with_a_key(client: Client, engine: 
         told = problem(await client.request(method, path, json=body), 401, "unauthorized")
         assert "penstock keys create --direct" in told
     assert await engine.keys.list() == []
-    with showing(client, (await made(engine, KeyScope.ADMIN)).key):
+    with with_key(client, (await create_key(engine, KeyScope.ADMIN)).key):
         assert (await client.get("/v1/keys")).status_code == 200
     document = (await client.get("/openapi.json")).json()
     for path, there in document["paths"].items():
@@ -264,7 +264,7 @@ async def test_where_every_request_needs_a_key_the_host_is_the_proxy_s_business(
         app = create_app(engine)
         page = [(b"host", b"evil.example"), (b"origin", b"https://evil.example")]
         assert await asked(app, page) == 401
-        key = (await made(engine, KeyScope.JOBS_READ)).key
+        key = (await create_key(engine, KeyScope.JOBS_READ)).key
         assert await asked(app, [*page, (b"authorization", f"Bearer {key}".encode())]) == 200
     finally:
         await engine.close()

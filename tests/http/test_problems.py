@@ -8,7 +8,7 @@ import pytest
 from penstock.cli.log import JsonFormatter
 from penstock.engine import Engine
 from penstock.model.errors import CorruptObject, ShuttingDown, StoreUnavailable
-from tests.http.desk import Client, problem
+from tests.http.api_calls import Client, problem
 
 
 async def test_an_unknown_path_is_not_found(client: Client) -> None:

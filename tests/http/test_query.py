@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.http.desk import UNKNOWN_JOB, Client, problem
+from tests.http.api_calls import UNKNOWN_JOB, Client, problem
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.http.desk import Client, claim, problem, submit
+from tests.http.api_calls import Client, claim, problem, submit
 
 
 async def test_a_queue_shows_its_jobs_by_state_and_the_age_of_the_oldest(client: Client) -> None:

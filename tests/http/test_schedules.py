@@ -9,7 +9,7 @@ from penstock.engine import Engine
 from penstock.model.clock import SystemClock
 from penstock.scheduler import Ticker
 from penstock.scheduler.http_api import HttpSchedulerApi
-from tests.http.desk import Client, Json, claim, problem
+from tests.http.api_calls import Client, Json, claim, problem
 
 FAR = "2099-01-01T00:00:00Z"
 

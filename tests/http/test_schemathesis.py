@@ -53,4 +53,4 @@ def test_the_fuzzer_finds_nothing(url: str, tmp_path: Path) -> None:
 
 def _environment() -> dict[str, str]:
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    return {**os.environ, "PYTHONPATH": paths, "SCHEMATHESIS_HOOKS": "tests.http.fuzzing"}
+    return {**os.environ, "PYTHONPATH": paths, "SCHEMATHESIS_HOOKS": "tests.http.schemathesis_hooks"}

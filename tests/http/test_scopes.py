@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
 from penstock.model.keys import KeyScope
-from tests.http.desk import UNKNOWN_JOB, Client, Json, problem
-from tests.http.keyed import FOREIGN, client_of, expired, made, revoked, showing
+from tests.http.api_calls import UNKNOWN_JOB, Client, Json, problem
+from tests.http.api_keys import FOREIGN, client_of, create_expired_key, create_key, create_revoked_key, with_key
 
 PARTS = {
     "job": UNKNOWN_JOB,
@@ -86,10 +86,10 @@ async def test_the_document_names_scopes_for_everything_but_health_and_itself(cl
 async def test_a_key_of_one_scope_is_forbidden_exactly_what_needs_another(
     scope: KeyScope, client: Client, engine: Engine
 ) -> None:
-    key, wrong = (await made(engine, scope)).key, []
+    key, wrong = (await create_key(engine, scope)).key, []
     for one in await operations(client):
         allowed = not one.scopes or scope in one.scopes or scope is KeyScope.ADMIN
-        with showing(client, key):
+        with with_key(client, key):
             answered = await status(client, one)
         if (answered in {401, 403}) == allowed or (not allowed and answered != 403):
             wrong.append((one.method, one.path, answered))
@@ -103,13 +103,14 @@ async def test_without_a_good_key_everything_is_401_whatever_it_was_good_for(
     keys: dict[str, str | None] = {
         "none": None,
         "foreign": FOREIGN,
-        "revoked": (await revoked(engine, *KeyScope)).key,
-        "expired": (await expired(engine, *KeyScope)).key,
-        "another's secret": (await made(engine, *KeyScope)).key[:12] + (await made(engine, *KeyScope)).key[12:],
+        "revoked": (await create_revoked_key(engine, *KeyScope)).key,
+        "expired": (await create_expired_key(engine, *KeyScope)).key,
+        "another's secret": (await create_key(engine, *KeyScope)).key[:12]
+        + (await create_key(engine, *KeyScope)).key[12:],
         "no key at all": "hunter2",
     }
     found = await operations(client)
-    with showing(client, keys[kind]):
+    with with_key(client, keys[kind]):
         answers = {(one.method, one.path): await status(client, one) for one in found if one.scopes}
         open_ones = [await status(client, one) for one in found if not one.scopes]
     assert set(answers.values()) == {401}
@@ -117,8 +118,8 @@ async def test_without_a_good_key_everything_is_401_whatever_it_was_good_for(
 
 
 async def test_a_forbidden_operation_names_the_scope_it_needs(client: Client, engine: Engine) -> None:
-    key = await made(engine, KeyScope.JOBS_READ)
-    with showing(client, key.key):
+    key = await create_key(engine, KeyScope.JOBS_READ)
+    with with_key(client, key.key):
         answer = await client.post(f"/v1/jobs/{UNKNOWN_JOB}/cancel")
     assert "jobs:cancel" in problem(answer, 403, "forbidden")
     assert 'error="insufficient_scope", scope="jobs:cancel"' in answer.headers["www-authenticate"]
@@ -127,13 +128,13 @@ async def test_a_forbidden_operation_names_the_scope_it_needs(client: Client, en
 async def test_who_may_not_ask_learns_nothing_of_what_exists_or_what_else_is_wrong(
     client: Client, engine: Engine
 ) -> None:
-    key = await made(engine, KeyScope.JOBS_WRITE)
+    key = await create_key(engine, KeyScope.JOBS_WRITE)
     await engine.queues.pause("sums", paused=True)
     bad = {"content": b"{not json", "headers": {"content-type": "text/html"}}
-    with showing(client, key.key):
+    with with_key(client, key.key):
         there, nowhere = [await client.get(f"/v1/queues/{name}") for name in ("sums", "unheard-of")]
         assert problem(there, 403, "forbidden") == problem(nowhere, 403, "forbidden")
         problem(await client.get("/v1/queues?no=such"), 403, "forbidden")
-    with showing(client, None):
+    with with_key(client, None):
         problem(await client.post("/v1/jobs", **bad), 401, "unauthorized")  # type: ignore[arg-type]
         problem(await client.get("/v1/queues?no=such"), 401, "unauthorized")

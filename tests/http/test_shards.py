@@ -22,8 +22,8 @@ from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store.seam import Shard
 from penstock.store.sqlite import SqliteStore
-from tests.http.desk import JOIN, Client, problem, submit
-from tests.http.keyed import client_of, made, showing
+from tests.http.api_calls import JOIN, Client, problem, submit
+from tests.http.api_keys import client_of, create_key, with_key
 
 SECRET = "geheim"
 
@@ -125,8 +125,8 @@ async def test_a_key_whose_shard_is_down_and_reads_of_its_jobs_get_503_that_name
 async def test_a_revocation_is_accepted_and_names_the_shard_that_it_did_not_reach(
     many: Client, sharded: Engine
 ) -> None:
-    admin, key = await made(sharded, KeyScope.ADMIN), await made(sharded, KeyScope.JOBS_READ)
-    with showing(many, admin.key):
+    admin, key = await create_key(sharded, KeyScope.ADMIN), await create_key(sharded, KeyScope.JOBS_READ)
+    with with_key(many, admin.key):
         (await many.patch("/v1/shards/1", json={"state": "down"})).raise_for_status()
         for _ in range(2):
             answer = await many.delete(f"/v1/keys/{key.id}")

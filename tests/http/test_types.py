@@ -1,7 +1,7 @@
 """Job types over HTTP: listed, renamed and retired."""
 
 from penstock.engine import Engine
-from tests.http.desk import JOIN, Client, claim, problem, submit
+from tests.http.api_calls import JOIN, Client, claim, problem, submit
 
 
 async def test_a_declared_type_tells_when_it_was_declared_and_what_it_is_called_besides(client: Client) -> None:

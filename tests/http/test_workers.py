@@ -8,16 +8,16 @@ from starlette.types import ASGIApp
 
 from penstock.config import Settings
 from penstock.engine import Engine
-from tests.http.desk import UNKNOWN_JOB, WORKER, Client, Json, Visit, claim, job, problem, settle, submit
-from tests.services.desk import dispatcher
+from tests.http.api_calls import UNKNOWN_JOB, WORKER, Client, Json, RawRequest, claim, job, problem, settle, submit
+from tests.services.engine_steps import dispatcher
 
 NAIVE = "2026-01-01T00:00:00"
 JSON = [(b"content-type", b"application/json")]
 
 
-def waiting_claim(app: ASGIApp) -> Visit:
+def waiting_claim(app: ASGIApp) -> RawRequest:
     body = {"types": ["other"], "limit": 5, "wait_seconds": 30}
-    return Visit(app, "POST", "/v1/workers/w1/claim", JSON).says(json.dumps(body).encode())
+    return RawRequest(app, "POST", "/v1/workers/w1/claim", JSON).says(json.dumps(body).encode())
 
 
 async def test_a_worker_that_joined_is_listed_until_it_leaves(client: Client) -> None:
@@ -34,12 +34,12 @@ async def test_joining_tells_how_leases_work_and_declares_the_types(client: Clie
 
 
 async def test_a_waiting_claim_is_answered_the_moment_there_is_work(app: ASGIApp, client: Client) -> None:
-    visit = waiting_claim(app)
-    waiting = asyncio.create_task(visit.run())
-    await visit.listening.wait()
+    raw = waiting_claim(app)
+    waiting = asyncio.create_task(raw.run())
+    await raw.listening.wait()
     item = await submit(client)
     await asyncio.wait_for(waiting, 5)
-    (claimed,) = json.loads(visit.sent[1]["body"])["claims"]
+    (claimed,) = json.loads(raw.sent[1]["body"])["claims"]
     assert (claimed["job"], claimed["fence"], claimed["attempt"]) == (item["id"], 1, 1)
 
 
@@ -48,11 +48,11 @@ async def test_a_claim_without_work_ends_with_none(client: Client) -> None:
 
 
 async def test_a_worker_that_hangs_up_while_it_waits_takes_no_job_with_it(app: ASGIApp, client: Client) -> None:
-    visit = waiting_claim(app)
-    waiting = asyncio.create_task(visit.run())
-    await visit.listening.wait()
-    await asyncio.wait_for(asyncio.gather(waiting, _hang_up(visit)), 5)
-    assert visit.sent == []
+    raw = waiting_claim(app)
+    waiting = asyncio.create_task(raw.run())
+    await raw.listening.wait()
+    await asyncio.wait_for(asyncio.gather(waiting, _hang_up(raw)), 5)
+    assert raw.sent == []
     item = await submit(client)
     (claimed,) = await claim(client)
     assert (claimed["job"], claimed["fence"]) == (item["id"], 1)
@@ -60,9 +60,9 @@ async def test_a_worker_that_hangs_up_while_it_waits_takes_no_job_with_it(app: A
 
 async def test_jobs_claimed_for_a_worker_that_has_gone_are_given_back_at_once(app: ASGIApp, client: Client) -> None:
     item = await submit(client)
-    visit = waiting_claim(app).hangs_up()
-    await asyncio.wait_for(visit.run(), 5)
-    assert visit.sent == []
+    raw = waiting_claim(app).hangs_up()
+    await asyncio.wait_for(raw.run(), 5)
+    assert raw.sent == []
     after = await job(client, item["id"])
     assert (after["state"], after["worker"]) == ("queued", None)
 
@@ -158,8 +158,8 @@ async def test_moves_of_unknown_jobs_are_refused_one_by_one(client: Client) -> N
         assert [one["loss"] for one in refused] == ["gone"]
 
 
-async def _hang_up(visit: Visit) -> None:
-    visit.hangs_up()
+async def _hang_up(raw: RawRequest) -> None:
+    raw.hangs_up()
 
 
 def _slow_to_return(claim_jobs, claims_made: asyncio.Event):

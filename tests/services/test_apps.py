@@ -12,8 +12,8 @@ from penstock.model.job import Job
 from penstock.model.lifecycle import State
 from penstock.model.workers import JobType
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ADD, submit
-from tests.services.fleet_case import APP, FakeFleets, World
+from tests.services.engine_steps import ADD, submit
+from tests.services.fake_fleets import APP, FakeFleets, World
 
 BILLING = "billing:app"
 BILL = JobType(name="bill", queue="bills")

@@ -21,9 +21,9 @@ from penstock.model.notices import Notice
 from penstock.model.wire.fleets import FleetChange
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ADD, OTHER, dispatcher, submit
-from tests.services.fleet_case import APP, FakeFleets, World
-from tests.services.schedule_desk import create
+from tests.services.engine_steps import ADD, OTHER, dispatcher, submit
+from tests.services.fake_fleets import APP, FakeFleets, World
+from tests.services.schedule_steps import create
 
 SECOND = timedelta(seconds=1)
 EVERYTHING = JobFilter()

@@ -26,8 +26,8 @@ from penstock.objects.folder import FolderObjects
 from penstock.store.seam import Store
 from penstock.store.sqlite import SqliteStore
 from tests.postgres import new_store
-from tests.services.desk import body, claim, join, request, submit, success
-from tests.services.shards_case import Case
+from tests.services.engine_steps import body, claim, join, request, submit, success
+from tests.services.faulty_shards import FaultyShards
 
 KEY = BatchKey("k", b"asked")
 PRUNED_AT_ONCE = Retention(succeeded=timedelta(0))
@@ -42,7 +42,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             store = await SqliteStore.open(tmp_path / "penstock.db")
             stack.push_async_callback(store.close)
         elif request.param == "three shards":
-            case = await stack.enter_async_context(Case(tmp_path))
+            case = await stack.enter_async_context(FaultyShards(tmp_path))
             store, clock = await case.orchestrator(), case.clock
         else:
             store = await stack.enter_async_context(new_store(int(request.param.split()[1]), None))

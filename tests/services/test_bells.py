@@ -13,7 +13,7 @@ from penstock.model.ids import ShardId
 from penstock.model.job import BacklogKey, Job
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ADD, LONG, claim_one, join, submit, success
+from tests.services.engine_steps import ADD, LONG, claim_one, join, submit, success
 
 PROMPTLY = 20.0
 SUMS = BacklogKey("sums", "add")

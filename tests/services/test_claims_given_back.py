@@ -10,7 +10,7 @@ from penstock.engine import Engine
 from penstock.model.ids import JobId
 from penstock.model.job import ObjectLink
 from penstock.model.lifecycle import State
-from tests.services.desk import claim, dispatcher, join, request, submit
+from tests.services.engine_steps import claim, dispatcher, join, request, submit
 
 PADDED = b'{"a":1' + b" " * 70_000 + b"}"
 

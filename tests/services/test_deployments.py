@@ -21,9 +21,9 @@ from penstock.model.wire.schedules import ScheduleChange, ScheduleRequest
 from penstock.model.workers import JobType, WorkRequest
 from penstock.objects.folder import FolderObjects
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ADD, LONG, ZERO, claim, claim_one, dispatcher, failure, submit, success, worker
-from tests.services.fake_reach import FakeReach
-from tests.services.worker_case import working
+from tests.services.engine_steps import ADD, LONG, ZERO, claim, claim_one, dispatcher, failure, submit, success, worker
+from tests.services.fake_worker_api import FakeWorkerApi
+from tests.services.running_worker import run_worker
 
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
@@ -233,22 +233,22 @@ async def test_a_worker_that_is_started_after_a_rollback_brings_its_declaration_
 
 
 async def test_a_worker_leaves_a_type_to_others_for_a_while_when_its_handler_did_not_fit(tmp_path: Path) -> None:
-    async with working(tmp_path, FakeReach(lease=1.5, heartbeat=0.1)) as case:
-        case.reach.misfits.add(case.reach.submit("add", a=1, newer=2))
-        wanted = case.reach.wanted
-        await case.reach.until("it is not asked for", lambda: wanted and "add" not in wanted[-1].types)
+    async with run_worker(tmp_path, FakeWorkerApi(lease=1.5, heartbeat=0.1)) as case:
+        case.worker_api.misfits.add(case.worker_api.submit("add", a=1, newer=2))
+        wanted = case.worker_api.wanted
+        await case.worker_api.until("it is not asked for", lambda: wanted and "add" not in wanted[-1].types)
         assert (wanted[-1].only_given_back, "multiply" in wanted[-1].types) == (frozenset({"add"}), True)
-        await case.reach.until("it is asked for again", lambda: "add" in wanted[-1].types)
-        assert await case.reach.result(case.reach.submit("add", a=1)) == 2
+        await case.worker_api.until("it is asked for again", lambda: "add" in wanted[-1].types)
+        assert await case.worker_api.result(case.worker_api.submit("add", a=1)) == 2
 
 
 async def test_a_worker_says_how_old_its_code_is_and_what_its_handlers_take(tmp_path: Path) -> None:
     deployed_at = SystemClock().now() - HOUR
-    async with working(tmp_path, deployed_at=deployed_at.isoformat()) as case:
-        declared = next(one for one in case.reach.types if one.name == "add")
-        await case.reach.until("it beats", lambda: case.reach.workers)
-        assert case.reach.workers[-1].signatures["add"] == signature_of(declared.params_schema)
-        age = timedelta(seconds=case.reach.workers[-1].code_age_seconds)
+    async with run_worker(tmp_path, deployed_at=deployed_at.isoformat()) as case:
+        declared = next(one for one in case.worker_api.types if one.name == "add")
+        await case.worker_api.until("it beats", lambda: case.worker_api.workers)
+        assert case.worker_api.workers[-1].signatures["add"] == signature_of(declared.params_schema)
+        age = timedelta(seconds=case.worker_api.workers[-1].code_age_seconds)
         assert HOUR <= age < HOUR + timedelta(minutes=1)
 
 

@@ -17,7 +17,7 @@ from penstock.model.job import ErrorCode, FileLink, JobError, JobFilter, LogLine
 from penstock.model.lifecycle import State
 from penstock.model.wire.jobs import LogEntry
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import (
+from tests.services.engine_steps import (
     LONG,
     body,
     claim,

@@ -17,8 +17,8 @@ from penstock.orchestrator import ShardedStore
 from penstock.scheduler import Dispatcher, Pruner, Reaper
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.transaction import SqliteTransaction
-from tests.services.desk import claim, join, submit, success
-from tests.services.shards_case import Case
+from tests.services.engine_steps import claim, join, submit, success
+from tests.services.faulty_shards import FaultyShards
 
 HEARTBEATS = {"shard", "workers"}
 """Tables: the row that probes write, and what workers say of themselves."""
@@ -28,20 +28,20 @@ TELLING = {"put_notices", "change_notices"}
 
 
 @pytest.fixture
-async def case(tmp_path: Path) -> AsyncIterator[Case]:
-    async with Case(tmp_path) as case:
+async def case(tmp_path: Path) -> AsyncIterator[FaultyShards]:
+    async with FaultyShards(tmp_path) as case:
         # As on a real clock: its instants are finer than what is kept of them.
         case.clock.advance(timedelta(microseconds=678))
         yield case
 
 
 @pytest.fixture
-async def store(case: Case) -> ShardedStore:
+async def store(case: FaultyShards) -> ShardedStore:
     return await case.orchestrator()
 
 
 @pytest.fixture
-async def engine(case: Case, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(case: FaultyShards, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Engine]:
     objects = FolderObjects(tmp_path / "objects", case.clock)
     engine = Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
     await join(engine)
@@ -73,7 +73,7 @@ async def written(store: SqliteStore) -> set[str]:
 
 
 async def test_a_healed_system_that_idles_writes_nothing_but_heartbeats(
-    case: Case, engine: Engine, store: ShardedStore
+    case: FaultyShards, engine: Engine, store: ShardedStore
 ) -> None:
     """Two processes; the shard map and a pause are changed while a shard is away, jobs come and go."""
     other = await case.orchestrator()

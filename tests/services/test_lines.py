@@ -16,7 +16,7 @@ from penstock.model.job import BacklogKey, Claim
 from penstock.model.lifecycle import State
 from penstock.store import Share
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import LONG, claim, join, request, submit, success
+from tests.services.engine_steps import LONG, claim, join, request, submit, success
 
 HERE = ShardId(0)
 A, B = BacklogKey("a", "add"), BacklogKey("b", "add")

@@ -19,7 +19,7 @@ from penstock.scheduler.sweeper import BATCH_PAUSE
 from penstock.scheduler.worker_pruner import FORGOTTEN_AT_ONCE
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ADD, claim_one, pruner, submit, worker
+from tests.services.engine_steps import ADD, claim_one, pruner, submit, worker
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)

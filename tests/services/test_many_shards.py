@@ -22,26 +22,26 @@ from penstock.model.wire.jobs import LogEntry
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.scheduler import Pruner
-from tests.services.desk import body, claim, join, lease, request, success, worker
-from tests.services.shards_case import Case, Mood, key_at
+from tests.services.engine_steps import body, claim, join, lease, request, success, worker
+from tests.services.faulty_shards import Behaviour, FaultyShards, key_at
 
 WITHIN = 15.0
-ILL = pytest.mark.parametrize("mood", [Mood.RAISES, Mood.HANGS])
+ILL = pytest.mark.parametrize("behaviour", [Behaviour.RAISES, Behaviour.HANGS])
 
 
 @pytest.fixture
-async def case(tmp_path: Path) -> AsyncIterator[Case]:
-    async with Case(tmp_path) as case:
+async def case(tmp_path: Path) -> AsyncIterator[FaultyShards]:
+    async with FaultyShards(tmp_path) as case:
         yield case
 
 
 @pytest.fixture
-async def store(case: Case) -> ShardedStore:
+async def store(case: FaultyShards) -> ShardedStore:
     return await case.orchestrator()
 
 
 @pytest.fixture
-async def engine(case: Case, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(case: FaultyShards, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Engine]:
     objects = FolderObjects(tmp_path / "objects", case.clock)
     engine = Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
     await join(engine)
@@ -60,7 +60,7 @@ async def claimed_by_shard(engine: Engine) -> dict[int, Claim]:
 
 
 async def test_a_batch_is_answered_job_by_job_when_one_shard_is_away(
-    case: Case, engine: Engine, store: ShardedStore
+    case: FaultyShards, engine: Engine, store: ShardedStore
 ) -> None:
     await case.falls(store, 1)
     answers = await engine.jobs.submit([request(idempotency_key=key_at(store, number)) for number in (0, 1, 2)])
@@ -69,7 +69,7 @@ async def test_a_batch_is_answered_job_by_job_when_one_shard_is_away(
 
 
 async def test_jobs_without_a_key_are_spread_and_avoid_the_shard_that_is_away(
-    case: Case, engine: Engine, store: ShardedStore
+    case: FaultyShards, engine: Engine, store: ShardedStore
 ) -> None:
     spread = await engine.jobs.submit([request() for _ in range(60)])
     assert {shard_of(one.job.id) for one in spread if isinstance(one, Submission)} == {0, 1, 2}
@@ -80,10 +80,10 @@ async def test_jobs_without_a_key_are_spread_and_avoid_the_shard_that_is_away(
 
 @ILL
 async def test_tickets_of_a_shard_that_is_ill_are_claimed_once_it_is_well(
-    case: Case, engine: Engine, store: ShardedStore, mood: Mood
+    case: FaultyShards, engine: Engine, store: ShardedStore, behaviour: Behaviour
 ) -> None:
     await submit_at(engine, store, 0, 1, 2)
-    case.shard(1).mood = mood
+    case.shard(1).behaviour = behaviour
     claiming = asyncio.ensure_future(claimed_by_shard(engine))
     await case.until(claiming.done)
     assert set(claiming.result()) == {0, 2}
@@ -103,11 +103,11 @@ async def test_tickets_of_a_shard_that_is_ill_are_claimed_once_it_is_well(
 
 @ILL
 async def test_a_shard_that_is_ill_leaves_only_its_own_outcomes_unsure(
-    case: Case, engine: Engine, store: ShardedStore, mood: Mood
+    case: FaultyShards, engine: Engine, store: ShardedStore, behaviour: Behaviour
 ) -> None:
     jobs = await submit_at(engine, store, 0, 1, 2)
     claims = await claimed_by_shard(engine)
-    case.shard(1).mood = mood
+    case.shard(1).behaviour = behaviour
     settling = asyncio.ensure_future(engine.worker_api.settle([success(one) for one in claims.values()]))
     await case.until(settling.done)
     assert [(one.job, one.loss) for one in settling.result()] == [(jobs[1], Loss.UNSURE)]
@@ -119,11 +119,11 @@ async def test_a_shard_that_is_ill_leaves_only_its_own_outcomes_unsure(
 
 @ILL
 async def test_a_shard_that_is_ill_leaves_only_its_own_log_lines_unsure(
-    case: Case, engine: Engine, store: ShardedStore, mood: Mood
+    case: FaultyShards, engine: Engine, store: ShardedStore, behaviour: Behaviour
 ) -> None:
     jobs = await submit_at(engine, store, 0, 1, 2)
     claims = (await claimed_by_shard(engine)).values()
-    case.shard(1).mood = mood
+    case.shard(1).behaviour = behaviour
     lines = (LogLine(case.clock.now(), "stdout", "hello"),)
     entries = [LogEntry(one.job, one.fence, lines) for one in claims]
     logging = asyncio.ensure_future(engine.worker_api.log(entries))
@@ -134,18 +134,20 @@ async def test_a_shard_that_is_ill_leaves_only_its_own_log_lines_unsure(
 
 @ILL
 async def test_a_shard_that_is_ill_leaves_only_its_own_leases_unsure(
-    case: Case, engine: Engine, store: ShardedStore, mood: Mood
+    case: FaultyShards, engine: Engine, store: ShardedStore, behaviour: Behaviour
 ) -> None:
     await submit_at(engine, store, 0, 1, 2)
     claims = await claimed_by_shard(engine)
-    case.shard(1).mood = mood
+    case.shard(1).behaviour = behaviour
     leases = [lease(claims[number]) for number in (1, 2, 0)]
     renewing = asyncio.ensure_future(engine.worker_api.renew(worker(), leases))
     await case.until(renewing.done)
     assert [one.loss for one in renewing.result()] == [Loss.UNSURE, None, None]
 
 
-async def test_when_no_shard_answers_nothing_may_be_assumed(case: Case, engine: Engine, store: ShardedStore) -> None:
+async def test_when_no_shard_answers_nothing_may_be_assumed(
+    case: FaultyShards, engine: Engine, store: ShardedStore
+) -> None:
     await submit_at(engine, store, 1)
     claims = await claimed_by_shard(engine)
     await case.falls(store, 1)
@@ -154,7 +156,7 @@ async def test_when_no_shard_answers_nothing_may_be_assumed(case: Case, engine: 
 
 
 async def test_what_is_declared_and_paused_stays_known_while_every_shard_is_away(
-    case: Case, engine: Engine, store: ShardedStore
+    case: FaultyShards, engine: Engine, store: ShardedStore
 ) -> None:
     await engine.queues.pause("sums", paused=True)
     before = await engine.catalog.read()
@@ -165,7 +167,9 @@ async def test_what_is_declared_and_paused_stays_known_while_every_shard_is_away
     assert reading.at != before.at
 
 
-async def test_a_list_names_the_shards_that_are_not_in_it(case: Case, engine: Engine, store: ShardedStore) -> None:
+async def test_a_list_names_the_shards_that_are_not_in_it(
+    case: FaultyShards, engine: Engine, store: ShardedStore
+) -> None:
     jobs = await submit_at(engine, store, 0, 1, 2)
     await case.falls(store, 1)
     page = await engine.jobs.list(JobFilter(), None, 10)
@@ -174,7 +178,7 @@ async def test_a_list_names_the_shards_that_are_not_in_it(case: Case, engine: En
 
 
 async def test_what_a_slow_shard_gives_too_late_is_given_back_to_it(
-    case: Case, engine: Engine, store: ShardedStore, monkeypatch: pytest.MonkeyPatch
+    case: FaultyShards, engine: Engine, store: ShardedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker has its answer by then, so nobody would ever run those jobs under these leases."""
     _, slow = await submit_at(engine, store, 0, 1)
@@ -198,7 +202,7 @@ async def test_what_a_slow_shard_gives_too_late_is_given_back_to_it(
 
 
 async def test_the_pruner_of_one_shard_leaves_the_objects_of_others_alone(
-    case: Case, engine: Engine, store: ShardedStore
+    case: FaultyShards, engine: Engine, store: ShardedStore
 ) -> None:
     upload = await engine.files.upload(body(b"1"), "text/plain")
     (made,) = await engine.jobs.submit([request(inputs={"in": upload.id}, idempotency_key=key_at(store, 1))])

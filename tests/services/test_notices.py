@@ -17,7 +17,7 @@ from penstock.model.wire.fleets import FleetChange
 from penstock.model.wire.keys import KeyRequest, RotateRequest
 from penstock.objects.folder import FolderObjects
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import join, submit
+from tests.services.engine_steps import join, submit
 
 
 @pytest.fixture

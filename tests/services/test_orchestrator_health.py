@@ -17,32 +17,32 @@ from penstock.model.shards import ShardState
 from penstock.model.submission import Misplaced
 from penstock.model.workers import Worker
 from penstock.store.seam import schedule_key
-from tests.services.shards_case import LEASE, TICKET, Case, Mood, key_at, repairs
+from tests.services.faulty_shards import LEASE, TICKET, Behaviour, FaultyShards, key_at, wait_for_repairs
 
 LONG = timedelta(seconds=60)
-ILL = pytest.mark.parametrize("mood", [Mood.RAISES, Mood.HANGS])
+ILL = pytest.mark.parametrize("behaviour", [Behaviour.RAISES, Behaviour.HANGS])
 
 
 @pytest.fixture
-async def case(tmp_path: Path) -> AsyncIterator[Case]:
-    async with Case(tmp_path) as case:
+async def case(tmp_path: Path) -> AsyncIterator[FaultyShards]:
+    async with FaultyShards(tmp_path) as case:
         yield case
 
 
-def schedule(case: Case, name: str) -> Schedule:
+def schedule(case: FaultyShards, name: str) -> Schedule:
     now = case.clock.now()
     return Schedule(name=name, when=Every(LONG), type="mail", next_tick_at=now, created_at=now, updated_at=now)
 
 
 class TestIll:
     @ILL
-    async def test_new_jobs_without_a_key_go_elsewhere(self, case: Case, mood: Mood) -> None:
+    async def test_new_jobs_without_a_key_go_elsewhere(self, case: FaultyShards, behaviour: Behaviour) -> None:
         store = await case.orchestrator()
         assert {store.shard_for() for _ in range(99)} == {0, 1, 2}
-        await case.falls(store, 2, mood)
+        await case.falls(store, 2, behaviour)
         assert {store.shard_for() for _ in range(99)} == {0, 1}
 
-    async def test_the_place_of_a_key_stays_and_its_submit_names_the_shard(self, case: Case) -> None:
+    async def test_the_place_of_a_key_stays_and_its_submit_names_the_shard(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         keys = [str(number) for number in range(99)]
         homes = [store.shard_for(key) for key in keys]
@@ -55,10 +55,12 @@ class TestIll:
         assert made.event is not None
 
     @ILL
-    async def test_moves_and_reads_of_its_jobs_name_it_and_others_are_as_ever(self, case: Case, mood: Mood) -> None:
+    async def test_moves_and_reads_of_its_jobs_name_it_and_others_are_as_ever(
+        self, case: FaultyShards, behaviour: Behaviour
+    ) -> None:
         store = await case.orchestrator()
         ill, fine = await case.submit(store, 2), await case.submit(store, 0)
-        await case.falls(store, 2, mood)
+        await case.falls(store, 2, behaviour)
         lease = Lease(ill.id, 1)
         for call in (
             store.get([fine.id, ill.id]),
@@ -75,7 +77,7 @@ class TestIll:
         assert await store.get([fine.id]) == [fine]
         assert len(await store.claim([Ticket(ShardId(0), fine.id, "mail", "mail")], "w1", LEASE)) == 1
 
-    async def test_lists_and_counts_leave_it_out_and_name_it(self, case: Case) -> None:
+    async def test_lists_and_counts_leave_it_out_and_name_it(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         jobs = [await case.submit(store, number) for number in range(3)]
         await case.falls(store, 1)
@@ -86,17 +88,17 @@ class TestIll:
         assert (await store.due_summary()).backlog == {BacklogKey("mail", "mail")}
         assert len(await store.dispatch({BacklogKey("mail", "mail"): 9}, TICKET)) == 2
 
-    async def test_a_shard_that_fails_within_a_list_is_named_too(self, case: Case) -> None:
+    async def test_a_shard_that_fails_within_a_list_is_named_too(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         await case.submit(store, 1)
-        case.shard(1).mood = Mood.RAISES
+        case.shard(1).behaviour = Behaviour.RAISES
         page = await store.page(JobFilter(), None, 9)
         assert (page.jobs, page.missing) == ([], (1,))
 
-    async def test_nobody_asks_or_waits_for_a_shard_that_is_down(self, case: Case) -> None:
+    async def test_nobody_asks_or_waits_for_a_shard_that_is_down(self, case: FaultyShards) -> None:
         store = await case.orchestrator(deadline=LONG)
         job = await case.submit(store, 2)
-        await case.falls(store, 2, Mood.HANGS)
+        await case.falls(store, 2, Behaviour.HANGS)
         case.shard(2).asked.clear()
         async with asyncio.timeout(30):
             with pytest.raises(StoreUnavailable, match="shard 2"):
@@ -108,20 +110,20 @@ class TestIll:
             await store.put_notices([Notice("type", "mail", b"1", case.clock.now())])
         assert case.shard(2).asked == []
 
-    async def test_whoever_waits_for_a_shard_when_it_falls_is_let_go(self, case: Case) -> None:
+    async def test_whoever_waits_for_a_shard_when_it_falls_is_let_go(self, case: FaultyShards) -> None:
         store = await case.orchestrator(deadline=timedelta(hours=1))
         job = await case.submit(store, 2)
-        case.shard(2).mood = Mood.HANGS
+        case.shard(2).behaviour = Behaviour.HANGS
         waiting = asyncio.ensure_future(store.get([job.id]))
-        await case.falls(store, 2, Mood.HANGS)
+        await case.falls(store, 2, Behaviour.HANGS)
         async with asyncio.timeout(30):
             with pytest.raises(StoreUnavailable, match="shard 2 does not answer since"):
                 await waiting
 
-    async def test_a_call_that_takes_too_long_is_given_up(self, case: Case) -> None:
+    async def test_a_call_that_takes_too_long_is_given_up(self, case: FaultyShards) -> None:
         store = await case.orchestrator(deadline=timedelta(seconds=1))
         job = case.new_id(2)
-        case.shard(2).mood = Mood.HANGS
+        case.shard(2).behaviour = Behaviour.HANGS
         with pytest.raises(StoreUnavailable, match=r"shard 2 did not answer within 1 s"):
             await store.get([job])
         assert store.unavailable() == ()
@@ -129,7 +131,7 @@ class TestIll:
             await store.get([job])
         assert store.unavailable() == (2,)
 
-    async def test_all_down_is_unavailable(self, case: Case) -> None:
+    async def test_all_down_is_unavailable(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         for number in range(2):
             await case.falls(store, number)
@@ -139,7 +141,7 @@ class TestIll:
             with pytest.raises(StoreUnavailable):
                 await call
 
-    async def test_healed_everything_is_as_before(self, case: Case) -> None:
+    async def test_healed_everything_is_as_before(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         job = await case.submit(store, 2)
         await case.falls(store, 2)
@@ -148,7 +150,7 @@ class TestIll:
         assert {store.shard_for() for _ in range(99)} == {0, 1, 2}
         assert [one.id for one in (await store.page(JobFilter(), None, 9)).jobs] == [job.id]
 
-    async def test_what_was_told_meanwhile_is_told_to_the_healed_one(self, case: Case) -> None:
+    async def test_what_was_told_meanwhile_is_told_to_the_healed_one(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         await case.falls(store, 2)
         told = Notice("pause", "mail", b"true", case.clock.now())
@@ -158,9 +160,9 @@ class TestIll:
         assert told in await store.notices()
         async with asyncio.timeout(60):
             while told not in await case.shard(2).inside.notices():
-                await repairs(store)
+                await wait_for_repairs(store)
 
-    async def test_workers_are_known_by_whoever_saw_them_last(self, case: Case) -> None:
+    async def test_workers_are_known_by_whoever_saw_them_last(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         worker = Worker(id="w", host="h", pid=1, version="1", types=(), capacity=1, started_at=case.clock.now())
         await store.put_worker(worker)
@@ -171,7 +173,7 @@ class TestIll:
         (found,) = await store.workers()
         assert found.seen_at == seen_at
 
-    async def test_the_job_of_a_shard_that_is_not_in_the_map_is_unknown(self, case: Case) -> None:
+    async def test_the_job_of_a_shard_that_is_not_in_the_map_is_unknown(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         job = case.new_id(77)
         assert await store.get([job]) == [None]
@@ -187,7 +189,7 @@ class TestIll:
 
 
 class TestOpening:
-    async def test_a_shard_that_cannot_be_opened_is_tried_again_while_the_others_work(self, case: Case) -> None:
+    async def test_a_shard_that_cannot_be_opened_is_tried_again_while_the_others_work(self, case: FaultyShards) -> None:
         case.closed = {"shard 1"}
         store = await case.orchestrator()
         assert (store.unavailable(), {store.shard_for() for _ in range(99)}) == ((1,), {0, 2})
@@ -197,19 +199,19 @@ class TestOpening:
         await case.until(lambda: not store.unavailable())
         assert (await case.submit(store, 1)).state is State.QUEUED
 
-    async def test_without_any_shard_there_is_no_start(self, case: Case) -> None:
+    async def test_without_any_shard_there_is_no_start(self, case: FaultyShards) -> None:
         case.closed = {"shard 0", "shard 1"}
         with pytest.raises(StoreUnavailable, match="no shard can be opened: shard 0: nobody listens"):
             await case.orchestrator(range(2))
 
-    async def test_a_ring_once_written_down_is_not_changed_by_settings(self, case: Case) -> None:
+    async def test_a_ring_once_written_down_is_not_changed_by_settings(self, case: FaultyShards) -> None:
         before = await case.orchestrator(range(2))
         homes = [before.shard_for(str(number)) for number in range(99)]
         after = await case.orchestrator(range(3))
         assert [after.shard_for(str(number)) for number in range(99)] == homes
         assert 2 in {after.shard_for() for _ in range(99)}
 
-    async def test_a_ring_is_not_written_down_before_all_shards_are_there(self, case: Case) -> None:
+    async def test_a_ring_is_not_written_down_before_all_shards_are_there(self, case: FaultyShards) -> None:
         case.closed = {"shard 1"}
         first = await case.orchestrator(range(2))
         assert {first.shard_for(str(number)) for number in range(99)} == {0, 1}
@@ -219,7 +221,7 @@ class TestOpening:
         await first.refresh()
         assert [one.name for one in await case.shard(1).inside.notices()] == ["ring"]
 
-    async def test_a_closed_store_is_closed_for_good(self, case: Case) -> None:
+    async def test_a_closed_store_is_closed_for_good(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         await store.close()
         await store.close()
@@ -229,7 +231,7 @@ class TestOpening:
 
 
 class TestChangingTheMap:
-    async def test_an_added_shard_is_used_here_at_once_and_elsewhere_soon(self, case: Case) -> None:
+    async def test_an_added_shard_is_used_here_at_once_and_elsewhere_soon(self, case: FaultyShards) -> None:
         here, elsewhere = await case.orchestrator(range(2)), await case.orchestrator(range(2))
         keys = [str(number) for number in range(99)]
         homes = [here.shard_for(key) for key in keys]
@@ -240,14 +242,14 @@ class TestChangingTheMap:
         assert await elsewhere.get([job.id]) == [job]
         assert [here.shard_for(key) for key in keys] == [elsewhere.shard_for(key) for key in keys] == homes
 
-    async def test_a_job_of_a_shard_that_was_just_added_elsewhere_is_found(self, case: Case) -> None:
+    async def test_a_job_of_a_shard_that_was_just_added_elsewhere_is_found(self, case: FaultyShards) -> None:
         here, elsewhere = await case.orchestrator(range(2)), await case.orchestrator(range(2))
         await here.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         job = await case.submit(here, 7)
         case.clock.advance(timedelta(seconds=0.5))
         assert await elsewhere.get([job.id]) == [job]
 
-    async def test_numbers_are_never_given_twice(self, case: Case) -> None:
+    async def test_numbers_are_never_given_twice(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         for url, number in (("a", 2), ("b", 3)):
             added = await store.mapmaker.add(url, None, 1.0, ShardState.DRAINING, keyed=False)
@@ -256,7 +258,7 @@ class TestChangingTheMap:
         assert (await store.mapmaker.add("c", None, 1.0, ShardState.ACTIVE, keyed=False)).number == 4
 
     @pytest.mark.parametrize(("url", "number"), [("shard 7", 1), ("shard 1", 7), ("shard 9", 7)])
-    async def test_what_cannot_be_added_is_refused(self, case: Case, url: str, number: int) -> None:
+    async def test_what_cannot_be_added_is_refused(self, case: FaultyShards, url: str, number: int) -> None:
         store = await case.orchestrator(range(2))
         case.closed = {"shard 9"}
         with pytest.raises(Conflict):
@@ -264,7 +266,7 @@ class TestChangingTheMap:
         await store.refresh()
         assert [part.shard for part in store.shards()] == [0, 1]
 
-    async def test_a_shard_drains_and_leaves(self, case: Case) -> None:
+    async def test_a_shard_drains_and_leaves(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         job = await case.submit(store, 2)
         number = ShardId(2)
@@ -287,7 +289,7 @@ class TestChangingTheMap:
         restarted = await case.orchestrator()
         assert [part.shard for part in restarted.shards()] == [0, 1]
 
-    async def test_a_shard_that_was_set_down_is_not_asked_until_it_is_active_again(self, case: Case) -> None:
+    async def test_a_shard_that_was_set_down_is_not_asked_until_it_is_active_again(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         job = await case.submit(store, 2)
         await store.mapmaker.change(ShardId(2), None, ShardState.DOWN, keyed=None)
@@ -299,7 +301,7 @@ class TestChangingTheMap:
         await case.until(lambda: not store.unavailable())
         assert await store.get([job.id]) == [job]
 
-    async def test_a_shard_that_is_lost_for_good_can_be_given_up(self, case: Case) -> None:
+    async def test_a_shard_that_is_lost_for_good_can_be_given_up(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         await case.submit(store, 2)
         homes = {key: store.shard_for(key) for key in map(str, range(99)) if store.shard_for(key) != 2}
@@ -314,14 +316,14 @@ class TestChangingTheMap:
         assert [part.shard for part in store.shards()] == [0, 1]
         assert {key: store.shard_for(key) for key in homes} == homes
 
-    async def test_a_drained_shard_that_does_not_answer_is_not_removed(self, case: Case) -> None:
+    async def test_a_drained_shard_that_does_not_answer_is_not_removed(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         await store.mapmaker.change(ShardId(2), None, ShardState.DRAINING, keyed=False)
         await case.falls(store, 2)
         with pytest.raises(StoreUnavailable, match="shard 2"):
             await store.mapmaker.remove(ShardId(2), force=True)
 
-    async def test_the_ring_does_not_change_under_schedules(self, case: Case) -> None:
+    async def test_the_ring_does_not_change_under_schedules(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         names = [f"s{number}" for number in range(20)]
         for name in names:
@@ -342,32 +344,32 @@ class TestChangingTheMap:
         assert left
         assert [one is not None for one in await store.get_schedules(left)] == [True] * len(left)
 
-    async def test_one_shard_stays_and_stays_keyed(self, case: Case) -> None:
+    async def test_one_shard_stays_and_stays_keyed(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(1))
         with pytest.raises(Conflict, match="one shard at least must be keyed"):
             await store.mapmaker.change(ShardId(0), None, None, keyed=False)
         with pytest.raises(NotFound, match="there is no shard 4; there are 0"):
             await store.mapmaker.change(ShardId(4), 1.0, None, keyed=None)
 
-    async def test_a_weight_of_zero_takes_no_new_jobs_but_those_with_a_key(self, case: Case) -> None:
+    async def test_a_weight_of_zero_takes_no_new_jobs_but_those_with_a_key(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         await store.mapmaker.change(ShardId(1), 0.0, None, keyed=None)
         assert {store.shard_for() for _ in range(99)} == {0}
         assert {store.shard_for(str(number)) for number in range(99)} == {0, 1}
 
-    async def test_a_shard_is_opened_once_though_the_map_is_read_while_it_is_added(self, case: Case) -> None:
+    async def test_a_shard_is_opened_once_though_the_map_is_read_while_it_is_added(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         adding = store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         await asyncio.gather(adding, *(store.refresh() for _ in range(5)))
         await store.refresh()
         assert (case.opens["shard 7"], [part.shard for part in store.shards()]) == (1, [0, 1, 7])
 
-    async def test_an_added_shard_knows_the_whole_map_at_once(self, case: Case) -> None:
+    async def test_an_added_shard_knows_the_whole_map_at_once(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         await store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         assert {one.name for one in await case.shard(7).inside.notices()} == {"ring", "7"}
 
-    async def test_a_map_is_not_forgotten_where_it_was_not_told(self, case: Case) -> None:
+    async def test_a_map_is_not_forgotten_where_it_was_not_told(self, case: FaultyShards) -> None:
         """The only shard that answers has lost its notices, as one restored from an old backup would have."""
         store = await case.orchestrator(range(2))
         await store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
@@ -378,7 +380,7 @@ class TestChangingTheMap:
         await store.refresh()
         assert [part.shard for part in store.shards()] == [0, 1, 7]
 
-    async def test_without_reading_the_last_known_map_holds(self, case: Case) -> None:
+    async def test_without_reading_the_last_known_map_holds(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         await store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         for number in (0, 1, 7):

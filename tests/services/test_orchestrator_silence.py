@@ -21,7 +21,7 @@ from servers import FaultProxy, Postgres
 from servers.proxy import Fault
 from tests.logs import log_line
 from tests.postgres import started
-from tests.services.shards_case import LEASE, PATIENCE, TICKET, key_at, repairs
+from tests.services.faulty_shards import LEASE, PATIENCE, TICKET, key_at, wait_for_repairs
 
 SILENT = ShardId(2)
 CLOCK = SystemClock()
@@ -107,4 +107,4 @@ async def told_what_it_missed(store: ShardedStore) -> None:
     (shard,) = [part for part in store.shards() if part.shard == SILENT]
     async with asyncio.timeout(PATIENCE):
         while not any(one.kind == "pause" for one in await shard.notices()):
-            await repairs(store)
+            await wait_for_repairs(store)

@@ -15,28 +15,28 @@ from penstock.model.notices import NoticeKind
 from penstock.model.wire.keys import KeyRequest, MadeKey, RotateRequest
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
-from tests.services.shards_case import Case
+from tests.services.faulty_shards import FaultyShards
 
 BOTH = range(2)
 
 
 @pytest.fixture
-async def case(tmp_path: Path) -> AsyncIterator[Case]:
-    async with Case(tmp_path) as case:
+async def case(tmp_path: Path) -> AsyncIterator[FaultyShards]:
+    async with FaultyShards(tmp_path) as case:
         yield case
 
 
 @pytest.fixture
-async def store(case: Case) -> ShardedStore:
+async def store(case: FaultyShards) -> ShardedStore:
     return await case.orchestrator(BOTH)
 
 
 @pytest.fixture
-def engine(case: Case, store: ShardedStore, tmp_path: Path) -> Engine:
+def engine(case: FaultyShards, store: ShardedStore, tmp_path: Path) -> Engine:
     return process(case, store, tmp_path)
 
 
-def process(case: Case, store: ShardedStore, folder: Path) -> Engine:
+def process(case: FaultyShards, store: ShardedStore, folder: Path) -> Engine:
     objects = FolderObjects(folder / "objects", case.clock)
     return Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
 
@@ -54,12 +54,12 @@ async def lets_in(engine: Engine, key: MadeKey) -> bool:
         return False
 
 
-async def holds_as_revoked(case: Case, number: int, key: MadeKey) -> bool:
+async def holds_as_revoked(case: FaultyShards, number: int, key: MadeKey) -> bool:
     notices = await case.shard(number).inside.notices()
     return any(one.about == (NoticeKind.KEY, key.id) and one.value is None for one in notices)
 
 
-async def test_a_revocation_that_reaches_every_shard_names_none(case: Case, engine: Engine) -> None:
+async def test_a_revocation_that_reaches_every_shard_names_none(case: FaultyShards, engine: Engine) -> None:
     key = await make(engine)
     assert await engine.keys.revoke(KeyId(key.id)) == ()
     assert [await holds_as_revoked(case, number, key) for number in BOTH] == [True, True]
@@ -68,7 +68,7 @@ async def test_a_revocation_that_reaches_every_shard_names_none(case: Case, engi
 
 
 async def test_a_revocation_names_the_shards_that_it_did_not_reach_until_they_are_told(
-    case: Case, store: ShardedStore, engine: Engine
+    case: FaultyShards, store: ShardedStore, engine: Engine
 ) -> None:
     key = await make(engine)
     await case.falls(store, 1)
@@ -82,7 +82,7 @@ async def test_a_revocation_names_the_shards_that_it_did_not_reach_until_they_ar
 
 
 async def test_a_key_stays_revoked_when_only_the_shard_is_up_that_missed_it(
-    case: Case, store: ShardedStore, engine: Engine
+    case: FaultyShards, store: ShardedStore, engine: Engine
 ) -> None:
     key = await make(engine)
     await case.falls(store, 1)
@@ -96,7 +96,7 @@ async def test_a_key_stays_revoked_when_only_the_shard_is_up_that_missed_it(
 
 
 async def test_an_old_key_expires_after_its_grace_when_only_the_shard_is_up_that_missed_its_rotation(
-    case: Case, store: ShardedStore, engine: Engine
+    case: FaultyShards, store: ShardedStore, engine: Engine
 ) -> None:
     key = await make(engine)
     await case.falls(store, 1)
@@ -108,14 +108,14 @@ async def test_an_old_key_expires_after_its_grace_when_only_the_shard_is_up_that
 
 
 async def test_a_revocation_counts_before_whatever_a_shard_that_missed_it_was_told_later(
-    case: Case, store: ShardedStore, engine: Engine, tmp_path: Path
+    case: FaultyShards, store: ShardedStore, engine: Engine, tmp_path: Path
 ) -> None:
     key = await make(engine)
     await case.falls(store, 1)
     await engine.keys.revoke(KeyId(key.id))
     await case.falls(store, 0)
     # A process that was not there, and reaches only the shard that missed it.
-    case.shard(1).mood = case.shard(1).mood.WELL
+    case.shard(1).behaviour = case.shard(1).behaviour.WELL
     alone = await case.orchestrator([1])
     stranger = process(case, alone, tmp_path)
     await stranger.keys.rotate(KeyId(key.id), RotateRequest())

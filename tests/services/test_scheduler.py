@@ -20,7 +20,7 @@ from penstock.scheduler import Reaper, run_service
 from penstock.store import Shard
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import (
+from tests.services.engine_steps import (
     ZERO,
     body,
     claim,
@@ -35,7 +35,7 @@ from tests.services.desk import (
     success,
     worker,
 )
-from tests.services.shards_case import Mood, MoodyShard, Work
+from tests.services.faulty_shards import Behaviour, FaultyShard, ThreadCalls
 
 
 async def test_a_delayed_job_is_dispatched_when_it_is_due_and_not_before(engine: Engine, clock: SimulatedClock) -> None:
@@ -70,10 +70,10 @@ async def test_workers_can_be_heard_before_their_leases_are_taken_after_an_outag
     await submit(engine)
     held = await claim_one(engine)
     (shard,) = engine.store.shards()
-    moody = MoodyShard(cast("SqliteStore", shard), Work())
-    reaping = Reaper(engine, cast("Shard", moody), patience=timedelta(seconds=9))
-    for mood in (Mood.WELL, Mood.RAISES, Mood.WELL):
-        moody.mood = mood
+    faulty = FaultyShard(cast("SqliteStore", shard), ThreadCalls())
+    reaping = Reaper(engine, cast("Shard", faulty), patience=timedelta(seconds=9))
+    for behaviour in (Behaviour.WELL, Behaviour.RAISES, Behaviour.WELL):
+        faulty.behaviour = behaviour
         with suppress(Unavailable):
             await reaping.step()
         assert (await engine.jobs.get(held.job)).state is State.RUNNING

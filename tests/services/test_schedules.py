@@ -11,8 +11,8 @@ from penstock.model.lifecycle import State
 from penstock.model.schedule import Every
 from penstock.model.wire.schedules import PreviewRequest
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import claim, join, request, submit
-from tests.services.schedule_desk import Watchman, change, create, history, jobs_of, told
+from tests.services.engine_steps import claim, join, request, submit
+from tests.services.schedule_steps import SimulatedTicker, change, create, history, jobs_of, told
 
 SECOND = timedelta(seconds=1)
 
@@ -25,7 +25,7 @@ async def _types(engine: Engine) -> None:
 async def test_a_schedule_gives_one_job_at_each_tick_and_never_before(engine: Engine, clock: SimulatedClock) -> None:
     start = clock.now()
     await create(engine, tags=["t"], priority=7, timeout_seconds=5)
-    await Watchman(engine, clock).runs(35 * SECOND)
+    await SimulatedTicker(engine, clock).runs(35 * SECOND)
     jobs = await jobs_of(engine)
     assert [job.tick_at for job in jobs] == [start + n * 10 * SECOND for n in (1, 2, 3)]
     assert all(job.created_at == job.tick_at for job in jobs)
@@ -37,7 +37,7 @@ async def test_a_schedule_gives_one_job_at_each_tick_and_never_before(engine: En
 
 async def test_an_idle_ticker_sleeps(engine: Engine, clock: SimulatedClock) -> None:
     await create(engine, interval=3600)
-    assert await Watchman(engine, clock).runs(timedelta(minutes=50)) < 50 * 60 / 4
+    assert await SimulatedTicker(engine, clock).runs(timedelta(minutes=50)) < 50 * 60 / 4
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,11 @@ async def test_another_when_counts_from_now_and_anything_else_goes_on(engine: En
 
 async def test_a_sooner_tick_wakes_a_ticker_that_sleeps(engine: Engine, clock: SimulatedClock) -> None:
     await create(engine, interval=3600)
-    watchman = Watchman(engine, clock)
-    await watchman.settles()
+    simulated = SimulatedTicker(engine, clock)
+    await simulated.settles()
     await create(engine, "soon", interval=1)
     clock.advance(SECOND)
-    await watchman.step()
+    await simulated.step()
     assert len(await history(engine, "soon")) == 1
 
 
@@ -105,12 +105,12 @@ async def test_a_paused_schedule_gives_no_job_and_a_resumed_one_follows_its_misf
     engine: Engine, clock: SimulatedClock
 ) -> None:
     await create(engine, misfire="skip", misfire_grace_seconds=1)
-    watchman = Watchman(engine, clock)
+    simulated = SimulatedTicker(engine, clock)
     await engine.schedules.pause("s")
-    await watchman.runs(35 * SECOND)
+    await simulated.runs(35 * SECOND)
     assert await history(engine) == []
     await engine.schedules.resume("s")
-    await watchman.runs(10 * SECOND)
+    await simulated.runs(10 * SECOND)
     records = await history(engine)
     assert [record.job is not None for record in records] == [False, False, False, True]
 
@@ -137,7 +137,7 @@ async def test_a_paused_schedule_is_triggered_by_hand_and_stays_paused(engine: E
 async def test_a_backfill_fills_only_what_is_empty(engine: Engine, clock: SimulatedClock) -> None:
     start = clock.now()
     await create(engine)
-    await Watchman(engine, clock).runs(25 * SECOND)
+    await SimulatedTicker(engine, clock).runs(25 * SECOND)
     filled = await engine.schedules.backfill("s", start - 30 * SECOND, start + 20 * SECOND)
     assert [record.at for record in filled] == [start + n * 10 * SECOND for n in (-3, -2, -1, 0)]
     assert told(await history(engine)) == {"job": 6}
@@ -168,7 +168,7 @@ async def test_as_many_ticks_as_may_be_are_backfilled_and_not_one_more(engine: E
 async def test_a_preview_tells_what_will_happen(engine: Engine, clock: SimulatedClock) -> None:
     await create(engine)
     seen = await engine.schedules.preview("s", 3)
-    await Watchman(engine, clock).runs(35 * SECOND)
+    await SimulatedTicker(engine, clock).runs(35 * SECOND)
     assert [job.tick_at for job in await jobs_of(engine)] == list(seen)
     unsaved = msgspec.convert({"cron": "0 0 1 1 *"}, PreviewRequest)
     assert [at.year for at in await engine.schedules.preview_of(unsaved, 2)] == [2031, 2032]
@@ -176,11 +176,11 @@ async def test_a_preview_tells_what_will_happen(engine: Engine, clock: Simulated
 
 async def test_a_deleted_schedule_leaves_its_jobs_and_ticks_no_more(engine: Engine, clock: SimulatedClock) -> None:
     await create(engine)
-    watchman = Watchman(engine, clock)
-    await watchman.runs(11 * SECOND)
+    simulated = SimulatedTicker(engine, clock)
+    await simulated.runs(11 * SECOND)
     (job,) = await jobs_of(engine)
     await engine.schedules.delete("s")
-    await watchman.runs(20 * SECOND)
+    await simulated.runs(20 * SECOND)
     assert (await engine.jobs.get(job.id)).state is State.QUEUED
     for gone in (engine.schedules.delete("s"), engine.schedules.history("s", None, 1), engine.schedules.trigger("s")):
         with pytest.raises(NotFound):
@@ -205,7 +205,7 @@ class TestInterval:
         assert job.schedule is not None
         assert job.schedule.startswith("every-")
         assert [claimed.job for claimed in await claim(engine)] == [job.id]
-        await Watchman(engine, clock).runs(20 * SECOND)
+        await SimulatedTicker(engine, clock).runs(20 * SECOND)
         first, *later = await jobs_of(engine, job.schedule)
         assert first.id == job.id
         assert [one.interval for one in later] == [10 * SECOND] * 2

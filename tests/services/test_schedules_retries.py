@@ -12,7 +12,7 @@ from penstock.engine.worker_api import LONGEST_SPREAD, RetryBudget
 from penstock.model.job import ErrorCode, JobError
 from penstock.model.retry import Retry
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import claim, failure, join, request
+from tests.services.engine_steps import claim, failure, join, request
 
 
 def test_retries_of_one_queue_are_spread_and_others_are_not_held_up() -> None:

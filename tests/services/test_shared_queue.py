@@ -8,7 +8,7 @@ from penstock.model.errors import PenstockError
 from penstock.model.ids import JobId
 from penstock.model.job import BacklogKey
 from penstock.model.workers import JobType
-from tests.services.desk import claim, dispatcher, request, worker
+from tests.services.engine_steps import claim, dispatcher, request, worker
 
 ADD = JobType(name="add", queue="shared")
 OTHER = JobType(name="other", queue="shared")

@@ -14,7 +14,7 @@ from penstock.model.ids import JobId
 from penstock.model.job import BacklogKey, Ticket
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import LONG, claim, claim_one, dispatcher, join, submit, success
+from tests.services.engine_steps import LONG, claim, claim_one, dispatcher, join, submit, success
 
 
 class OutOfReach(MemoryBroker):

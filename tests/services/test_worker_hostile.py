@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.model.job import ErrorCode
-from tests.services.worker_case import Working, working
+from tests.services.running_worker import RunningWorker, run_worker
 
 SOON = 5.0
 HALF = "half a character: \\ud83d"
@@ -48,41 +48,41 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-async def neighbours(at: Working) -> list[str]:
+async def neighbours(at: RunningWorker) -> list[str]:
     """Jobs that run in the same executor, and end among what is submitted next."""
-    jobs = [at.reach.submit("wait_async", name=f"n{number}") for number in range(3)]
+    jobs = [at.worker_api.submit("wait_async", name=f"n{number}") for number in range(3)]
     for number in range(3):
         await at.appears(f"waiting-n{number}")
     return jobs
 
 
 async def test_what_a_handler_cannot_say_is_its_own_jobs_error(tmp_path: Path) -> None:
-    async with working(tmp_path, executors=1, capacity=40) as at:
+    async with run_worker(tmp_path, executors=1, capacity=40) as at:
         others = await neighbours(at)
-        jobs = [at.reach.submit(type_name, **params) for type_name, params, _, _ in ERRORS]
+        jobs = [at.worker_api.submit(type_name, **params) for type_name, params, _, _ in ERRORS]
         at.go()
         for job, (type_name, _, code, text) in zip(jobs, ERRORS, strict=True):
-            error = (await at.reach.outcome(job, SOON)).error
+            error = (await at.worker_api.outcome(job, SOON)).error
             assert error is not None, type_name
             assert (type_name, error.code) == (type_name, code)
             assert text in error.message
-        assert [await at.reach.result(job) for job in others] == ["n0", "n1", "n2"]
+        assert [await at.worker_api.result(job) for job in others] == ["n0", "n1", "n2"]
 
 
 async def test_what_a_handler_says_badly_on_the_way_fails_nothing(tmp_path: Path) -> None:
-    async with working(tmp_path, executors=1, capacity=40) as at:
+    async with run_worker(tmp_path, executors=1, capacity=40) as at:
         others = await neighbours(at)
-        jobs = [at.reach.submit(type_name, **params) for type_name, params, _ in RESULTS]
+        jobs = [at.worker_api.submit(type_name, **params) for type_name, params, _ in RESULTS]
         at.go()
         for job, (_, _, result) in zip(jobs, RESULTS, strict=True):
-            outcome = await at.reach.outcome(job, SOON)
+            outcome = await at.worker_api.outcome(job, SOON)
             assert (outcome.error, bytes(outcome.result)) == (None, f'"{result}"'.encode())
-        assert [await at.reach.result(job) for job in others] == ["n0", "n1", "n2"]
+        assert [await at.worker_api.result(job) for job in others] == ["n0", "n1", "n2"]
 
 
 async def test_an_error_is_told_with_the_escapes_of_what_cannot_be_written(tmp_path: Path) -> None:
-    async with working(tmp_path, executors=1) as at:
-        error = (await at.reach.outcome(at.reach.submit("raise_poser"), SOON)).error
+    async with run_worker(tmp_path, executors=1) as at:
+        error = (await at.worker_api.outcome(at.worker_api.submit("raise_poser"), SOON)).error
         assert error is not None
         assert error.error_class == "mod\\udcff.Poser\\ud800"
         assert error.traceback is not None
@@ -90,25 +90,25 @@ async def test_an_error_is_told_with_the_escapes_of_what_cannot_be_written(tmp_p
 
 
 async def test_lines_are_kept_with_the_escapes_of_what_cannot_be_written(tmp_path: Path) -> None:
-    async with working(tmp_path, executors=1) as at:
-        job = at.reach.submit("print_half")
-        await at.reach.outcome(job, SOON)
-        assert at.reach.text(job) == [("stdout", HALF), ("stderr", HALF)]
+    async with run_worker(tmp_path, executors=1) as at:
+        job = at.worker_api.submit("print_half")
+        await at.worker_api.outcome(job, SOON)
+        assert at.worker_api.text(job) == [("stdout", HALF), ("stderr", HALF)]
 
 
 async def test_a_record_that_cannot_be_formatted_says_so(tmp_path: Path) -> None:
-    async with working(tmp_path, executors=1) as at:
-        job = at.reach.submit("log_badly")
-        await at.reach.outcome(job, SOON)
-        [(_, first), (_, second), (level, third)] = at.reach.text(job)
+    async with run_worker(tmp_path, executors=1) as at:
+        job = at.worker_api.submit("log_badly")
+        await at.worker_api.outcome(job, SOON)
+        [(_, first), (_, second), (level, third)] = at.worker_api.text(job)
         assert first.startswith("library: %d of them (it cannot be formatted: ")
         assert second.startswith("library\\ud800: %s (it cannot be formatted: ")
         assert (level, third) == (HALF, HALF)
 
 
 async def test_content_types_put_there_by_hand_are_read_as_text(tmp_path: Path) -> None:
-    async with working(tmp_path, executors=1) as at:
-        error = (await at.reach.outcome(at.reach.submit("output_types_by_hand"), SOON)).error
+    async with run_worker(tmp_path, executors=1) as at:
+        error = (await at.worker_api.outcome(at.worker_api.submit("output_types_by_hand"), SOON)).error
         assert error is not None
         assert (error.code, "'5'" in error.message) == (ErrorCode.INVALID_OUTPUT, True)
 
@@ -122,18 +122,20 @@ GARBAGE = [
 
 
 async def test_an_executor_that_cannot_be_understood_has_crashed(tmp_path: Path) -> None:
-    async with working(tmp_path, executors=1) as at:
+    async with run_worker(tmp_path, executors=1) as at:
         for garbage in GARBAGE:
-            error = (await at.reach.outcome(at.reach.submit("scribble", text=garbage, alone=True), SOON)).error
+            error = (
+                await at.worker_api.outcome(at.worker_api.submit("scribble", text=garbage, alone=True), SOON)
+            ).error
             assert error is not None
             assert error.code is ErrorCode.CRASHED
             assert "what cannot be read" in error.message
-        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
 
 
 async def test_all_in_an_executor_that_cannot_be_understood_are_suspects(tmp_path: Path) -> None:
-    async with working(tmp_path, executors=1) as at:
+    async with run_worker(tmp_path, executors=1) as at:
         others = await neighbours(at)
-        guilty = at.reach.submit("scribble", text="hello")
-        await at.reach.until("all are released", lambda: len(at.reach.released) == 4, SOON)
-        assert at.reach.released == dict.fromkeys([*others, guilty], True)
+        guilty = at.worker_api.submit("scribble", text="hello")
+        await at.worker_api.until("all are released", lambda: len(at.worker_api.released) == 4, SOON)
+        assert at.worker_api.released == dict.fromkeys([*others, guilty], True)

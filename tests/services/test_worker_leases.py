@@ -19,8 +19,8 @@ from penstock.model.clock import SystemClock
 from penstock.model.job import Claim, Lease, Renewal
 from penstock.model.wire.jobs import Refusal
 from penstock.model.workers import Worker, WorkerState
-from tests.services.fake_reach import WITHIN, FakeReach
-from tests.services.worker_case import APP, handlers_in, until, working
+from tests.services.fake_worker_api import WITHIN, FakeWorkerApi
+from tests.services.running_worker import APP, handlers_in, run_worker, until
 
 
 class JumpingClock(SystemClock):
@@ -37,30 +37,30 @@ class JumpingClock(SystemClock):
 
 
 async def test_a_lost_job_is_stopped_and_its_outcome_discarded(tmp_path: Path) -> None:
-    async with working(tmp_path) as at:
-        job = at.reach.submit("sleep")
+    async with run_worker(tmp_path) as at:
+        job = at.worker_api.submit("sleep")
         await at.appears("sleeping")
-        at.reach.lost.add(job)
+        at.worker_api.lost.add(job)
         await at.appears("cleaned")
-        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
-        assert job not in at.reach.outcomes
-        assert job not in at.reach.released
+        assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
+        assert job not in at.worker_api.outcomes
+        assert job not in at.worker_api.released
 
 
 async def test_a_worker_that_cannot_renew_stops_its_jobs_before_their_leases_end(tmp_path: Path) -> None:
-    reach = FakeReach(lease=2.0)
-    async with working(tmp_path, reach) as at:
-        kind, stubborn = at.reach.submit("sleep"), at.reach.submit("swallow")
+    worker_api = FakeWorkerApi(lease=2.0)
+    async with run_worker(tmp_path, worker_api) as at:
+        kind, stubborn = at.worker_api.submit("sleep"), at.worker_api.submit("swallow")
         await at.appears("sleeping")
         await at.appears("swallowing")
         before = at.executors()
-        reach.down = True
+        worker_api.down = True
         await at.appears("cleaned", 2.0)
         await until("the stubborn one is killed", lambda: at.executors() != before, 2.0)
-        reach.down = False
-        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
-        await at.reach.until("both are given back", lambda: {kind, stubborn} <= set(at.reach.released))
-        assert not {kind, stubborn} & set(at.reach.outcomes)
+        worker_api.down = False
+        assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
+        await at.worker_api.until("both are given back", lambda: {kind, stubborn} <= set(at.worker_api.released))
+        assert not {kind, stubborn} & set(at.worker_api.outcomes)
 
 
 async def test_a_stubborn_handler_is_killed_when_its_lease_is_gone_whatever_grace_it_has_left(
@@ -68,22 +68,22 @@ async def test_a_stubborn_handler_is_killed_when_its_lease_is_gone_whatever_grac
 ) -> None:
     caplog.set_level(logging.INFO, "penstock.worker")
     clock = JumpingClock()
-    async with working(tmp_path, clock=clock, executors=1, grace_seconds=600) as at:
-        job = at.reach.submit("swallow")
+    async with run_worker(tmp_path, clock=clock, executors=1, grace_seconds=600) as at:
+        job = at.worker_api.submit("swallow")
         await at.appears("swallowing")
         before = at.executors()
-        at.reach.down = True
+        at.worker_api.down = True
         # It is asked to stop at 10.25 s, and from 14 s on the lease is gone.
         clock.jump(11)
         await until("it is asked", lambda: "could not renew its lease, asked to stop" in caplog.text)
         assert at.executors() == before
         clock.jump(3)
         await until("it is killed", lambda: not set(before) <= set(at.executors()), 5.0)
-        at.reach.down = False
-        assert job not in {*at.reach.outcomes, *at.reach.released}
+        at.worker_api.down = False
+        assert job not in {*at.worker_api.outcomes, *at.worker_api.released}
 
 
-class SlowToAnswer(FakeReach):
+class SlowToAnswer(FakeWorkerApi):
     """The first renewal takes so long to be answered that little of the lease is left; then nothing is answered."""
 
     def __init__(self, clock: JumpingClock) -> None:
@@ -103,123 +103,127 @@ class SlowToAnswer(FakeReach):
 async def test_a_renewed_lease_counts_from_before_it_was_asked_for(tmp_path: Path) -> None:
     """The server may have counted from any moment since, and hands the job on when its own count is over."""
     clock = JumpingClock()
-    reach = SlowToAnswer(clock)
-    async with working(tmp_path, reach, clock=clock) as at:
-        job = reach.submit("sleep")
+    worker_api = SlowToAnswer(clock)
+    async with run_worker(tmp_path, worker_api, clock=clock) as at:
+        job = worker_api.submit("sleep")
         await at.appears("cleaned", 5.0)
-        reach.down = False
-        assert job not in reach.outcomes
+        worker_api.down = False
+        assert job not in worker_api.outcomes
 
 
 async def test_a_job_outlives_a_heartbeat_that_its_shard_did_not_answer(tmp_path: Path) -> None:
-    async with working(tmp_path) as at:
-        job = at.reach.submit("wait_async", name="n")
-        at.reach.unsure.add(job)
+    async with run_worker(tmp_path) as at:
+        job = at.worker_api.submit("wait_async", name="n")
+        at.worker_api.unsure.add(job)
         await at.appears("waiting-n")
-        await at.reach.until("it is asked for", lambda: sum(job in jobs for jobs in at.reach.renewed) > 2)
-        at.reach.unsure.clear()
+        await at.worker_api.until("it is asked for", lambda: sum(job in jobs for jobs in at.worker_api.renewed) > 2)
+        at.worker_api.unsure.clear()
         at.go()
-        assert await at.reach.result(job) == "n"
+        assert await at.worker_api.result(job) == "n"
 
 
 async def test_an_outcome_waits_for_the_engine_to_come_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock.worker")
-    async with working(tmp_path) as at:
-        job = at.reach.submit("wait_async", name="n")
+    async with run_worker(tmp_path) as at:
+        job = at.worker_api.submit("wait_async", name="n")
         await at.appears("waiting-n")
-        at.reach.down = True
+        at.worker_api.down = True
         at.go()
         await until("it is noticed", lambda: "cannot be reached" in caplog.text)
-        at.reach.down = False
-        assert await at.reach.result(job) == "n"
+        at.worker_api.down = False
+        assert await at.worker_api.result(job) == "n"
         assert caplog.text.count("cannot be reached") == 1
 
 
 async def test_an_outcome_is_told_even_when_its_lease_ended_meanwhile(tmp_path: Path) -> None:
     """Only the fence says whether somebody else has the job by now."""
-    reach = FakeReach(lease=1.5)
-    async with working(tmp_path, reach) as at:
-        job = at.reach.submit("wait_async", name="n")
+    worker_api = FakeWorkerApi(lease=1.5)
+    async with run_worker(tmp_path, worker_api) as at:
+        job = at.worker_api.submit("wait_async", name="n")
         await at.appears("waiting-n")
-        at.reach.down = True
+        at.worker_api.down = True
         at.go()
-        ended = time.monotonic() + reach.lease
+        ended = time.monotonic() + worker_api.lease
         await until("its lease has ended", lambda: time.monotonic() > ended)
-        at.reach.down = False
-        assert await at.reach.result(job) == "n"
+        at.worker_api.down = False
+        assert await at.worker_api.result(job) == "n"
 
 
 async def test_an_outcome_that_its_shard_did_not_answer_for_is_told_again(tmp_path: Path) -> None:
-    async with working(tmp_path) as at:
-        away = at.reach.submit("add", a=1)
-        at.reach.unsure.add(away)
-        fine = at.reach.submit("add", a=2)
-        assert await at.reach.result(fine) == 3
-        at.reach.unsure.clear()
-        assert await at.reach.result(away) == 2
+    async with run_worker(tmp_path) as at:
+        away = at.worker_api.submit("add", a=1)
+        at.worker_api.unsure.add(away)
+        fine = at.worker_api.submit("add", a=2)
+        assert await at.worker_api.result(fine) == 3
+        at.worker_api.unsure.clear()
+        assert await at.worker_api.result(away) == 2
 
 
 async def test_a_lease_that_its_shard_did_not_answer_for_lasts_as_long_as_it_did(tmp_path: Path) -> None:
-    reach = FakeReach(lease=2.0)
-    async with working(tmp_path, reach) as at:
-        away = at.reach.submit("sleep")
+    worker_api = FakeWorkerApi(lease=2.0)
+    async with run_worker(tmp_path, worker_api) as at:
+        away = at.worker_api.submit("sleep")
         await at.appears("sleeping")
-        at.reach.unsure.add(away)
+        at.worker_api.unsure.add(away)
         await at.appears("cleaned")
-        assert away not in at.reach.outcomes
-        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        assert away not in at.worker_api.outcomes
+        assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
 
 
 async def test_a_worker_that_was_paused_beyond_its_leases_stops_everything_it_held(tmp_path: Path) -> None:
     clock = JumpingClock()
-    async with working(tmp_path, clock=clock, executors=1) as at:
-        zombies = {at.reach.submit("sleep"), at.reach.submit("wait_async", name="n")}
+    async with run_worker(tmp_path, clock=clock, executors=1) as at:
+        zombies = {at.worker_api.submit("sleep"), at.worker_api.submit("wait_async", name="n")}
         await at.appears("sleeping")
         await at.appears("waiting-n")
         clock.jump(20)
         at.go()
-        late = at.reach.submit("add", a=1)
-        await at.reach.until("a claim asked for before the pause is not trusted", lambda: late in at.reach.released)
-        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
-        assert not zombies & {*at.reach.outcomes, *at.reach.released}
+        late = at.worker_api.submit("add", a=1)
+        await at.worker_api.until(
+            "a claim asked for before the pause is not trusted", lambda: late in at.worker_api.released
+        )
+        assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
+        assert not zombies & {*at.worker_api.outcomes, *at.worker_api.released}
 
 
 async def test_a_drain_lets_jobs_finish_and_takes_no_more(tmp_path: Path) -> None:
-    async with working(tmp_path) as at:
-        job = at.reach.submit("wait_async", name="n")
+    async with run_worker(tmp_path) as at:
+        job = at.worker_api.submit("wait_async", name="n")
         await at.appears("waiting-n")
         at.agent.drain()
-        await at.reach.until("it says so", lambda: WorkerState.DRAINING in {one.state for one in at.reach.workers})
-        late = at.reach.submit("add", a=1)
+        await at.worker_api.until(
+            "it says so", lambda: WorkerState.DRAINING in {one.state for one in at.worker_api.workers}
+        )
+        late = at.worker_api.submit("add", a=1)
         at.go()
-        assert await at.reach.result(job) == "n"
-        await at.reach.until("it leaves", lambda: at.reach.left)
-        assert late not in at.reach.outcomes
-        assert late in at.reach.released or late in {one.job for one in at.reach.waiting}
+        assert await at.worker_api.result(job) == "n"
+        await at.worker_api.until("it leaves", lambda: at.worker_api.left)
+        assert late not in at.worker_api.outcomes
+        assert late in at.worker_api.released or late in {one.job for one in at.worker_api.waiting}
 
 
 async def test_a_drain_that_takes_too_long_releases_the_rest(tmp_path: Path) -> None:
-    async with working(tmp_path, drain_seconds=0.2) as at:
-        kind, stubborn = at.reach.submit("sleep"), at.reach.submit("swallow")
+    async with run_worker(tmp_path, drain_seconds=0.2) as at:
+        kind, stubborn = at.worker_api.submit("sleep"), at.worker_api.submit("swallow")
         await at.appears("sleeping")
         await at.appears("swallowing")
         at.agent.drain()
-        await at.reach.until("it leaves", lambda: at.reach.left)
-        assert at.reach.released == {kind: False, stubborn: False}
+        await at.worker_api.until("it leaves", lambda: at.worker_api.left)
+        assert at.worker_api.released == {kind: False, stubborn: False}
         assert (tmp_path / "cleaned").exists()
 
 
 async def test_a_second_drain_releases_at_once(tmp_path: Path) -> None:
-    async with working(tmp_path, grace_seconds=60) as at:
-        job = at.reach.submit("swallow")
+    async with run_worker(tmp_path, grace_seconds=60) as at:
+        job = at.worker_api.submit("swallow")
         await at.appears("swallowing")
         at.agent.drain()
         at.agent.drain()
-        await at.reach.until("it leaves", lambda: at.reach.left)
-        assert at.reach.released == {job: False}
+        await at.worker_api.until("it leaves", lambda: at.worker_api.left)
+        assert at.worker_api.released == {job: False}
 
 
-class HandsOutAgain(FakeReach):
+class HandsOutAgain(FakeWorkerApi):
     """What is given back is there for the next claim, whose answer takes a while to arrive."""
 
     def __init__(self) -> None:
@@ -241,14 +245,14 @@ class HandsOutAgain(FakeReach):
 
 async def test_a_job_that_a_drain_gives_back_is_not_claimed_again_by_the_same_worker(tmp_path: Path) -> None:
     """Its claim would be answered when nobody is left to give the job back, which then waits out its lease."""
-    reach = HandsOutAgain()
-    async with working(tmp_path, reach, drain_seconds=0.3) as at:
-        job = reach.submit("sleep")
+    worker_api = HandsOutAgain()
+    async with run_worker(tmp_path, worker_api, drain_seconds=0.3) as at:
+        job = worker_api.submit("sleep")
         await at.appears("sleeping")
         at.agent.drain()
-        await reach.until("it leaves", lambda: reach.left)
-    assert [one.job for one in reach.waiting] == [job]
-    assert {Lease(one.job, one.fence) for one in reach.claimed} == reach.given_back
+        await worker_api.until("it leaves", lambda: worker_api.left)
+    assert [one.job for one in worker_api.waiting] == [job]
+    assert {Lease(one.job, one.fence) for one in worker_api.claimed} == worker_api.given_back
 
 
 AGENT = f"""
@@ -256,14 +260,14 @@ import asyncio
 from penstock.model.clock import SystemClock
 from penstock.worker.agent.agent import Agent
 from penstock.worker.agent.agent import run
-from tests.services.fake_reach import FakeReach
-from tests.services.worker_case import settings
+from tests.services.fake_worker_api import FakeWorkerApi
+from tests.services.running_worker import settings
 
 async def main():
-    reach = FakeReach()
-    reach.submit("block")
-    reach.submit("stubborn")
-    await run(Agent({APP!r}, reach, settings(), SystemClock()))
+    worker_api = FakeWorkerApi()
+    worker_api.submit("block")
+    worker_api.submit("stubborn")
+    await run(Agent({APP!r}, worker_api, settings(), SystemClock()))
 
 asyncio.run(main())
 """

@@ -11,7 +11,7 @@ from penstock.autoscaler.backends.processes import ProcessFleets
 from penstock.client import AsyncClient
 from penstock.model.clock import SystemClock, seconds
 from penstock.worker.prefork.launcher import Launcher
-from tests.contracts.fleet_yard import Folder
+from tests.contracts.fleet_folder import Folder
 
 THREADS = 8
 """The kernel tells a worker of its owner's end once for each thread that the owner had: it must not matter."""

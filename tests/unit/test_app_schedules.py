@@ -140,9 +140,9 @@ def loaded(app: Penstock) -> Loaded:
 
 async def test_a_worker_brings_what_is_declared_and_leaves_pausing_to_operators(app: Penstock) -> None:
     app.schedule("nightly", app.handlers["report"], params={"rows": 7}, cron="@daily")
-    reach = Kept()
-    await declare(loaded(app), cast(WorkerApi, reach), 60.0)
-    (brought,) = reach.declared
+    worker_api = Kept()
+    await declare(loaded(app), cast(WorkerApi, worker_api), 60.0)
+    (brought,) = worker_api.declared
     assert (brought.name, brought.cron, brought.on_conflict) == ("nightly", "@daily", OnConflict.REPLACE)
     assert (brought.paused, brought.code_age_seconds) == (msgspec.UNSET, 60.0)
 

@@ -13,7 +13,7 @@ from penstock.cli import ROOT
 from penstock.model.errors import Invalid
 from penstock.model.fleets import Depth, Fleet, Step
 from penstock.model.wire.fleets import FleetDecision, FleetItem, FleetList, Look
-from tests.unit.test_client_flows import NOW, Server, answer
+from tests.unit.test_client_protocol import NOW, Server, answer
 
 LOOK = Look(backlog=7, running=2, starting=1, idle=0, busy=2, draining=0, lost=0)
 DECISION = FleetDecision(at=NOW, desired=3, start=1, reason="start 1: 7 due", reading=LOOK)

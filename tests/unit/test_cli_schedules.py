@@ -17,7 +17,7 @@ from penstock.model.ids import JobId
 from penstock.model.lifecycle import State
 from penstock.model.wire.schedules import ScheduleItem, TickItem
 from penstock.model.wire.types import TypeItem
-from tests.unit.test_client_flows import ID, item
+from tests.unit.test_client_protocol import ID, item
 from tests.unit.test_client_schedules import schedule
 
 ROWS = {"type": "object", "properties": {"rows": {"type": "integer"}, "title": {"type": "string"}}}

@@ -12,7 +12,7 @@ from penstock.cli import ROOT
 from penstock.model.lifecycle import State
 from penstock.model.shards import ShardState
 from penstock.model.wire.shards import ShardItem, ShardList
-from tests.unit.test_client_flows import NOW, Server, answer
+from tests.unit.test_client_protocol import NOW, Server, answer
 
 
 def shard(**changes: Any) -> ShardItem:

@@ -28,7 +28,7 @@ from penstock.model.wire.schedules import (
     TickItem,
     TickPage,
 )
-from tests.unit.test_client_flows import ID, NOW, Server, answer, item, problem, unreachable
+from tests.unit.test_client_protocol import ID, NOW, Server, answer, item, problem, unreachable
 
 LATER = NOW + timedelta(days=1)
 

@@ -1,4 +1,4 @@
-"""What a hostile or careless caller may send: values at and beyond every edge of every field.
+"""Values at and beyond every limit of every field, as a hostile or careless client may send them.
 
 Each field has plain values and hostile ones. `each_edge` gives requests in which one field holds one edge, all of them;
 `requests` gives any, with at most two fields that may not be fine.

@@ -1,4 +1,4 @@
-"""Short ways to talk to the API, for tests that read as stories."""
+"""Calls to the HTTP API, shared by its tests."""
 
 import asyncio
 from collections.abc import Iterable
@@ -74,8 +74,8 @@ def problem(answer: httpx2.Response, status: int, code: str) -> str:
     return detail
 
 
-class Visit:
-    """One request by hand, for what no polite client does: hanging up, lying about lengths, sending in pieces."""
+class RawRequest:
+    """One ASGI request made by hand: it may disconnect, announce a wrong length or come in pieces."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class Visit:
             "headers": [*([] if host is None else [(b"host", host)]), *headers],
         }
 
-    def says(self, body: bytes, *, more: bool = False) -> "Visit":
+    def says(self, body: bytes, *, more: bool = False) -> "RawRequest":
         self._inbox.put_nowait({"type": "http.request", "body": body, "more_body": more})
         return self
 
-    def hangs_up(self) -> "Visit":
+    def hangs_up(self) -> "RawRequest":
         self._inbox.put_nowait({"type": "http.disconnect"})
         return self
 

@@ -23,7 +23,7 @@ from penstock.model.errors import InvalidSetting
 from penstock.model.lifecycle import State
 from penstock.testing.fleet_contract import eventually
 from penstock.worker.prefork.launcher import Launcher
-from tests.contracts.fleet_yard import APP, Folder
+from tests.contracts.fleet_folder import APP, Folder
 from tests.system.harness import ROOT, Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.http.desk import UNKNOWN_JOB, WORKER, Client, Json, problem, submit
+from tests.http.api_calls import UNKNOWN_JOB, WORKER, Client, Json, problem, submit
 
 TOO_LATE = "9999-12-31T23:59:59-12:00"
 TOO_EARLY = "0001-01-01T00:00:00+12:00"

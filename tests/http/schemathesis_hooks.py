@@ -1,4 +1,4 @@
-"""What schemathesis must know beyond the document: JSON Schema calls 5.0 an integer and knows no largest one; we do."""
+"""Hooks for schemathesis: JSON Schema takes 5.0 for an integer and has no largest one; the API differs in both."""
 
 from typing import Any
 

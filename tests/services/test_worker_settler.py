@@ -14,8 +14,8 @@ from penstock.model.ids import shard_of
 from penstock.model.job import ErrorCode, Lease
 from penstock.model.wire.jobs import Outcome, SettleRequest
 from penstock.worker.http_api import error_of
-from tests.services.fake_reach import FakeReach
-from tests.services.worker_case import working
+from tests.services.fake_worker_api import FakeWorkerApi
+from tests.services.running_worker import run_worker
 
 SOON = 5.0
 PROBLEM_JSON = {"content-type": "application/problem+json"}
@@ -54,16 +54,16 @@ OWN_FAULTS: list[Callable[[], Exception]] = [
 async def test_an_outcome_that_cannot_be_told_fails_and_its_neighbours_are_settled(
     tmp_path: Path, fault: Callable[[], Exception]
 ) -> None:
-    async with working(tmp_path) as at:
-        bad = at.reach.submit("wait_async", name="bad")
+    async with run_worker(tmp_path) as at:
+        bad = at.worker_api.submit("wait_async", name="bad")
         await at.appears("waiting-bad")
-        neighbours = [at.reach.submit("wait_async", name=f"n{number}") for number in range(5)]
+        neighbours = [at.worker_api.submit("wait_async", name=f"n{number}") for number in range(5)]
         await at.appears("waiting-n4")
-        at.reach.mishaps["settle"] = refusing({bad}, fault)
+        at.worker_api.mishaps["settle"] = refusing({bad}, fault)
         at.go()
         for number, job in enumerate(neighbours):
-            assert (await at.reach.outcome(job, SOON)).result == msgspec.Raw(b'"n%d"' % number)
-        error = (await at.reach.outcome(bad, SOON)).error
+            assert (await at.worker_api.outcome(job, SOON)).result == msgspec.Raw(b'"n%d"' % number)
+        error = (await at.worker_api.outcome(bad, SOON)).error
         assert error is not None
         assert error.code is ErrorCode.INVALID_RESULT
         assert "the result cannot be recorded" in error.message
@@ -74,9 +74,9 @@ async def test_an_error_that_cannot_be_told_is_told_plainly_and_may_be_tried_aga
         if any(one.error is not None and one.error.traceback for one in outcomes):
             raise Invalid("error.traceback: cannot be kept")
 
-    async with working(tmp_path) as at:
-        at.reach.mishaps["settle"] = no_tracebacks
-        error = (await at.reach.outcome(at.reach.submit("fail", text="no luck"), SOON)).error
+    async with run_worker(tmp_path) as at:
+        at.worker_api.mishaps["settle"] = no_tracebacks
+        error = (await at.worker_api.outcome(at.worker_api.submit("fail", text="no luck"), SOON)).error
         assert error is not None
         assert (error.code, error.retryable, error.traceback) == (ErrorCode.RAISED, True, None)
         assert "error.traceback: cannot be kept" in error.message
@@ -86,13 +86,13 @@ async def test_an_error_that_cannot_be_told_is_told_plainly_and_may_be_tried_aga
 async def test_an_outcome_that_the_server_fails_with_holds_up_no_other_and_fails_after_a_lease(
     tmp_path: Path, reply: Reply
 ) -> None:
-    async with working(tmp_path, FakeReach(lease=2.0)) as at:
-        bad = at.reach.submit("add", a=1)
-        at.reach.mishaps["settle"] = refusing({bad}, answered(reply))
+    async with run_worker(tmp_path, FakeWorkerApi(lease=2.0)) as at:
+        bad = at.worker_api.submit("add", a=1)
+        at.worker_api.mishaps["settle"] = refusing({bad}, answered(reply))
         for number in range(5):
-            job = at.reach.submit("add", a=number)
-            assert (await at.reach.outcome(job, SOON)).error is None
-        error = (await at.reach.outcome(bad)).error
+            job = at.worker_api.submit("add", a=number)
+            assert (await at.worker_api.outcome(job, SOON)).error is None
+        error = (await at.worker_api.outcome(bad)).error
         assert error is not None
         assert error.code is ErrorCode.INVALID_RESULT
         assert f"answered {reply.status}" in error.message
@@ -100,15 +100,15 @@ async def test_an_outcome_that_the_server_fails_with_holds_up_no_other_and_fails
 
 @pytest.mark.parametrize("reply", [FAULT, NOT_FOUND, TOO_MANY])
 async def test_a_success_that_something_on_the_way_refuses_once_is_a_success(tmp_path: Path, reply: Reply) -> None:
-    async with working(tmp_path) as at:
+    async with run_worker(tmp_path) as at:
         left = [answered(reply)] * 3
 
         def refuse_thrice(outcomes: Sequence[Outcome]) -> None:
             if outcomes and left:
                 raise left.pop()()
 
-        at.reach.mishaps["settle"] = refuse_thrice
-        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        at.worker_api.mishaps["settle"] = refuse_thrice
+        assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
         assert left == []
 
 
@@ -116,24 +116,26 @@ async def test_a_success_that_something_on_the_way_refuses_once_is_a_success(tmp
 async def test_a_lease_is_renewed_no_more_when_not_even_a_plain_error_is_taken(
     tmp_path: Path, fault: Callable[[], Exception]
 ) -> None:
-    async with working(tmp_path, FakeReach(lease=1.5)) as at:
-        bad = at.reach.submit("wait_async", name="bad")
+    async with run_worker(tmp_path, FakeWorkerApi(lease=1.5)) as at:
+        bad = at.worker_api.submit("wait_async", name="bad")
         await at.appears("waiting-bad")
-        at.reach.mishaps["settle"] = refusing({bad}, fault, plain_too=True)
-        await at.reach.until("it is renewed while it runs", lambda: any(bad in one for one in at.reach.renewed))
+        at.worker_api.mishaps["settle"] = refusing({bad}, fault, plain_too=True)
+        await at.worker_api.until(
+            "it is renewed while it runs", lambda: any(bad in one for one in at.worker_api.renewed)
+        )
         at.go()
-        await at.reach.until("it is given up", lambda: at.reach.renewed[-1] == set())
-        before = len(at.reach.renewed)
-        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
-        await at.reach.until("two more heartbeats", lambda: len(at.reach.renewed) > before + 2)
-        assert not any(bad in leases for leases in at.reach.renewed[before:])
-        assert bad not in at.reach.outcomes
+        await at.worker_api.until("it is given up", lambda: at.worker_api.renewed[-1] == set())
+        before = len(at.worker_api.renewed)
+        assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
+        await at.worker_api.until("two more heartbeats", lambda: len(at.worker_api.renewed) > before + 2)
+        assert not any(bad in leases for leases in at.worker_api.renewed[before:])
+        assert bad not in at.worker_api.outcomes
 
 
 async def test_a_release_that_is_refused_holds_up_no_outcome(tmp_path: Path) -> None:
-    async with working(tmp_path, FakeReach(lease=3.0), executors=1) as at:
-        suspect = at.reach.submit("exit_when_told")
-        neighbour = at.reach.submit("wait_async", name="n")
+    async with run_worker(tmp_path, FakeWorkerApi(lease=3.0), executors=1) as at:
+        suspect = at.worker_api.submit("exit_when_told")
+        neighbour = at.worker_api.submit("wait_async", name="n")
         await at.appears("armed")
         await at.appears("waiting-n")
 
@@ -141,16 +143,16 @@ async def test_a_release_that_is_refused_holds_up_no_outcome(tmp_path: Path) -> 
             if any(one.job == suspect for one in leases):
                 raise Forbidden("not of your queues")
 
-        at.reach.mishaps["release"] = refuse
+        at.worker_api.mishaps["release"] = refuse
         at.go("exit")
-        await at.reach.until("the neighbour is released", lambda: neighbour in at.reach.released, SOON)
-        assert await at.reach.result(at.reach.submit("add", a=1)) == 2
+        await at.worker_api.until("the neighbour is released", lambda: neighbour in at.worker_api.released, SOON)
+        assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
 
 
 async def test_a_lease_that_cannot_be_renewed_costs_no_other_its_own(tmp_path: Path) -> None:
-    async with working(tmp_path, FakeReach(lease=2.0)) as at:
-        bad = at.reach.submit("sleep", name="-bad")
-        fine = at.reach.submit("wait_async", name="n")
+    async with run_worker(tmp_path, FakeWorkerApi(lease=2.0)) as at:
+        bad = at.worker_api.submit("sleep", name="-bad")
+        fine = at.worker_api.submit("wait_async", name="n")
         await at.appears("sleeping-bad")
         await at.appears("waiting-n")
 
@@ -158,30 +160,32 @@ async def test_a_lease_that_cannot_be_renewed_costs_no_other_its_own(tmp_path: P
             if any(one.job == bad for one in leases):
                 raise Invalid("progress: not acceptable")
 
-        at.reach.mishaps["renew"] = refuse
+        at.worker_api.mishaps["renew"] = refuse
         await at.appears("cleaned-bad")
         at.go()
-        assert await at.reach.result(fine) == "n"
+        assert await at.worker_api.result(fine) == "n"
 
 
 async def test_an_output_whose_name_is_no_text_fails_its_job_alone(tmp_path: Path) -> None:
-    async with working(tmp_path) as at:
-        at.reach.mishaps["settle"] = encoding
-        bad, fine = at.reach.submit("unnameable_output"), at.reach.submit("add", a=1)
-        error = (await at.reach.outcome(bad, SOON)).error
+    async with run_worker(tmp_path) as at:
+        at.worker_api.mishaps["settle"] = encoding
+        bad, fine = at.worker_api.submit("unnameable_output"), at.worker_api.submit("add", a=1)
+        error = (await at.worker_api.outcome(bad, SOON)).error
         assert error is not None
         assert error.code is ErrorCode.INVALID_OUTPUT
         assert "its name is not UTF-8" in error.message
-        assert await at.reach.result(fine) == 2
+        assert await at.worker_api.result(fine) == 2
 
 
 async def test_outcomes_wait_for_an_outage_to_end_however_long(tmp_path: Path) -> None:
-    async with working(tmp_path) as at:
-        job = at.reach.submit("add", a=1)
-        at.reach.mishaps["settle"] = raising(StoreUnavailable("disk full"))
-        await at.reach.until("it is renewed", lambda: len([one for one in at.reach.renewed if job in one]) > 10)
-        del at.reach.mishaps["settle"]
-        assert await at.reach.result(job) == 2
+    async with run_worker(tmp_path) as at:
+        job = at.worker_api.submit("add", a=1)
+        at.worker_api.mishaps["settle"] = raising(StoreUnavailable("disk full"))
+        await at.worker_api.until(
+            "it is renewed", lambda: len([one for one in at.worker_api.renewed if job in one]) > 10
+        )
+        del at.worker_api.mishaps["settle"]
+        assert await at.worker_api.result(job) == 2
 
 
 def raising(error: PenstockError) -> Callable[[Sequence[Any]], None]:
@@ -199,28 +203,28 @@ def of_shard_1(carried: Sequence[Any]) -> bool:
 
 
 async def test_log_lines_for_a_shard_that_is_away_hold_up_nothing_of_another(tmp_path: Path) -> None:
-    async with working(tmp_path, SlowShard(lease=3.0)) as at:
-        away = at.reach.submit("speak_and_wait", word="away", shard=1)
+    async with run_worker(tmp_path, SlowShard(lease=3.0)) as at:
+        away = at.worker_api.submit("speak_and_wait", word="away", shard=1)
         await at.appears("spoke-away")
-        await at.reach.until("its log is stuck", lambda: at.reach.stuck.is_set())  # type: ignore[attr-defined]
+        await at.worker_api.until("its log is stuck", lambda: at.worker_api.stuck.is_set())  # type: ignore[attr-defined]
         at.go()
-        fine = at.reach.submit("speak_and_wait", word="fine", shard=0)
-        assert (await at.reach.outcome(fine, SOON)).error is None
-        assert [text for _, text in at.reach.text(fine)] == ["fine", "fine again"]
-        assert away not in at.reach.outcomes
+        fine = at.worker_api.submit("speak_and_wait", word="fine", shard=0)
+        assert (await at.worker_api.outcome(fine, SOON)).error is None
+        assert [text for _, text in at.worker_api.text(fine)] == ["fine", "fine again"]
+        assert away not in at.worker_api.outcomes
 
 
 async def test_log_lines_that_were_kept_without_an_answer_are_not_kept_twice(tmp_path: Path) -> None:
-    async with working(tmp_path, Deaf(lease=3.0)) as at:
-        job = at.reach.submit("speak_and_wait", word="twice")
+    async with run_worker(tmp_path, Deaf(lease=3.0)) as at:
+        job = at.worker_api.submit("speak_and_wait", word="twice")
         await at.appears("spoke-twice")
-        await at.reach.until("its log was sent again", lambda: at.reach.calls > 1)  # type: ignore[attr-defined]
+        await at.worker_api.until("its log was sent again", lambda: at.worker_api.calls > 1)  # type: ignore[attr-defined]
         at.go()
-        assert (await at.reach.outcome(job, SOON)).error is None
-        assert [text for _, text in at.reach.text(job)] == ["twice", "twice again"]
+        assert (await at.worker_api.outcome(job, SOON)).error is None
+        assert [text for _, text in at.worker_api.text(job)] == ["twice", "twice again"]
 
 
-class Deaf(FakeReach):
+class Deaf(FakeWorkerApi):
     """Keeps the first log lines, and does not answer."""
 
     calls = 0
@@ -234,7 +238,7 @@ class Deaf(FakeReach):
         return answer
 
 
-class SlowShard(FakeReach):
+class SlowShard(FakeWorkerApi):
     """Shard 1 takes neither log lines nor outcomes; it is never heard of again."""
 
     def __init__(self, lease: float) -> None:

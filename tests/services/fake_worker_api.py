@@ -1,4 +1,4 @@
-"""The engine as a worker sees it, in memory and obedient: for what a real one cannot be made to do on the spot."""
+"""A WorkerApi in memory, for answers and failures that a real engine cannot be made to give at a chosen moment."""
 
 import asyncio
 import hashlib
@@ -21,10 +21,10 @@ from penstock.model.workers import JobType, Worker, WorkRequest
 WITHIN = 15.0
 
 
-class FakeReach:
-    """Remembers everything it was told. `down` makes every call fail; the sets say what a renew answers.
+class FakeWorkerApi:
+    """Records every call. `down` makes every call fail; the sets say what a renew answers.
 
-    What is in `mishaps` is called with what a call carries, by the call's name, and may raise.
+    `mishaps` holds functions by the name of a call: each gets what that call carries and may raise.
     """
 
     def __init__(self, lease: float = 15.0, heartbeat: float = 0.1) -> None:

@@ -21,8 +21,8 @@ from penstock.model.shards import ShardState, shard_for_key
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store.seam import schedule_key
-from tests.services.desk import ADD, OTHER, request, submit
-from tests.services.shards_case import Case, MoodyShard, key_at
+from tests.services.engine_steps import ADD, OTHER, request, submit
+from tests.services.faulty_shards import FaultyShard, FaultyShards, key_at
 
 KEYS = [f"key-{number}" for number in range(60)]
 TWO = ShardId(2)
@@ -31,8 +31,8 @@ KEEP = Retention(HOUR, 2 * HOUR)
 
 
 @pytest.fixture
-async def case(tmp_path: Path) -> AsyncIterator[Case]:
-    async with Case(tmp_path) as case:
+async def case(tmp_path: Path) -> AsyncIterator[FaultyShards]:
+    async with FaultyShards(tmp_path) as case:
         yield case
 
 
@@ -51,7 +51,7 @@ class Api:
 
 
 @pytest.fixture
-async def open_api(case: Case, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[Api]]]:
+async def open_api(case: FaultyShards, tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[Api]]]:
     engines: list[Engine] = []
 
     async def opened(shards: int = 2) -> Api:
@@ -70,7 +70,7 @@ async def open_api(case: Case, tmp_path: Path) -> AsyncIterator[Callable[..., Aw
 OpenApi = Callable[..., Awaitable[Api]]
 
 
-def before_it_does(shard: MoodyShard, name: str, act: Callable[[], Awaitable[Any]]) -> None:
+def before_it_does(shard: FaultyShard, name: str, act: Callable[[], Awaitable[Any]]) -> None:
     """Let something happen just before a shard does what it is asked for, once."""
     inside = getattr(shard.inside, name)
 
@@ -86,7 +86,7 @@ async def drain(api: Api, number: ShardId) -> None:
     await api.store.mapmaker.change(number, None, ShardState.DRAINING, keyed=False)
 
 
-def schedule(case: Case, name: str) -> Schedule:
+def schedule(case: FaultyShards, name: str) -> Schedule:
     now = case.clock.now()
     return Schedule(
         name=name, when=Every(timedelta(minutes=1)), type="add", params=b"{}", created_at=now, updated_at=now
@@ -112,7 +112,9 @@ class TestRemoving:
         assert not [one for one in answers if isinstance(one, PenstockError)]
         assert await here.jobs() == 30
 
-    async def test_a_retry_by_hand_and_a_batch_are_placed_again_too(self, case: Case, open_api: OpenApi) -> None:
+    async def test_a_retry_by_hand_and_a_batch_are_placed_again_too(
+        self, case: FaultyShards, open_api: OpenApi
+    ) -> None:
         here, stale = await open_api(3), await open_api(3)
         key = key_at(here.store, 2)
         ended = await here.engine.jobs.cancel(await here.submit(key_at(here.store, 0)))
@@ -123,7 +125,9 @@ class TestRemoving:
         assert not [one for one in batch.values() if isinstance(one, PenstockError)]
         assert await here.jobs() == 12
 
-    async def test_a_job_that_comes_at_the_last_moment_keeps_the_shard(self, case: Case, open_api: OpenApi) -> None:
+    async def test_a_job_that_comes_at_the_last_moment_keeps_the_shard(
+        self, case: FaultyShards, open_api: OpenApi
+    ) -> None:
         here = await open_api(3)
         await drain(here, TWO)
         before_it_does(case.shard(2), "admit", lambda: case.submit(here.store, 2))
@@ -132,7 +136,7 @@ class TestRemoving:
         assert shard_of((await case.submit(here.store, 2)).id) == 2, "it takes jobs again"
 
     async def test_a_shard_that_was_left_closed_takes_jobs_once_it_is_active_again(
-        self, case: Case, open_api: OpenApi
+        self, case: FaultyShards, open_api: OpenApi
     ) -> None:
         here = await open_api(3)
         await drain(here, TWO)
@@ -181,7 +185,7 @@ class TestGrowing:
         assert {shard_of(job) for job in first} == {2}
 
     async def test_while_the_ring_reaches_one_shard_after_the_other_no_key_makes_two_jobs(
-        self, case: Case, open_api: OpenApi
+        self, case: FaultyShards, open_api: OpenApi
     ) -> None:
         here, fresh, stale = await open_api(2), await open_api(2), await open_api(2)
         made: dict[str, set[JobId]] = {}
@@ -212,7 +216,7 @@ class TestGrowing:
         assert await here.jobs() == 60
 
     async def test_a_key_whose_former_shard_is_away_is_refused_and_no_other(
-        self, case: Case, open_api: OpenApi
+        self, case: FaultyShards, open_api: OpenApi
     ) -> None:
         here = await open_api(2)
         former = {key: here.store.shard_for(key) for key in KEYS}
@@ -222,7 +226,9 @@ class TestGrowing:
         refused = {key for key, one in zip(KEYS, answers, strict=True) if isinstance(one, StoreUnavailable)}
         assert refused == {key for key in KEYS if 1 in (former[key], here.store.shard_for(key))}
 
-    async def test_of_two_who_change_the_ring_at_once_one_is_refused(self, case: Case, open_api: OpenApi) -> None:
+    async def test_of_two_who_change_the_ring_at_once_one_is_refused(
+        self, case: FaultyShards, open_api: OpenApi
+    ) -> None:
         here, other = await open_api(3), await open_api(3)
         before_it_does(
             case.shard(0), "change_notices", lambda: other.store.mapmaker.change(ShardId(1), None, None, keyed=False)
@@ -233,7 +239,9 @@ class TestGrowing:
         assert here.store.roster.map.ring == other.store.roster.map.ring
         assert here.store.roster.map.ring.shards == (0, 2)
 
-    async def test_a_schedule_that_is_made_meanwhile_keeps_the_ring(self, case: Case, open_api: OpenApi) -> None:
+    async def test_a_schedule_that_is_made_meanwhile_keeps_the_ring(
+        self, case: FaultyShards, open_api: OpenApi
+    ) -> None:
         here = await open_api(2)
         moving = schedule(case, next(name for name in KEYS if _moves(here.store, name)))
         home = here.store.shard_for(schedule_key(moving.name))
@@ -244,7 +252,7 @@ class TestGrowing:
         assert await here.store.get_schedules([moving.name]) != [None]
 
     async def test_a_schedule_of_a_process_with_the_old_map_is_made_at_its_new_place(
-        self, case: Case, open_api: OpenApi
+        self, case: FaultyShards, open_api: OpenApi
     ) -> None:
         here, stale = await open_api(2), await open_api(2)
         name = next(name for name in KEYS if _moves(here.store, name))
@@ -262,7 +270,7 @@ class TestGrowing:
 
 class TestForgetting:
     async def test_a_former_ring_is_forgotten_once_no_job_of_its_time_is_left(
-        self, case: Case, open_api: OpenApi
+        self, case: FaultyShards, open_api: OpenApi
     ) -> None:
         here, other = await open_api(2), await open_api(2)
         for key in KEYS[:9]:

@@ -1,4 +1,4 @@
-"""Short ways to do what owners of schedules and schedulers do, for tests that read as stories."""
+"""Steps of clients and schedulers on an engine's schedules, shared by the tests of services."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -36,7 +36,7 @@ def decoded(body: dict[str, object], kind: type[T]) -> T:
     return msgspec.json.decode(msgspec.json.encode(body), type=kind)
 
 
-class Watchman:
+class SimulatedTicker:
     """A ticker on a simulated clock: `runs` lets time pass as the ticker asks for it."""
 
     def __init__(self, engine: Engine, clock: SimulatedClock, timekeeper: SchedulerApi | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Where the workers of a local fleet work in tests: a server's URL and a folder."""
+"""The environment of a local fleet's workers in the fleet contract: a server's URL and a folder."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ APP = "tests.contracts.fleet_app:app"
 
 
 class Folder(Yard):
-    """Jobs are let go by a file."""
+    """A job ends once a file with its id is there."""
 
     def __init__(self, client: AsyncClient, url: str, folder: Path) -> None:
         super().__init__()

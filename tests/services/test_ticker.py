@@ -24,8 +24,8 @@ from penstock.objects.folder import FolderObjects
 from penstock.scheduler.tick_plan import plan
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import claim, claim_one, dispatcher, join, success
-from tests.services.schedule_desk import Watchman, create, history, job_of, jobs_of, ticks_of, told
+from tests.services.engine_steps import claim, claim_one, dispatcher, join, success
+from tests.services.schedule_steps import SimulatedTicker, create, history, job_of, jobs_of, ticks_of, told
 
 SECOND = timedelta(seconds=1)
 
@@ -36,8 +36,8 @@ async def _types(engine: Engine) -> None:
 
 
 @pytest.fixture
-def watchman(engine: Engine, clock: SimulatedClock) -> Watchman:
-    return Watchman(engine, clock)
+def simulated(engine: Engine, clock: SimulatedClock) -> SimulatedTicker:
+    return SimulatedTicker(engine, clock)
 
 
 async def settle(engine: Engine, claimed: Claim) -> None:
@@ -50,7 +50,7 @@ class TestMisfire:
     async def after_ten_missed(self, engine: Engine, clock: SimulatedClock, **said: object) -> list[str]:
         await create(engine, misfire_grace_seconds=5, **said)  # type: ignore[arg-type]
         clock.advance(106 * SECOND)
-        await Watchman(engine, clock).settles()
+        await SimulatedTicker(engine, clock).settles()
         records = await history(engine)
         assert len({record.at for record in records}) == 10
         return ["job" if record.job else str(record.skipped) for record in records]
@@ -74,69 +74,69 @@ class TestMisfire:
     async def test_within_the_grace_nothing_is_missed(self, engine: Engine, clock: SimulatedClock) -> None:
         await create(engine, misfire="skip", misfire_grace_seconds=5)
         clock.advance(14 * SECOND)
-        await Watchman(engine, clock).settles()
+        await SimulatedTicker(engine, clock).settles()
         assert told(await history(engine)) == {"job": 1}
 
 
 class TestOverlap:
     """Each tick comes while the job of the one before it runs."""
 
-    async def test_allow_runs_them_beside_each_other(self, engine: Engine, watchman: Watchman) -> None:
+    async def test_allow_runs_them_beside_each_other(self, engine: Engine, simulated: SimulatedTicker) -> None:
         await create(engine)
-        await watchman.runs(35 * SECOND)
+        await simulated.runs(35 * SECOND)
         assert len(await claim(engine)) == 3
 
-    async def test_skip_waits_for_the_end(self, engine: Engine, watchman: Watchman) -> None:
+    async def test_skip_waits_for_the_end(self, engine: Engine, simulated: SimulatedTicker) -> None:
         await create(engine, overlap="skip")
-        await watchman.runs(15 * SECOND)
+        await simulated.runs(15 * SECOND)
         running = await claim_one(engine)
-        await watchman.runs(10 * SECOND)
+        await simulated.runs(10 * SECOND)
         await settle(engine, running)
-        await watchman.runs(10 * SECOND)
+        await simulated.runs(10 * SECOND)
         assert [record.job is not None for record in await history(engine)] == [True, False, True]
 
     async def test_a_job_that_ends_within_the_slot_is_not_held_against_the_tick(
-        self, engine: Engine, clock: SimulatedClock, watchman: Watchman
+        self, engine: Engine, clock: SimulatedClock, simulated: SimulatedTicker
     ) -> None:
         await create(engine, overlap="skip")
-        await watchman.runs(15 * SECOND)
+        await simulated.runs(15 * SECOND)
         running = await claim_one(engine)
-        await watchman.runs(timedelta(seconds=4.9))
+        await simulated.runs(timedelta(seconds=4.9))
         await settle(engine, running)
-        await watchman.runs(timedelta(seconds=0.1))
+        await simulated.runs(timedelta(seconds=0.1))
         assert told(await history(engine)) == {"job": 2}
 
     async def test_queue_one_runs_one_more_the_moment_the_job_ends(
-        self, engine: Engine, clock: SimulatedClock, watchman: Watchman
+        self, engine: Engine, clock: SimulatedClock, simulated: SimulatedTicker
     ) -> None:
         await create(engine, overlap="queue_one")
-        await watchman.runs(15 * SECOND)
+        await simulated.runs(15 * SECOND)
         running = await claim_one(engine)
-        await watchman.runs(20 * SECOND)
+        await simulated.runs(20 * SECOND)
         assert await claim(engine) == []
         await settle(engine, running)
-        await watchman.settles()
+        await simulated.settles()
         queued = await claim_one(engine)
         first, second, third = await history(engine)
         assert (first.job, second.job) == (running.job, queued.job)
         assert third.skipped == "one is waiting already"
         assert (await engine.jobs.get(queued.job)).created_at == clock.now()
 
-    async def test_cancel_previous_makes_room(self, engine: Engine, watchman: Watchman) -> None:
+    async def test_cancel_previous_makes_room(self, engine: Engine, simulated: SimulatedTicker) -> None:
         await create(engine, overlap="cancel_previous")
-        await watchman.runs(15 * SECOND)
+        await simulated.runs(15 * SECOND)
         waiting = job_of((await history(engine))[0])
-        await watchman.runs(10 * SECOND)
+        await simulated.runs(10 * SECOND)
         assert (await engine.jobs.get(waiting)).state is State.CANCELLED
         running = await claim_one(engine)
-        await watchman.runs(10 * SECOND)
+        await simulated.runs(10 * SECOND)
         assert (await engine.jobs.get(running.job)).cancel_requested_at is not None
 
     async def test_the_previous_job_yields_though_the_scheduler_dies_right_after_the_tick(
-        self, engine: Engine, watchman: Watchman, monkeypatch: pytest.MonkeyPatch
+        self, engine: Engine, simulated: SimulatedTicker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await create(engine, overlap="cancel_previous")
-        await watchman.runs(15 * SECOND)
+        await simulated.runs(15 * SECOND)
         running = await claim_one(engine)
 
         def die(place: str) -> None:
@@ -144,73 +144,75 @@ class TestOverlap:
 
         monkeypatch.setattr("penstock.engine.scheduler_api.failpoint", die)
         with pytest.raises(KeyboardInterrupt, match=AFTER_TICK_COMMIT):
-            await watchman.runs(10 * SECOND)
+            await simulated.runs(10 * SECOND)
         assert len(await history(engine)) == 2
         assert (await engine.jobs.get(running.job)).cancel_requested_at is not None
 
     async def test_after_completion_counts_from_the_end(
-        self, engine: Engine, clock: SimulatedClock, watchman: Watchman
+        self, engine: Engine, clock: SimulatedClock, simulated: SimulatedTicker
     ) -> None:
         await create(engine, after_completion=True)
-        await watchman.runs(25 * SECOND)
+        await simulated.runs(25 * SECOND)
         running = await claim_one(engine)
         await settle(engine, running)
         ended = clock.now()
-        await watchman.runs(20 * SECOND)
+        await simulated.runs(20 * SECOND)
         _, second = await jobs_of(engine)
         assert second.created_at == ended + 10 * SECOND
 
 
-async def test_jitter_delays_each_tick_by_its_own_span(engine: Engine, watchman: Watchman) -> None:
+async def test_jitter_delays_each_tick_by_its_own_span(engine: Engine, simulated: SimulatedTicker) -> None:
     await create(engine, jitter_seconds=5)
-    await watchman.runs(100 * SECOND)
+    await simulated.runs(100 * SECOND)
     late = [job.created_at - job.tick_at for job in await jobs_of(engine) if job.tick_at]
     assert len(set(late)) > 3
     assert all(timedelta(0) <= span <= 5 * SECOND for span in late)
 
 
-async def test_a_tick_whose_job_cannot_be_made_says_so_and_time_goes_on(engine: Engine, watchman: Watchman) -> None:
+async def test_a_tick_whose_job_cannot_be_made_says_so_and_time_goes_on(
+    engine: Engine, simulated: SimulatedTicker
+) -> None:
     await create(engine, params={"a": 1})
     schema = {"type": "object", "properties": {"b": {"type": "string"}}, "required": ["b"]}
     await engine.catalog.declare([JobType(name="other", queue="other", params_schema=schema)])
-    await watchman.runs(25 * SECOND)
+    await simulated.runs(25 * SECOND)
     records = await history(engine)
     assert len(records) == 2
     assert all(str(record.skipped).startswith("invalid_params") for record in records)
 
 
 async def test_a_schedule_that_cannot_be_understood_any_more_holds_up_no_other(
-    engine: Engine, watchman: Watchman, caplog: pytest.LogCaptureFixture
+    engine: Engine, simulated: SimulatedTicker, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = await create(engine), await create(engine, "bad", cron="* * * * *")
     await engine.store.put_schedule(replace(bad, when=Cron("* * * * *", "Gone/Zone")), bad.version)
-    await watchman.runs(65 * SECOND)
+    await simulated.runs(65 * SECOND)
     assert told(await history(engine, good.name)) == {"job": 6}
     assert await history(engine, "bad") == []
     assert "schedule bad cannot be planned" in caplog.text
 
 
 async def test_a_change_that_sets_the_course_back_doubles_nothing(
-    engine: Engine, clock: SimulatedClock, watchman: Watchman
+    engine: Engine, clock: SimulatedClock, simulated: SimulatedTicker
 ) -> None:
     """As when a client reads, a scheduler ticks, and the client writes what it has read."""
     before = await create(engine, overlap="cancel_previous")
-    await watchman.runs(11 * SECOND)
+    await simulated.runs(11 * SECOND)
     (job,) = await jobs_of(engine)
     assert await engine.store.put_schedule(replace(before, priority=9), before.version) is not None
     engine.changes.publish()
-    await watchman.settles()
+    await simulated.settles()
     assert [record.job for record in await history(engine)] == [job.id]
     assert (await engine.jobs.get(job.id)).state is State.QUEUED
 
 
 async def test_many_missed_ticks_of_many_schedules_are_caught_up_in_parts(
-    engine: Engine, clock: SimulatedClock, watchman: Watchman
+    engine: Engine, clock: SimulatedClock, simulated: SimulatedTicker
 ) -> None:
     for number in range(5):
         await create(engine, f"s{number}", interval=1, misfire="run_all", misfire_cap=1000, misfire_grace_seconds=0)
     clock.advance(1500 * SECOND)
-    await watchman.settles()
+    await simulated.settles()
     for number in range(5):
         records = await history(engine, f"s{number}")
         assert (len(records), len(set(ticks_of(records)))) == (1500, 1500)
@@ -221,7 +223,7 @@ class Rivals:
     """Two engines over one store, as two servers would be."""
 
     def __init__(self, engine: Engine, other: Engine, clock: SimulatedClock) -> None:
-        self.watchmen = [Watchman(one, clock) for one in (engine, other, engine, other)]
+        self.watchmen = [SimulatedTicker(one, clock) for one in (engine, other, engine, other)]
 
 
 @pytest.fixture
@@ -238,11 +240,11 @@ async def test_no_tick_twice_and_no_tick_silent_whoever_is_faster(
     for number in range(5):
         await create(engine, f"s{number}", interval=1, overlap=["allow", "skip", "queue_one"][number % 3])
     for _ in range(40):
-        await asyncio.gather(*(watchman.step() for watchman in rivals.watchmen))
+        await asyncio.gather(*(simulated.step() for simulated in rivals.watchmen))
         clock.advance(timedelta(seconds=0.25))
         for claimed in await claim(engine):
             await settle(engine, claimed)
-    await asyncio.gather(*(watchman.settles() for watchman in rivals.watchmen))
+    await asyncio.gather(*(simulated.settles() for simulated in rivals.watchmen))
     for number in range(5):
         records = await history(engine, f"s{number}")
         pending = (await engine.schedules.get(f"s{number}")).pending_tick_at
@@ -282,10 +284,10 @@ async def test_a_tick_whose_write_failed_is_tried_again_at_once(engine: Engine, 
             raise StoreUnavailable("once")
 
     await create(engine)
-    watchman = Watchman(engine, clock, FailsOnce(engine, random.Random()))
+    simulated = SimulatedTicker(engine, clock, FailsOnce(engine, random.Random()))
     with pytest.raises(StoreUnavailable):
-        await watchman.runs(11 * SECOND)
-    await watchman.ticker.step()
+        await simulated.runs(11 * SECOND)
+    await simulated.ticker.step()
     assert told(await history(engine)) == {"job": 1}
 
 
@@ -316,10 +318,10 @@ class Flaky:
 async def test_a_scheduler_whose_calls_fail_misses_no_tick(engine: Engine, clock: SimulatedClock) -> None:
     start = clock.now()
     await create(engine, interval=1)
-    watchman = Watchman(engine, clock, Flaky(engine, random.Random(3)))
+    simulated = SimulatedTicker(engine, clock, Flaky(engine, random.Random(3)))
     for _ in range(200):
         with suppress(StoreUnavailable):
-            await watchman.step()
+            await simulated.step()
         clock.advance(timedelta(seconds=0.1))
     records = await history(engine)
     assert ticks_of(records) == [start + n * SECOND for n in range(1, len(records) + 1)]
@@ -349,7 +351,7 @@ async def test_a_scheduler_whose_clock_is_hours_off_is_neither_early_nor_late(
     engine: Engine, clock: SimulatedClock, hours: int
 ) -> None:
     await create(engine)
-    await Watchman(engine, SkewedClock(clock, timedelta(hours=hours))).runs(35 * SECOND)
+    await SimulatedTicker(engine, SkewedClock(clock, timedelta(hours=hours))).runs(35 * SECOND)
     jobs = await jobs_of(engine)
     assert len(jobs) == 3
     assert all(job.created_at == job.tick_at for job in jobs)
@@ -359,7 +361,7 @@ async def test_a_scheduler_that_was_stopped_for_a_minute_doubles_nothing(
     engine: Engine, other: Engine, clock: SimulatedClock
 ) -> None:
     await create(engine, interval=1)
-    stopped, going = Watchman(engine, clock), Watchman(other, clock)
+    stopped, going = SimulatedTicker(engine, clock), SimulatedTicker(other, clock)
     await stopped.runs(timedelta(seconds=0.5))
     await going.runs(60 * SECOND)
     before = await history(engine)
@@ -369,7 +371,7 @@ async def test_a_scheduler_that_was_stopped_for_a_minute_doubles_nothing(
 
 
 async def test_a_job_committed_but_not_published_is_dispatched_later(
-    engine: Engine, clock: SimulatedClock, watchman: Watchman, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, clock: SimulatedClock, simulated: SimulatedTicker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Died(Exception):
         """The process is gone."""
@@ -381,7 +383,7 @@ async def test_a_job_committed_but_not_published_is_dispatched_later(
     with monkeypatch.context() as patched:
         patched.setattr("penstock.engine.scheduler_api.failpoint", die)
         with pytest.raises(Died):
-            await watchman.runs(11 * SECOND)
+            await simulated.runs(11 * SECOND)
     assert await claim(engine) == []
     assert isinstance(engine.broker, MemoryBroker)
     engine.broker.lose()
@@ -390,14 +392,14 @@ async def test_a_job_committed_but_not_published_is_dispatched_later(
 
 
 async def test_the_store_is_the_same_after_it_was_opened_again(
-    engine: Engine, tmp_path: Path, clock: SimulatedClock, watchman: Watchman, settings: Settings
+    engine: Engine, tmp_path: Path, clock: SimulatedClock, simulated: SimulatedTicker, settings: Settings
 ) -> None:
     made = await create(engine)
-    await watchman.runs(15 * SECOND)
+    await simulated.runs(15 * SECOND)
     await engine.close()
     store = await SqliteStore.open(tmp_path / "penstock.db", clock=clock)
     again = Engine(store, MemoryBroker(), FolderObjects(tmp_path / "objects", clock), settings, clock, random.Random(9))
-    await Watchman(again, clock).runs(10 * SECOND)
+    await SimulatedTicker(again, clock).runs(10 * SECOND)
     assert made.next_tick_at is not None
     assert ticks_of(await history(again)) == [made.next_tick_at, made.next_tick_at + 10 * SECOND]
     await again.close()

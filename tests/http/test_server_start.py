@@ -4,7 +4,7 @@ import pytest
 
 from penstock.engine import Engine
 from penstock.model.errors import Starting
-from tests.http.desk import Client, problem
+from tests.http.api_calls import Client, problem
 
 SCHEDULE = {"name": "hourly", "type": "add", "params": {"a": 1}, "interval": 3600}
 

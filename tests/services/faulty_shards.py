@@ -1,4 +1,4 @@
-"""Shards that fall ill on demand, and an orchestrator over them whose time passes when a test says so."""
+"""SQLite shards that fail on demand, and orchestrators over them on a simulated clock."""
 
 import asyncio
 import random
@@ -24,18 +24,18 @@ PATIENCE = 60.0
 TICKET = timedelta(seconds=30)
 LEASE = timedelta(seconds=15)
 TURNS = 20
-"""Of the event loop, in which a task gets from one wait to the next."""
+"""Turns of the event loop within which a runnable task reaches its next wait."""
 
 
-class Mood(StrEnum):
+class Behaviour(StrEnum):
     WELL = "well"
     RAISES = "raises"
     HANGS = "hangs"
     REFUSES = "refuses"
 
 
-class Work:
-    """Calls that threads carry out now, of all shards of a case."""
+class ThreadCalls:
+    """Counts the calls that threads carry out now, over all shards of a test."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -59,28 +59,28 @@ class Work:
                 await self._changed.wait()
 
 
-class MoodyShard:
-    """A real shard that answers, raises or hangs, as it is told; it notes what it was asked besides probes."""
+class FaultyShard:
+    """A SQLite shard that answers, raises or hangs as `behaviour` says; `asked` lists its calls except probes."""
 
-    def __init__(self, inside: SqliteStore, work: "Work") -> None:
-        self.mood = Mood.WELL
+    def __init__(self, inside: SqliteStore, work: "ThreadCalls") -> None:
+        self.behaviour = Behaviour.WELL
         self.asked: list[str] = []
         self.inside = inside
         self._work = work
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.inside, name)
-        return self._moody(name, value) if asyncio.iscoroutinefunction(value) else value
+        return self._wrap(name, value) if asyncio.iscoroutinefunction(value) else value
 
-    def _moody(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    def _wrap(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def asked(*args: Any, **more: Any) -> Any:
             if name != "probe":
                 self.asked.append(name)
-            if self.mood is Mood.RAISES:
+            if self.behaviour is Behaviour.RAISES:
                 raise StoreUnavailable("out of order")
-            if self.mood is Mood.REFUSES:
+            if self.behaviour is Behaviour.REFUSES:
                 raise StoreUnavailable("nobody listens", sent=False)
-            if self.mood is Mood.HANGS:
+            if self.behaviour is Behaviour.HANGS:
                 await asyncio.Event().wait()
             with self._work:
                 return await method(*args, **more)
@@ -88,18 +88,18 @@ class MoodyShard:
         return asked
 
     async def close(self) -> None:
-        """Stays open: other orchestrators may have it too."""
+        """Stay open: other orchestrators may use it too."""
 
 
-class Case:
+class FaultyShards:
     """Shards in files, under the URLs `shard 0`, `shard 1`, …, and orchestrators over them."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = SimulatedClock()
-        self.shards: dict[str, MoodyShard] = {}
+        self.shards: dict[str, FaultyShard] = {}
         self.closed: set[str] = set()
         self.opens: Counter[str] = Counter()
-        self.work = Work()
+        self.work = ThreadCalls()
         self._folder = folder
         self._rng = random.Random(3)
         self._opened = AsyncExitStack()
@@ -125,10 +125,10 @@ class Case:
             with self.work:
                 inside = await SqliteStore.open(self._folder / f"{url}.db", shard=number, clock=self.clock)
             self._opened.push_async_callback(inside.close)
-            self.shards[url] = MoodyShard(inside, self.work)
+            self.shards[url] = FaultyShard(inside, self.work)
         return cast(Shard, self.shards[url])
 
-    def shard(self, number: int) -> MoodyShard:
+    def shard(self, number: int) -> FaultyShard:
         return self.shards[f"shard {number}"]
 
     async def until(self, true: Callable[[], bool]) -> None:
@@ -138,13 +138,13 @@ class Case:
                 self.clock.advance(timedelta(seconds=1.3))
                 await self.work.rest()
 
-    async def falls(self, store: ShardedStore, number: int, mood: Mood = Mood.RAISES) -> None:
-        """Let a shard fall ill, and be noticed."""
-        self.shard(number).mood = mood
+    async def falls(self, store: ShardedStore, number: int, behaviour: Behaviour = Behaviour.RAISES) -> None:
+        """Make a shard fail, and return once the orchestrator has noticed."""
+        self.shard(number).behaviour = behaviour
         await self.until(lambda: ShardId(number) in store.unavailable())
 
     async def heals(self, store: ShardedStore, number: int) -> None:
-        self.shard(number).mood = Mood.WELL
+        self.shard(number).behaviour = Behaviour.WELL
         await self.until(lambda: ShardId(number) not in store.unavailable())
 
     def new(self, at: int, key: str | None = None) -> NewJob:
@@ -163,8 +163,8 @@ def key_at(store: ShardedStore, number: int) -> str:
     return next(key for key in map(str, range(9999)) if store.shard_for(key) == number)
 
 
-async def repairs(store: ShardedStore) -> None:
-    """Let shards be told what they lack, as far as it is known now."""
+async def wait_for_repairs(store: ShardedStore) -> None:
+    """Return once the shards have been sent the notices they are known to lack now."""
     await store.notices()
     if telling := list(store.roster._repairs.values()):  # noqa: SLF001 - they go on behind every caller's back
         await asyncio.wait(telling)

@@ -20,20 +20,20 @@ from penstock.model.sdk_keys import read_sdk_key
 from penstock.model.shards import ShardState
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
-from tests.services.desk import ADD, OTHER
-from tests.services.shards_case import Case, Mood
+from tests.services.engine_steps import ADD, OTHER
+from tests.services.faulty_shards import Behaviour, FaultyShards
 
 URL = "http://localhost"
 
 
 @pytest.fixture
-async def case(tmp_path: Path) -> AsyncIterator[Case]:
-    async with Case(tmp_path) as case:
+async def case(tmp_path: Path) -> AsyncIterator[FaultyShards]:
+    async with FaultyShards(tmp_path) as case:
         yield case
 
 
 @pytest.fixture
-async def store(case: Case) -> ShardedStore:
+async def store(case: FaultyShards) -> ShardedStore:
     return await case.orchestrator(range(2))
 
 
@@ -58,7 +58,7 @@ class Line(httpx2.AsyncBaseTransport):
 
 
 @pytest.fixture
-async def line(case: Case, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Line]:
+async def line(case: FaultyShards, store: ShardedStore, tmp_path: Path) -> AsyncIterator[Line]:
     objects = FolderObjects(tmp_path / "objects", case.clock)
     engine = Engine(store, MemoryBroker(), objects, Settings(), case.clock, random.Random(7))
     await engine.catalog.declare([ADD, OTHER])
@@ -110,19 +110,23 @@ async def test_a_shard_that_takes_no_new_jobs_gets_none(
     assert set(await homes(client)) == {0}
 
 
-async def test_a_shard_that_is_down_costs_no_submit(case: Case, client: AsyncClient, store: ShardedStore) -> None:
+async def test_a_shard_that_is_down_costs_no_submit(
+    case: FaultyShards, client: AsyncClient, store: ShardedStore
+) -> None:
     await homes(client, 5)
     await case.falls(store, 1)
     assert await homes(client) == {0: 60}
 
 
-async def test_nor_does_one_that_nobody_knows_yet_to_be_down(case: Case, client: AsyncClient) -> None:
+async def test_nor_does_one_that_nobody_knows_yet_to_be_down(case: FaultyShards, client: AsyncClient) -> None:
     await homes(client, 5)
-    case.shard(1).mood = Mood.REFUSES
+    case.shard(1).behaviour = Behaviour.REFUSES
     assert await homes(client) == {0: 60}
 
 
-async def test_a_batch_goes_to_one_shard_that_takes_it(case: Case, client: AsyncClient, store: ShardedStore) -> None:
+async def test_a_batch_goes_to_one_shard_that_takes_it(
+    case: FaultyShards, client: AsyncClient, store: ShardedStore
+) -> None:
     await case.falls(store, 0)
     for _ in range(5):
         answers = await client.submit_many([{"type": "other"}, {"type": "other"}])
@@ -157,7 +161,7 @@ async def test_when_an_answer_is_lost_and_the_shard_drained_meanwhile_there_is_o
 
 
 async def test_when_an_answer_is_lost_and_the_shard_dies_it_is_not_submitted_elsewhere(
-    case: Case, client: AsyncClient, line: Line, store: ShardedStore
+    case: FaultyShards, client: AsyncClient, line: Line, store: ShardedStore
 ) -> None:
     await homes(client, 1)
     before = await total(store)
@@ -175,7 +179,9 @@ async def test_when_an_answer_is_lost_and_the_shard_dies_it_is_not_submitted_els
     assert await total(store) == before + 1
 
 
-async def test_a_users_own_key_stays_where_it_lives(case: Case, client: AsyncClient, store: ShardedStore) -> None:
+async def test_a_users_own_key_stays_where_it_lives(
+    case: FaultyShards, client: AsyncClient, store: ShardedStore
+) -> None:
     keys = [f"order-{number}" for number in range(20)]
     placed = {key: store.shard_for(key) for key in keys}
     assert {key: shard_of(JobId((await client.submit("other", key=key)).id)) for key in keys} == placed

@@ -1,4 +1,4 @@
-"""Short ways to do what clients and workers do, for tests that read as stories."""
+"""Steps of clients, workers and services against an engine, shared by the tests of services."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A fleet in memory whose workers do real jobs of a real engine, and a world in which time passes step by step."""
+"""Fleets in memory whose workers run jobs of a real engine, and a simulation that steps them with a simulated clock."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from penstock.model.job import Claim, ErrorCode, JobError, Lease
 from penstock.model.lifecycle import State
 from penstock.model.workers import JobType, Worker, WorkerState, WorkRequest
 from penstock.testing.clock import SimulatedClock
-from tests.services.desk import ZERO, dispatcher, failure, success
+from tests.services.engine_steps import ZERO, dispatcher, failure, success
 
 UNFIT = JobError(ErrorCode.INVALID_PARAMS, "params do not fit", retryable=False)
 TICK = timedelta(milliseconds=500)

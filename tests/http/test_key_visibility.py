@@ -17,8 +17,8 @@ from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
 from penstock.model.errors import Forbidden, StoreUnavailable
 from penstock.model.keys import KeyScope
-from tests.http.desk import ADD, OTHER, WORKER, Client, Json, claim, problem, settle, submit
-from tests.http.keyed import client_of, made, showing
+from tests.http.api_calls import ADD, OTHER, WORKER, Client, Json, claim, problem, settle, submit
+from tests.http.api_keys import client_of, create_key, with_key
 
 SECRETS = {
     name: f"secret-{name}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
@@ -68,7 +68,7 @@ def settings(settings: Settings) -> Settings:
 @pytest.fixture
 async def client(app: ASGIApp, engine: Engine) -> AsyncIterator[Client]:
     async with client_of(app) as client:
-        client.headers["authorization"] = f"Bearer {(await made(engine, KeyScope.ADMIN)).key}"
+        client.headers["authorization"] = f"Bearer {(await create_key(engine, KeyScope.ADMIN)).key}"
         yield client
 
 
@@ -175,7 +175,7 @@ def from_base64(text: str) -> str:
 async def test_a_key_of_one_scope_learns_what_that_is_for_and_nothing_else(
     scope: KeyScope, client: Client, engine: Engine, world: World
 ) -> None:
-    with showing(client, (await made(engine, scope)).key):
+    with with_key(client, (await create_key(engine, scope)).key):
         told = " ".join([text async for text in everything(client, world)])
     assert {name for name, secret in SECRETS.items() if secret in told} == LEARNED[scope]
 
@@ -209,31 +209,31 @@ async def test_without_reading_an_answer_holds_id_state_and_times(
 ) -> None:
     url = path.format(done=world.jobs[0], waiting=world.jobs[2])
     body = world.keyed if path == "/v1/jobs" else None
-    with showing(client, (await made(engine, scope)).key):
+    with with_key(client, (await create_key(engine, scope)).key):
         answer = await client.post(url, json=body)
     assert answer.is_success, answer.text
     item = answer.json()
     assert {"id", "state", "cancel_requested", "omitted", *TIMES} | set(item["omitted"]) == set(item)
     told = {name: item[name] for name in item["omitted"] if item[name]}
     assert told.keys() <= {"retry_policy"}
-    with showing(client, (await made(engine, scope, KeyScope.JOBS_READ)).key):
+    with with_key(client, (await create_key(engine, scope, KeyScope.JOBS_READ)).key):
         full = (await client.post(url, json=body)).json()
     assert (full["type"], full.get("omitted")) == ("other", [])
 
 
 async def test_a_queue_is_paused_without_telling_what_is_in_it(client: Client, engine: Engine, world: World) -> None:
-    with showing(client, (await made(engine, KeyScope.QUEUES)).key):
+    with with_key(client, (await create_key(engine, KeyScope.QUEUES)).key):
         for verb, paused in (("pause", True), ("resume", False)):
             told = (await client.post(f"/v1/queues/other/{verb}")).json()
             assert told == {"name": "other", "paused": paused, "jobs": {}, "oldest_seconds": None}
-    with showing(client, (await made(engine, KeyScope.QUEUES, KeyScope.JOBS_READ)).key):
+    with with_key(client, (await create_key(engine, KeyScope.QUEUES, KeyScope.JOBS_READ)).key):
         assert (await client.post("/v1/queues/other/pause")).json()["jobs"]["failed"] == 1
 
 
 async def test_the_sdk_adds_cancels_and_retries_without_reading(app: ASGIApp, engine: Engine, world: World) -> None:
     import httpx2
 
-    key = (await made(engine, KeyScope.JOBS_WRITE, KeyScope.JOBS_CANCEL)).key
+    key = (await create_key(engine, KeyScope.JOBS_WRITE, KeyScope.JOBS_CANCEL)).key
     transport = AsyncHttpTransport("http://localhost", httpx2.ASGITransport(app=app), key=key)
     async with AsyncClient(transport=transport, patience=0) as sdk:
         job = await sdk.submit("other", {"x": 1})
@@ -248,7 +248,7 @@ async def test_a_scheduler_cancels_only_jobs_of_the_schedule_that_it_decides_abo
     client: Client, engine: Engine, world: World
 ) -> None:
     decision = {"name": "nightly", "version": 1, "expected_tick_at": None, "next_tick_at": None}
-    with showing(client, (await made(engine, KeyScope.SCHEDULER)).key):
+    with with_key(client, (await create_key(engine, KeyScope.SCHEDULER)).key):
         body = {"decisions": [{**decision, "cancel": [world.jobs[2]]}]}
         problem(await client.post("/v1/schedulers/s1/tick", json=body), 403, "forbidden")
     assert (await client.get(f"/v1/jobs/{world.jobs[2]}")).json()["state"] == "queued"
@@ -257,7 +257,7 @@ async def test_a_scheduler_cancels_only_jobs_of_the_schedule_that_it_decides_abo
 async def test_a_limited_worker_key_does_not_learn_which_queue_a_job_is_in(
     client: Client, engine: Engine, world: World
 ) -> None:
-    with showing(client, (await made(engine, KeyScope.WORKER, queues=["sums"])).key):
+    with with_key(client, (await create_key(engine, KeyScope.WORKER, queues=["sums"])).key):
         answer = await client.get(f"/v1/jobs/{world.jobs[0]}/inputs/letter")
     assert "other" not in problem(answer, 403, "forbidden")
 
@@ -265,7 +265,7 @@ async def test_a_limited_worker_key_does_not_learn_which_queue_a_job_is_in(
 async def test_why_a_server_is_not_ready_is_told_to_keys_that_may_look(client: Client, engine: Engine) -> None:
     await engine.catalog.read()
     await engine.store.close()
-    with showing(client, None):
+    with with_key(client, None):
         vague = problem(await client.get("/readyz"), 503, StoreUnavailable.code)
     assert ".db" not in vague
     assert ".db" in problem(await client.get("/readyz"), 503, StoreUnavailable.code)

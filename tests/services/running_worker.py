@@ -1,4 +1,4 @@
-"""A worker at work on the handlers of `worker_app`, for tests."""
+"""A worker process that runs the handlers of `worker_app`."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,7 +12,7 @@ from penstock.config import Settings
 from penstock.config.settings import LimitSettings, WorkerSettings
 from penstock.model.clock import Clock, SystemClock
 from penstock.worker.agent.agent import Agent
-from tests.services.fake_reach import WITHIN, FakeReach
+from tests.services.fake_worker_api import WITHIN, FakeWorkerApi
 from tests.watch import FolderWatch, until_there
 
 APP = "tests.services.worker_app:app"
@@ -23,12 +23,12 @@ def settings(*, executors: int = 2, log_bytes: int = 256 * 1024, **worker: float
     return Settings(worker=WorkerSettings(**values), limits=LimitSettings(log_bytes=log_bytes))  # type: ignore[arg-type]
 
 
-class Working:
+class RunningWorker:
     """A running worker and the engine it talks to."""
 
-    def __init__(self, folder: Path, reach: FakeReach, agent: Agent, others: frozenset[int]) -> None:
+    def __init__(self, folder: Path, worker_api: FakeWorkerApi, agent: Agent, others: frozenset[int]) -> None:
         self.folder = folder
-        self.reach = reach
+        self.worker_api = worker_api
         self.agent = agent
         self._others = others
 
@@ -36,7 +36,7 @@ class Working:
         (self.folder / name).touch()
 
     async def appears(self, name: str, seconds: float = WITHIN) -> str:
-        """What a handler has told, once it has."""
+        """The content of the file that a handler writes, once it is there."""
         async with asyncio.timeout(seconds):
             await until_there(self.folder / name)
         return (self.folder / name).read_text()
@@ -53,23 +53,23 @@ class Working:
 
 
 @asynccontextmanager
-async def working(
+async def run_worker(
     folder: Path,
-    reach: FakeReach | None = None,
+    worker_api: FakeWorkerApi | None = None,
     *,
     clock: Clock | None = None,
     heartbeat: float = 0.1,
     **options: float | str,
-) -> AsyncIterator[Working]:
-    """A worker whose handlers tell and are told in `folder`; drained in a hurry at the end."""
-    reach = reach or FakeReach(heartbeat=heartbeat)
-    agent = Agent(APP, reach, settings(**options), clock or SystemClock())  # type: ignore[arg-type]
+) -> AsyncIterator[RunningWorker]:
+    """Run a worker whose handlers exchange files with the test in `folder`; at the end it is drained in a hurry."""
+    worker_api = worker_api or FakeWorkerApi(heartbeat=heartbeat)
+    agent = Agent(APP, worker_api, settings(**options), clock or SystemClock())  # type: ignore[arg-type]
     others = frozenset(children())
     with handlers_in(folder):
         await agent.start()
         running = asyncio.ensure_future(agent.run())
         try:
-            yield Working(folder, reach, agent, others)
+            yield RunningWorker(folder, worker_api, agent, others)
         finally:
             agent.drain()
             agent.drain()

@@ -1,10 +1,10 @@
-"""A server that answers whatever a test puts into its mouth."""
+"""An HTTP server that sends the responses a test has prepared."""
 
 import asyncio
 
 
-class Mouth:
-    """Says one answer per request, in order, and remembers what was asked."""
+class ScriptedServer:
+    """Sends one prepared response per request, in order, and records the requests."""
 
     def __init__(self, *answers: bytes) -> None:
         self.answers = list(answers)
@@ -34,7 +34,7 @@ class Mouth:
         return head + await reader.readexactly(int(lengths[0].split(b":")[1]) if lengths else 0)
 
 
-def answering(status: int, body: bytes, content_type: str, **headers: str) -> bytes:
+def http_response(status: int, body: bytes, content_type: str, **headers: str) -> bytes:
     named = {"content-type": content_type, "content-length": str(len(body)), **headers}
     lines = [f"HTTP/1.1 {status} Words", *(f"{name.replace('_', '-')}: {value}" for name, value in named.items())]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
