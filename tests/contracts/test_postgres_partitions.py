@@ -79,7 +79,7 @@ async def remaining(stage: StoreStage) -> set[JobId]:
 async def test_partitions_are_made_ahead_by_who_opens_and_by_who_prunes(url: str, stage: StoreStage) -> None:
     assert there(url) == {DEFAULT, *(f"ended_2030010{day}" for day in (1, 2, 3, 4))}
     stage.clock.advance(2 * DAY)
-    await stage.store.prune(KEEP, 9)
+    await stage.sweeps.prune(KEEP, 9)
     assert {"ended_20300105", "ended_20300106"} <= there(url)
     assert home(url, await stage.end_job()) == "ended_20300103"
 
@@ -104,12 +104,12 @@ async def test_a_job_goes_by_its_id_to_the_day_or_else_to_the_default(url: str, 
 async def test_a_day_that_is_in_the_default_already_stays_there(url: str, stage: StoreStage) -> None:
     stage.clock.advance(20 * DAY)
     job = await stage.end_job()
-    assert (await stage.store.prune(KEEP, 9)).jobs == 0
+    assert (await stage.sweeps.prune(KEEP, 9)).jobs == 0
     assert {"ended_20300122", "ended_20300124"} <= there(url)
     assert "ended_20300121" not in there(url)
     assert home(url, await stage.end_job()) == DEFAULT
     stage.clock.advance(30 * DAY)
-    assert (await stage.store.prune(KEEP, 9)).jobs == 2
+    assert (await stage.sweeps.prune(KEEP, 9)).jobs == 2
     assert await stage.store.get([job]) == [None]
 
 
@@ -122,7 +122,7 @@ async def test_a_day_that_is_past_goes_whole_with_all_that_its_jobs_had(url: str
     await end(stage, 20)
     stage.clock.advance(31 * DAY)
     kept, waiting = await stage.end_job(key="kept", tags=("red",)), await stage.submit()
-    pruned = await stage.store.prune(KEEP, 3)
+    pruned = await stage.sweeps.prune(KEEP, 3)
     assert (pruned.jobs, pruned.owners) == (23, (owner,))
     assert DAY_1 not in there(url)
     assert await remaining(stage) == {kept, waiting.id}
@@ -138,10 +138,10 @@ async def test_a_day_with_the_anchor_of_a_batch_is_kept_for_the_longest_retentio
     (anchor,) = await end(stage, 1, key="batch", anchor=True)
     await end(stage, 20)
     stage.clock.advance(8 * DAY)
-    assert (await stage.store.prune(KEEP, 99)).jobs == 20
+    assert (await stage.sweeps.prune(KEEP, 99)).jobs == 20
     assert await remaining(stage) == {anchor}
     stage.clock.advance(23 * DAY)
-    assert (await stage.store.prune(KEEP, 99)).jobs == 1
+    assert (await stage.sweeps.prune(KEEP, 99)).jobs == 1
     assert DAY_1 not in there(url)
 
 
@@ -152,7 +152,7 @@ async def test_a_day_with_one_young_job_is_not_dropped(url: str, stage: StoreSta
     stage.clock.advance(2 * DAY if state is State.FAILED else 4 * DAY)
     await stage.settle(late, state)
     stage.clock.advance(8 * DAY if state is State.FAILED else 5 * DAY)
-    assert [(await stage.store.prune(KEEP, 3)).jobs for _ in range(3)] == [3, 1, 0]
+    assert [(await stage.sweeps.prune(KEEP, 3)).jobs for _ in range(3)] == [3, 1, 0]
     assert DAY_1 in there(url)
     assert await remaining(stage) == {late.job}
     assert await stage.store.get(old) == [None] * 4
@@ -164,7 +164,7 @@ async def test_a_day_with_more_than_can_be_dropped_goes_in_batches_first(
     monkeypatch.setattr(partitions, "WHOLE_JOBS", 10)
     await end(stage, 25)
     stage.clock.advance(9 * DAY)
-    assert [(await stage.store.prune(KEEP, 8)).jobs for _ in range(4)] == [8, 8, 9, 0]
+    assert [(await stage.sweeps.prune(KEEP, 8)).jobs for _ in range(4)] == [8, 8, 9, 0]
     assert DAY_1 not in there(url)
     assert await remaining(stage) == set()
 
@@ -172,21 +172,21 @@ async def test_a_day_with_more_than_can_be_dropped_goes_in_batches_first(
 async def test_today_is_not_dropped_however_short_the_retention(url: str, stage: StoreStage) -> None:
     await end(stage, 5)
     stage.clock.advance(MINUTE)
-    assert [(await stage.store.prune(Retention(MINUTE, MINUTE), 3)).jobs for _ in range(3)] == [3, 2, 0]
+    assert [(await stage.sweeps.prune(Retention(MINUTE, MINUTE), 3)).jobs for _ in range(3)] == [3, 2, 0]
     assert DAY_1 in there(url)
 
 
 async def test_a_day_without_jobs_goes_too(url: str, stage: StoreStage) -> None:
     stage.clock.advance(8 * DAY)
-    assert (await stage.store.prune(KEEP, 9)).jobs == 0
+    assert (await stage.sweeps.prune(KEEP, 9)).jobs == 0
     assert DAY_1 not in there(url)
 
 
 async def test_a_job_whose_day_is_gone_ends_in_the_default(url: str, stage: StoreStage) -> None:
     waits = await stage.submit(delay=60 * DAY)
     stage.clock.advance(61 * DAY)
-    await stage.store.prune(KEEP, 9)
-    await stage.store.promote(9)
+    await stage.sweeps.prune(KEEP, 9)
+    await stage.sweeps.promote(9)
     await stage.dispatch({"mail": 9})
     await stage.settle(await stage.claim_again(waits.id))
     assert home(url, waits.id) == DEFAULT
@@ -200,15 +200,15 @@ async def test_two_who_prune_at_once_count_each_job_once(url: str, stage: StoreS
     stage.clock.advance(9 * DAY)
     other = await PostgresStore.open(url, clock=stage.clock)
     async with asyncio.timeout(60):
-        pruned = await asyncio.gather(*(one.prune(KEEP, 40) for one in (stage.store, other) * 3))
-        while (more := await stage.store.prune(KEEP, 40)).jobs:
+        pruned = await asyncio.gather(*(one.prune(KEEP, 40) for one in (stage.sweeps, other) * 3))
+        while (more := await stage.sweeps.prune(KEEP, 40)).jobs:
             pruned.append(more)
     await other.close()
     assert sum(one.jobs for one in pruned) == 300
     assert sorted(owner for one in pruned for owner in one.owners) == sorted(jobs)
     assert await remaining(stage) == set()
     stage.clock.advance(partitions.RETRY_PAUSE)
-    await stage.store.prune(KEEP, 40)
+    await stage.sweeps.prune(KEEP, 40)
     assert DAY_1 not in there(url)
 
 
@@ -219,12 +219,12 @@ async def test_a_day_in_use_goes_in_batches_meanwhile(url: str, stage: StoreStag
     stage.clock.advance(9 * DAY)
     with psycopg.connect(url) as reader:
         reader.execute(b"LOCK TABLE ONLY penstock." + table.encode() + b" IN ACCESS SHARE MODE")
-        assert [(await stage.store.prune(KEEP, 3)).jobs for _ in range(3)] == [3, 2, 0]
+        assert [(await stage.sweeps.prune(KEEP, 3)).jobs for _ in range(3)] == [3, 2, 0]
         assert DAY_1 in there(url)
         young = await stage.end_job()
         assert await remaining(stage) == {young}
     stage.clock.advance(partitions.RETRY_PAUSE)
-    await stage.store.prune(KEEP, 3)
+    await stage.sweeps.prune(KEEP, 3)
     assert DAY_1 not in there(url)
 
 
@@ -242,7 +242,7 @@ async def test_a_job_that_comes_to_a_day_about_to_be_dropped_is_kept(
     async with await psycopg.AsyncConnection.connect(url) as other, asyncio.timeout(60):
         await other.execute(ENDS, {"job": late.job, "now": now})
         waits = LockWaits(url)
-        pruning = asyncio.create_task(stage.store.prune(KEEP, 9))
+        pruning = asyncio.create_task(stage.sweeps.prune(KEEP, 9))
         await waits.next()
         await other.commit()
         await pruning
@@ -262,7 +262,7 @@ async def test_without_the_right_to_make_partitions_everything_still_works(url: 
     job = await guest.end_job()
     assert home(url, job) == DEFAULT
     stage.clock.advance(9 * DAY)
-    assert (await guest.store.prune(KEEP, 9)).jobs == 1
+    assert (await guest.sweeps.prune(KEEP, 9)).jobs == 1
     assert await remaining(guest) == set()
     await store.close()
     with psycopg.connect(url, autocommit=True) as owner:

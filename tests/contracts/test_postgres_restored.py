@@ -76,7 +76,7 @@ def stage_on(store: PostgresStore) -> StoreStage:
 async def claim_again(stage: StoreStage, lease: Lease) -> Claim:
     """After its worker was lost."""
     await stage.store.renew("w1", [lease], LEASE * 0)
-    await stage.store.reclaim(9)
+    await stage.sweeps.reclaim(9)
     (claim,) = await stage.claim(lease.job, worker="w2")
     return claim
 

@@ -35,9 +35,9 @@ async def test_a_running_job_stays_with_its_worker_until_its_lease_has_lasted(
     lease = await stage.run_job()
     stage.clock.advance(LEASE - SECOND)
     step_wall_clock(stage, step)
-    assert await stage.store.reclaim(9) == []
+    assert await stage.sweeps.reclaim(9) == []
     stage.clock.advance(SECOND)
-    assert [event.job for event in await stage.store.reclaim(9)] == [lease.job]
+    assert [event.job for event in await stage.sweeps.reclaim(9)] == [lease.job]
 
 
 @STEPS
@@ -46,9 +46,9 @@ async def test_a_lease_renewed_after_a_step_lasts_as_long_as_any(stage: StoreSta
     step_wall_clock(stage, step)
     await stage.store.renew("w1", [lease], LEASE)
     stage.clock.advance(LEASE - SECOND)
-    assert await stage.store.reclaim(9) == []
+    assert await stage.sweeps.reclaim(9) == []
     stage.clock.advance(SECOND)
-    assert [event.job for event in await stage.store.reclaim(9)] == [lease.job]
+    assert [event.job for event in await stage.sweeps.reclaim(9)] == [lease.job]
 
 
 @STEPS
@@ -60,11 +60,11 @@ async def test_a_ticket_a_retry_and_a_role_last_as_long_as_without_the_step(stag
     stage.clock.advance(TICKET - SECOND)
     step_wall_clock(stage, step)
     assert await stage.expire_overdue_tickets() == 0
-    assert await stage.store.promote(9) == []
+    assert await stage.sweeps.promote(9) == []
     assert await stage.store.acquire_role("autoscaler", "two", TICKET) is None
     stage.clock.advance(SECOND)
     assert await stage.expire_overdue_tickets() == 1
-    assert [event.job for event in await stage.store.promote(9)] == [waiting.job]
+    assert [event.job for event in await stage.sweeps.promote(9)] == [waiting.job]
     assert await stage.store.acquire_role("autoscaler", "two", TICKET) == 2
     assert (await stage.job(ticketed.id)).state is State.QUEUED
 
@@ -86,7 +86,7 @@ async def test_a_worker_was_seen_as_long_ago_as_without_the_step(stage: StoreSta
 async def test_due_times_follow_the_wall_clock(stage: StoreStage) -> None:
     job = await stage.submit(due_at=stage.clock.now() + HOUR)
     step_wall_clock(stage, HOUR)
-    assert [event.job for event in await stage.store.promote(9)] == [job.id]
+    assert [event.job for event in await stage.sweeps.promote(9)] == [job.id]
     assert await stage.store.now() == stage.clock.now()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.model.errors import Conflict, NotFound, StoreUnavailable
 from penstock.model.ids import ShardId, shard_of
-from penstock.model.job import BacklogKey, JobFilter, Lease, Loss, Settlement, Ticket
+from penstock.model.job import JobFilter, Lease, Loss, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.schedule import Every, Schedule
@@ -85,8 +85,7 @@ class TestIll:
         assert {job.id for job in page.jobs} == {jobs[0].id, jobs[2].id}
         assert (page.missing, store.unavailable(), page.cursor) == ((1,), (1,), None)
         assert sum(count.jobs for count in await store.counts()) == 2
-        assert (await store.due_summary()).backlog == {BacklogKey("mail", "mail")}
-        assert len(await store.dispatch({BacklogKey("mail", "mail"): 9}, TICKET)) == 2
+        assert set(await store.oldest_due()) == {"mail"}
 
     async def test_a_shard_that_fails_within_a_list_is_named_too(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
@@ -105,7 +104,7 @@ class TestIll:
                 await store.get([job.id])
             await store.page(JobFilter(), None, 9)
             await store.counts()
-            await store.promote(9)
+            await store.oldest_due()
             await store.notices()
             await store.put_notices([Notice("type", "mail", b"1", case.clock.now())])
         assert case.shard(2).asked == []
@@ -137,7 +136,7 @@ class TestIll:
             await case.falls(store, number)
         with pytest.raises(StoreUnavailable, match="no shard takes new jobs now"):
             store.shard_for()
-        for call in (store.probe(), store.counts(), store.page(JobFilter(), None, 9), store.now(), store.promote(9)):
+        for call in (store.probe(), store.counts(), store.page(JobFilter(), None, 9), store.now(), store.oldest_due()):
             with pytest.raises(StoreUnavailable):
                 await call
 

@@ -22,7 +22,7 @@ from penstock.model.lifecycle import State
 from penstock.model.names import check_file_name
 from penstock.model.wire.jobs import DirectUpload, Upload, UploadRequest
 from penstock.objects import ObjectStore
-from penstock.store import JobStore
+from penstock.store import Store
 
 JSON = "application/json"
 
@@ -40,7 +40,7 @@ class Files:
     """Uploads, inputs, outputs, and values that outgrew their row."""
 
     def __init__(
-        self, store: JobStore, objects: ObjectStore, settings: Settings, clock: Clock, rng: random.Random
+        self, store: Store, objects: ObjectStore, settings: Settings, clock: Clock, rng: random.Random
     ) -> None:
         self._store = store
         self._objects = objects

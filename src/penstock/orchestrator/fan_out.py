@@ -1,10 +1,8 @@
 """Many shards at once: a batch split and put back in order, a question to all, a limit shared among them."""
 
 import asyncio
-import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 from penstock.model.errors import StoreUnavailable, Unavailable
@@ -71,60 +69,3 @@ async def split(
             raise end
         answers.update(zip(indexes, end, strict=True))
     return [answers[index] for index in range(len(items))]
-
-
-async def share_out(
-    shards: Shards,
-    room: Mapping[K, int],
-    call: Callable[[GuardedShard, dict[K, int]], Awaitable[A]],
-    used: Callable[[A], Mapping[K, int]],
-    rng: random.Random,
-) -> list[A]:
-    """Ask every shard for its share of each room; what some leave is offered to those that took all of theirs.
-
-    So the rooms are never overdrawn, and used up where there is enough. StoreUnavailable when nobody answers.
-    """
-    left = {name: free for name, free in room.items() if free > 0}
-    hungry = {name: set(shards) for name in left}
-    found: list[A] = []
-    while left:
-        shares = _shares(left, hungry, shards, rng)
-        try:
-            answers = await ask_all(list(shares), partial(_share, call, shares))
-        except Unavailable:
-            if found:
-                # What others have done must reach the caller.
-                break
-            raise
-        found += answers.values()
-        for shard, share in shares.items():
-            taken = used(answers[shard]) if shard in answers else {}
-            for name, offered in share.items():
-                left[name] -= taken.get(name, 0)
-                if taken.get(name, 0) < offered:
-                    hungry[name].discard(shard)
-        left = {name: free for name, free in left.items() if free > 0 and hungry[name]}
-    return found
-
-
-async def _share(
-    call: Callable[[GuardedShard, dict[K, int]], Awaitable[A]],
-    shares: Mapping[GuardedShard, dict[K, int]],
-    shard: GuardedShard,
-) -> A:
-    return await call(shard, shares[shard])
-
-
-def _shares(
-    left: Mapping[K, int], hungry: Mapping[K, set[GuardedShard]], shards: Shards, rng: random.Random
-) -> dict[GuardedShard, dict[K, int]]:
-    """Equal shares; who gets one more is left to chance, so that a small room favours nobody."""
-    shares: defaultdict[GuardedShard, dict[K, int]] = defaultdict(dict)
-    for name, free in left.items():
-        takers = [shard for shard in shards if shard in hungry[name]]
-        rng.shuffle(takers)
-        each, more = divmod(free, len(takers) or 1)
-        for number, shard in enumerate(takers):
-            if offered := each + (number < more):
-                shares[shard][name] = offered
-    return dict(shares)

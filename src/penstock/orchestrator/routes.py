@@ -1,20 +1,18 @@
 """Jobs over shards: moves go where the job's id says, sweeps and lists over all that answer."""
 
 import heapq
-import random
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TypeVar
 
 from penstock.model.clock import EPOCH
 from penstock.model.errors import MapChanged, Unavailable
 from penstock.model.ids import JobId, ShardId, shard_of, shards_of
 from penstock.model.job import (
-    BacklogKey,
     Cancellation,
     Claim,
     Count,
@@ -24,23 +22,21 @@ from penstock.model.job import (
     Loss,
     NewJob,
     Page,
-    Pruned,
     Renewal,
-    Retention,
     Settled,
     Settlement,
     Ticket,
 )
-from penstock.model.lifecycle import Event, State
+from penstock.model.lifecycle import State
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import Seen, Worker
 from penstock.orchestrator import cursor as cursors
 from penstock.orchestrator.directory import ABOUT_SHARDS, ShardDirectory
-from penstock.orchestrator.fan_out import ask_all, gather_answers, share_out, split
+from penstock.orchestrator.fan_out import ask_all, gather_answers, split
 from penstock.orchestrator.shard import GuardedShard
-from penstock.store.seam import DueSummary, PostTickets, Share, role_key, schedule_key
+from penstock.store.seam import role_key, schedule_key
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -49,9 +45,8 @@ A = TypeVar("A")
 class JobRoutes:
     """The moves of jobs, each sent to the shard that its id names."""
 
-    def __init__(self, roster: ShardDirectory, rng: random.Random) -> None:
+    def __init__(self, roster: ShardDirectory) -> None:
         self._roster = roster
-        self._rng = rng
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
         self._roster.check_open()
@@ -151,68 +146,7 @@ class JobRoutes:
             return await call(shard, items)
         return await split(items, find, call, unknown)
 
-    # -- sweeps
-
-    async def events(self, limit: int, call: Callable[[GuardedShard, int], Awaitable[list[Event]]]) -> list[Event]:
-        """What a sweep of at most `limit` jobs has moved."""
-        batches = await self._share_limit(limit, call, len)
-        return [event for batch in batches for event in batch]
-
-    async def prune(self, keep: Retention, limit: int) -> Pruned:
-        found = await self._share_limit(
-            limit, lambda shard, share: shard.prune(keep, share), lambda pruned: pruned.jobs
-        )
-        return Pruned(sum(one.jobs for one in found), tuple(owner for one in found for owner in one.owners))
-
-    async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
-    ) -> list[Ticket]:
-        batches = await share_out(
-            self._roster.healthy,
-            room,
-            lambda shard, share: shard.dispatch(share, ticket_for, post),
-            lambda tickets: Counter(ticket.line for ticket in tickets),
-            self._rng,
-        )
-        return [ticket for batch in batches for ticket in batch]
-
-    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
-        types = {share.queue: share.types for share in asked}
-        batches = await share_out(
-            self._roster.healthy,
-            {share.queue: share.jobs for share in asked},
-            lambda shard, room: shard.claim_next(
-                [Share(queue, types[queue], jobs) for queue, jobs in room.items()], worker, lease
-            ),
-            lambda claims: Counter(claim.queue for claim in claims),
-            self._rng,
-        )
-        return [claim for batch in batches for claim in batch]
-
-    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        found = await ask_all(self._roster.healthy, lambda shard: shard.overdue_tickets(after, limit))
-        return sorted(job for mine in found.values() for job in mine)[:limit]
-
-    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
-        return sum((await ask_all(self._roster.healthy, lambda shard: shard.expire_tickets(jobs))).values())
-
-    async def _share_limit(
-        self, limit: int, call: Callable[[GuardedShard, int], Awaitable[A]], size: Callable[[A], int]
-    ) -> list[A]:
-        return await share_out(
-            self._roster.healthy,
-            {"": limit},
-            lambda shard, share: call(shard, share[""]),
-            lambda answer: {"": size(answer)},
-            self._rng,
-        )
-
     # -- reads over all shards
-
-    async def due_summary(self) -> DueSummary:
-        views = (await ask_all(self._roster.healthy, lambda shard: shard.due_summary())).values()
-        backlog = frozenset[BacklogKey]().union(*(view.backlog for view in views))
-        return DueSummary(backlog, min((at for view in views if (at := view.next_due_at) is not None), default=None))
 
     async def counts(self) -> list[Count]:
         total: Counter[tuple[str, str, State]] = Counter()
@@ -227,16 +161,6 @@ class JobRoutes:
             for queue, at in found.items():
                 oldest[queue] = min(at, oldest.get(queue, at))
         return oldest
-
-    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        found = await ask_all(self._roster.healthy, lambda shard: shard.due_before(before, limit))
-        return sorted((one for mine in found.values() for one in mine), key=itemgetter(1))[:limit]
-
-    async def running_by_worker(self) -> dict[str, int]:
-        held: Counter[str] = Counter()
-        for found in (await ask_all(self._roster.healthy, lambda shard: shard.running_by_worker())).values():
-            held.update(found)
-        return dict(held)
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
         places = cursors.read(cursor)

@@ -36,7 +36,7 @@ from penstock.store.seam import Capabilities, DueSummary, PostTickets, Shard, Sh
 T = TypeVar("T")
 
 PROBE_DEADLINE = timedelta(seconds=1)
-UNOPENED = Capabilities(atomic_batches=False, exact_counts=False)
+UNOPENED = Capabilities()
 
 
 class GuardedShard:

@@ -10,7 +10,6 @@ from penstock.model.clock import Clock
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import (
-    BacklogKey,
     Cancellation,
     Claim,
     Count,
@@ -20,14 +19,11 @@ from penstock.model.job import (
     LogLine,
     NewJob,
     Page,
-    Pruned,
     Renewal,
-    Retention,
     Settled,
     Settlement,
     Ticket,
 )
-from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.shards import ShardMap
@@ -40,18 +36,18 @@ from penstock.orchestrator.fan_out import ask_all
 from penstock.orchestrator.health import CALL_DEADLINE
 from penstock.orchestrator.routes import JobRoutes, shard_of_schedule
 from penstock.orchestrator.supervisor import OpenShard
-from penstock.store.seam import Capabilities, DueSummary, PostTickets, Shard, Share
+from penstock.store.seam import Capabilities, Shard
 
 
 class ShardedStore:
     """A store over shards. One that does not answer delays and hides only its own jobs."""
 
-    capabilities = Capabilities(atomic_batches=False, exact_counts=True, one_line=False)
+    capabilities = Capabilities(one_order=False)
 
-    def __init__(self, roster: ShardDirectory, mapmaker: ShardAdmin, rng: random.Random) -> None:
+    def __init__(self, roster: ShardDirectory, mapmaker: ShardAdmin) -> None:
         self.roster = roster
         self.mapmaker = mapmaker
-        self._jobs = JobRoutes(roster, rng)
+        self._jobs = JobRoutes(roster)
 
     @classmethod
     async def open(
@@ -76,7 +72,7 @@ class ShardedStore:
         except BaseException:
             await roster.close()
             raise
-        return cls(roster, ShardAdmin(roster, open_shard, clock), rng)
+        return cls(roster, ShardAdmin(roster, open_shard, clock))
 
     def shard_for(self, key: str | None = None) -> ShardId:
         return self.roster.shard_for(key)
@@ -102,28 +98,8 @@ class ShardedStore:
     async def find_moved(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | Unavailable | None]:
         return await self._jobs.find_moved(jobs)
 
-    async def promote(self, limit: int) -> list[Event]:
-        return await self._jobs.events(limit, lambda shard, share: shard.promote(share))
-
-    async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
-    ) -> list[Ticket]:
-        return await self._jobs.dispatch(room, ticket_for, post)
-
-    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        return await self._jobs.overdue_tickets(after, limit)
-
-    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
-        return await self._jobs.expire_tickets(jobs)
-
-    async def due_summary(self) -> DueSummary:
-        return await self._jobs.due_summary()
-
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         return await self._jobs.claim(tickets, worker, lease)
-
-    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
-        return await self._jobs.claim_next(asked, worker, lease)
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
         return await self._jobs.renew(worker, leases, lease)
@@ -139,14 +115,8 @@ class ShardedStore:
     async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
         await self._jobs.retype(leases, type_name)
 
-    async def reclaim(self, limit: int) -> list[Event]:
-        return await self._jobs.events(limit, lambda shard, share: shard.reclaim(share))
-
     async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
         return await self._jobs.cancel(jobs, force=force)
-
-    async def expire(self, limit: int) -> list[Event]:
-        return await self._jobs.events(limit, lambda shard, share: shard.expire(share))
 
     async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
         return await self._jobs.get(jobs)
@@ -159,15 +129,6 @@ class ShardedStore:
 
     async def oldest_due(self) -> dict[str, datetime]:
         return await self._jobs.oldest_due()
-
-    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        return await self._jobs.due_before(before, limit)
-
-    async def running_by_worker(self) -> dict[str, int]:
-        return await self._jobs.running_by_worker()
-
-    async def prune(self, keep: Retention, limit: int) -> Pruned:
-        return await self._jobs.prune(keep, limit)
 
     async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
         shard = await self._jobs.shard_with(lease.job)

@@ -3,9 +3,7 @@
 from penstock.store.seam import (
     Capabilities,
     DueSummary,
-    JobStore,
     PostTickets,
-    Registry,
     Shard,
     Share,
     Store,
@@ -16,9 +14,7 @@ from penstock.store.seam import (
 __all__ = [
     "Capabilities",
     "DueSummary",
-    "JobStore",
     "PostTickets",
-    "Registry",
     "Shard",
     "Share",
     "Store",

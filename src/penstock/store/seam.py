@@ -39,10 +39,8 @@ from penstock.model.job import (
     Ticket,
 )
 from penstock.model.lifecycle import Event
-from penstock.model.notices import Notice, NoticeChange
-from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.workers import EVER, Seen, Worker
+from penstock.store.registry import Registry, ScheduleStore
 
 PostTickets = Callable[[Sequence[Ticket]], Awaitable[None]]
 
@@ -50,33 +48,33 @@ PostTickets = Callable[[Sequence[Ticket]], Awaitable[None]]
 class Capabilities(Struct, frozen=True):
     """What a store can do beyond the promises above.
 
-    `atomic_batches`: a batch is one transaction, all visible at once.
-    `exact_counts`: `counts` agrees with the rows at every instant, not only soon afterwards.
-    `one_line`: dispatch and lists follow one order over all jobs; without it, one order in each shard.
+    `one_order`: dispatch and lists follow one order over all jobs; without it, one order in each shard.
     """
 
-    atomic_batches: bool
-    exact_counts: bool
-    one_line: bool = True
+    one_order: bool = True
 
 
 class DueSummary(Struct, frozen=True):
-    """What a dispatcher has to know of a shard: lines with jobs that wait for a ticket, and when more fall due."""
+    """A shard's backlog: the queues and types with jobs that wait for a ticket, and when the next job falls due."""
 
     backlog: frozenset[BacklogKey]
     next_due_at: datetime | None
 
 
 class Share(Struct, frozen=True):
-    """What a worker asks of a queue: up to `jobs` jobs of these types."""
+    """A worker's share of a queue: up to `jobs` jobs of these types."""
 
     queue: str
     types: Sequence[str]
     jobs: int
 
 
-class JobStore(Protocol):
-    """Jobs and their moves. A call that names jobs of several shards raises Unavailable when one of them does."""
+class Store(Registry, ScheduleStore, Protocol):
+    """Everything durable, as the engine uses it: one shard, or many behind an orchestrator.
+
+    A call that names jobs of several shards raises Unavailable when one of them does. A schedule and the jobs of its
+    ticks live on the shard `shard_for(schedule_key(name))`.
+    """
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -103,7 +101,7 @@ class JobStore(Protocol):
         """The shard's clock, by which due times, leases and deadlines are judged."""
         ...
 
-    # -- submit and dispatch
+    # -- submit
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
         """Insert each job: due ones as queued, with a ticket out for `ticket_for` if `ticketed`; others as scheduled.
@@ -122,51 +120,12 @@ class JobStore(Protocol):
         """
         ...
 
-    async def promote(self, limit: int) -> list[Event]:
-        """Move up to `limit` scheduled jobs that are due to queued, earliest first; they have no ticket yet."""
-        ...
-
-    async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
-    ) -> list[Ticket]:
-        """Mark queued jobs without a ticket as ticketed, at most `room[line]` of each line, and `post` them.
-
-        Highest priority first, then oldest first; expired jobs are passed over. A store that others share posts before
-        its marks are durable: whoever dies in between leaves jobs that anyone may post again at once. What `post`
-        raises is raised, and then nothing is marked there. Without `post` the caller posts.
-        """
-        ...
-
-    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        """Queued jobs whose ticket was not claimed by its deadline, by id, after an id."""
-        ...
-
-    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
-        """Forget the tickets of these jobs that are overdue, or all there are (None: the broker lost its memory).
-
-        How many. Their jobs stay queued and are dispatched again.
-        """
-        ...
-
-    async def due_summary(self) -> DueSummary:
-        """Cheap however many jobs there are."""
-        ...
-
     # -- the worker's moves
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         """Take those of the jobs that are still queued and not expired, in the order given.
 
         Each gets fence + 1, attempt + 1 and a lease. A late or doubled ticket finds its job gone and yields nothing.
-        """
-        ...
-
-    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
-        """Claim queued jobs that have no ticket: what `dispatch` and then `claim` would do, in one move.
-
-        From each queue, which is named once, the highest priority first, whatever the type. Of equal priority oldest
-        first within a type, and first the type whose next job is the oldest. Jobs of other types cost nothing, however
-        many there are. Expired jobs are passed over, and so are those that another move holds at this moment.
         """
         ...
 
@@ -196,22 +155,10 @@ class JobStore(Protocol):
         """Let running jobs whose fence still holds be of another type; what else is said about them stays."""
         ...
 
-    async def reclaim(self, limit: int) -> list[Event]:
-        """Take back jobs whose lease has passed: queued again, failed as poison, or cancelled when marked.
-
-        Only an attempt that has begun is charged with the loss. From SUSPECT_LOSSES on its job is claimed with
-        `alone_in_worker`; only one that was claimed so, and has POISON_LOSSES now, fails.
-        """
-        ...
-
     # -- the client's moves and reads
 
     async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
         """Cancel waiting jobs, mark running ones (`force`: cancel them, fence + 1), leave ended ones as they are."""
-        ...
-
-    async def expire(self, limit: int) -> list[Event]:
-        """End waiting jobs whose `expires_at` has passed."""
         ...
 
     async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
@@ -233,21 +180,6 @@ class JobStore(Protocol):
         """For each queue with queued jobs, the due time of (about) the one that has waited longest."""
         ...
 
-    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        """Queue and due time of the scheduled jobs that are due before an instant, earliest first, at most `limit`."""
-        ...
-
-    async def running_by_worker(self) -> dict[str, int]:
-        """How many running jobs each worker holds, of those that hold any."""
-        ...
-
-    async def prune(self, keep: Retention, limit: int) -> Pruned:
-        """Delete up to `limit` ended jobs past their retention, with their logs.
-
-        A store that can drop many at once may delete more; with fewer deleted, there is no more to do for now.
-        """
-        ...
-
     # -- logs
 
     async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
@@ -262,115 +194,10 @@ class JobStore(Protocol):
         """Lines after position `after` (0: from the start) and the position of the last one given."""
         ...
 
-
-class Registry(Protocol):
-    """What is known besides jobs: notices, roles and workers. Small, and read often."""
-
-    async def put_notices(self, notices: Sequence[Notice]) -> None:
-        """Keep each notice, unless one about the same that counts before it is there."""
-        ...
-
-    async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
-        """Keep each notice, unless one about the same was told after the `known_at` that it was decided on.
-
-        Whether each was kept, in order: of two that were decided on the same reading, at most one is. Over several
-        shards a notice counts as kept when all that answered kept it.
-        """
-        ...
-
-    async def notices(self) -> list[Notice]:
-        """All of them, also those that withdraw, by kind and name."""
-        ...
-
-    async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
-        """Become or stay the one holder of a role for `span`, by the shard's clock; None while another holds it.
-
-        The answer is the role's fence, which grows each time it passes to another holder.
-        """
-        ...
-
-    async def release_role(self, role: str, holder: str) -> None:
-        """Give up a role, so that another may have it at once; nothing if it is not held."""
-        ...
-
-    async def put_worker(self, worker: Worker) -> None:
-        """Create or replace a worker's row, seen now by the shard's clock."""
-        ...
-
-    async def delete_worker(self, worker: str) -> None: ...
-
-    async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
-        """By id; `state` as last reported, `seen_at` by the shard's clock.
-
-        Of those last seen in a span, the `limit` that were seen last; others cost nothing, however many there are.
-        """
-        ...
-
-    async def prune_workers(self, before: datetime, limit: int) -> list[Worker]:
-        """Forget up to `limit` workers last seen before an instant, the longest silent first. Those, by id."""
-        ...
-
-
-class ScheduleStore(Protocol):
-    """One shard's schedules and their ticks."""
-
-    async def put_schedule(
-        self, schedule: Schedule, expected_version: int | None, ring: int | None = None
-    ) -> Schedule | None:
-        """Create (`expected_version` None: there is none of that name) or replace (that version is still its own).
-
-        Returns what is stored, or None when the expectation failed; nothing is changed then. MapChanged where the shard
-        is closed, or goes by another ring than a new schedule was placed by.
-        """
-        ...
-
-    async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
-        """One answer each, in order."""
-        ...
-
-    async def schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        """By name, after a name."""
-        ...
-
-    async def drop_schedule(self, name: str) -> bool:
-        """Remove a schedule and its history; its jobs stay. False if there is none."""
-        ...
-
-    async def due_schedules(self, before: datetime, limit: int) -> list[Due]:
-        """Schedules that are not paused and have something to decide before that instant, earliest first.
-
-        That is a next tick, a pending tick whose predecessors have all ended, or a completion to count from.
-        """
-        ...
-
-    async def next_tick(self) -> datetime | None:
-        """The earliest next tick of all schedules that are not paused; cheap however many there are."""
-        ...
-
-    async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
-        """Apply each decision whose schedule still has that version, next tick and pending tick.
-
-        Not while the schedule is paused, unless it was decided `by_hand`.
-        Per move one atomic write: jobs inserted (one whose id exists is not inserted again), records kept, the schedule
-        advanced, and the schedule's own jobs that must yield cancelled, or marked where they run. A move whose records
-        lie after the shard's now is refused: never early. One answer each, in order.
-        Jobs that break an invariant of the tables are not kept; their ticks are recorded as skipped, with the reason.
-        """
-        ...
-
-    async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
-        """The history, newest first, before an instant."""
-        ...
-
-
-class Store(JobStore, Registry, ScheduleStore, Protocol):
-    """Everything durable, as the engine uses it: one shard, or many behind an orchestrator.
-
-    A schedule lives at `home(schedule_key(name))`, and the jobs of its ticks with it.
-    """
+    # -- the shards behind it
 
     def shards(self) -> Sequence["Shard"]:
-        """The shards in use. What sweeps them does so one by one, so that none has to wait for another."""
+        """The shards in use. Sweeps are asked of each by itself, so that none has to wait for another."""
         ...
 
     def unavailable(self) -> tuple[ShardId, ...]:
@@ -387,7 +214,7 @@ class Store(JobStore, Registry, ScheduleStore, Protocol):
 
 
 class Shard(Store, Protocol):
-    """A whole shard, as one backend gives it."""
+    """One shard, as a backend implements it: a store, and the sweeps that its dispatcher and reaper ask of it."""
 
     @property
     def shard(self) -> ShardId:
@@ -419,6 +246,74 @@ class Shard(Store, Protocol):
 
     async def has_keys_before(self, at: datetime) -> bool:
         """Whether a job that has a key was submitted here before an instant, and is still there."""
+        ...
+
+    # -- sweeps
+
+    async def promote(self, limit: int) -> list[Event]:
+        """Move up to `limit` scheduled jobs that are due to queued, earliest first; they have no ticket yet."""
+        ...
+
+    async def dispatch(
+        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+    ) -> list[Ticket]:
+        """Mark queued jobs without a ticket as ticketed, at most `room[line]` of each line, and `post` them.
+
+        Highest priority first, then oldest first; expired jobs are passed over. A store that others share posts before
+        its marks are durable: whoever dies in between leaves jobs that anyone may post again at once. What `post`
+        raises is raised, and then nothing is marked there. Without `post` the caller posts.
+        """
+        ...
+
+    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
+        """Queued jobs whose ticket was not claimed by its deadline, by id, after an id."""
+        ...
+
+    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
+        """Forget the tickets of these jobs that are overdue, or all there are (None: the broker lost its memory).
+
+        How many. Their jobs stay queued and are dispatched again.
+        """
+        ...
+
+    async def due_summary(self) -> DueSummary:
+        """Cheap however many jobs there are."""
+        ...
+
+    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
+        """Claim queued jobs that have no ticket: what `dispatch` and then `claim` would do, in one move.
+
+        From each queue, which is named once, the highest priority first, whatever the type. Of equal priority oldest
+        first within a type, and first the type whose next job is the oldest. Jobs of other types cost nothing, however
+        many there are. Expired jobs are passed over, and so are those that another move holds at this moment.
+        """
+        ...
+
+    async def reclaim(self, limit: int) -> list[Event]:
+        """Take back jobs whose lease has passed: queued again, failed as poison, or cancelled when marked.
+
+        Only an attempt that has begun is charged with the loss. From SUSPECT_LOSSES on its job is claimed with
+        `alone_in_worker`; only one that was claimed so, and has POISON_LOSSES now, fails.
+        """
+        ...
+
+    async def expire(self, limit: int) -> list[Event]:
+        """End waiting jobs whose `expires_at` has passed."""
+        ...
+
+    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
+        """Queue and due time of the scheduled jobs that are due before an instant, earliest first, at most `limit`."""
+        ...
+
+    async def running_by_worker(self) -> dict[str, int]:
+        """How many running jobs each worker holds, of those that hold any."""
+        ...
+
+    async def prune(self, keep: Retention, limit: int) -> Pruned:
+        """Delete up to `limit` ended jobs past their retention, with their logs.
+
+        A store that can drop many at once may delete more; with fewer deleted, there is no more to do for now.
+        """
         ...
 
 

@@ -19,6 +19,7 @@ from penstock.model.lifecycle import State
 from penstock.store.seam import Share, Store
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_model import KEEP, LEASE, TICKET, Model, ModelJob, by_shard
+from penstock.testing.sweeps import Sweeps
 
 T = TypeVar("T")
 NewStore = Callable[[SimulatedClock], AbstractAsyncContextManager[Store]]
@@ -67,6 +68,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._clock = SimulatedClock()
         self._opened = AsyncExitStack()
         self._store = self._run(self._open())
+        self._sweeps = Sweeps(self._store)
         self._model = Model(self._clock)
         self._jobs: list[JobId] = [self._new_id()]
         self._leases: list[Lease] = [Lease(self._jobs[0], 1)]
@@ -95,11 +97,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(room=st.dictionaries(st.sampled_from(LINES), st.integers(0, 4)))
     def dispatch(self, room: dict[BacklogKey, int]) -> None:
-        if self._store.capabilities.one_line:
+        if self._store.capabilities.one_order:
             expected = self._model.dispatch(room)
-            assert [ticket.job for ticket in self._run(self._store.dispatch(room, TICKET))] == expected
+            assert [ticket.job for ticket in self._run(self._sweeps.dispatch(room, TICKET))] == expected
         else:
-            self._model.follow_dispatch(room, [one.job for one in self._run(self._store.dispatch(room, TICKET))])
+            self._model.follow_dispatch(room, [one.job for one in self._run(self._sweeps.dispatch(room, TICKET))])
 
     @rule(chosen=picks, worker=st.sampled_from(["w1", "w2"]))
     def claim(self, chosen: list[int], worker: str) -> None:
@@ -111,9 +113,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(asked=st.lists(shares, unique_by=lambda share: share.queue), worker=st.sampled_from(["w1", "w2"]))
     def claim_next(self, asked: list[Share], worker: str) -> None:
-        claims = self._run(self._store.claim_next(asked, worker, LEASE))
+        claims = self._run(self._sweeps.claim_next(asked, worker, LEASE))
         chosen = [one.job for one in claims]
-        self._model.check_next(asked, chosen, one_line=self._store.capabilities.one_line)
+        self._model.check_next(asked, chosen, one_order=self._store.capabilities.one_order)
         self._claimed(claims, self._model.claim(chosen, worker))
 
     @rule(
@@ -164,7 +166,7 @@ class StoreMachine(RuleBasedStateMachine):
     def jobs_agree(self) -> None:
         page = self._run(self._store.page(JobFilter(), None, EVERYTHING))
         newest_first = list(reversed(self._model.jobs.values()))
-        if self._store.capabilities.one_line:
+        if self._store.capabilities.one_order:
             assert [job.id for job in page.jobs] == [job.id for job in newest_first]
         assert by_shard(job.id for job in page.jobs) == by_shard(job.id for job in newest_first)
         assert {job.id: _kept(job) for job in page.jobs} == {job.id: _modelled(job) for job in newest_first}
@@ -176,7 +178,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def the_outlook_agrees(self) -> None:
         now, jobs = self._clock.now(), self._model.jobs.values()
-        outlook = self._run(self._store.due_summary())
+        outlook = self._run(self._sweeps.due_summary())
         assert outlook.backlog == {job.line for job in jobs if job.waits(now) and job.ticket_until is None}
         due = [job.due_at for job in jobs if job.state is State.SCHEDULED]
         assert outlook.next_due_at == min(due, default=None)
@@ -203,26 +205,26 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _promote(self) -> None:
         expected = self._model.promote()
-        assert {event.job for event in self._run(self._store.promote(EVERYTHING))} == expected
+        assert {event.job for event in self._run(self._sweeps.promote(EVERYTHING))} == expected
 
     def _lapse(self, *, everything: bool) -> None:
-        overdue = self._run(self._store.overdue_tickets(None, EVERYTHING))
+        overdue = self._run(self._sweeps.overdue_tickets(None, EVERYTHING))
         assert overdue == self._model.overdue_tickets()
         jobs = None if everything else overdue
         expected = self._model.expire_tickets(jobs)
-        assert self._run(self._store.expire_tickets(jobs)) == expected
+        assert self._run(self._sweeps.expire_tickets(jobs)) == expected
 
     def _reclaim(self) -> None:
         expected = self._model.reclaim()
-        assert {event.job for event in self._run(self._store.reclaim(EVERYTHING))} == expected
+        assert {event.job for event in self._run(self._sweeps.reclaim(EVERYTHING))} == expected
 
     def _expire(self) -> None:
         expected = self._model.expire()
-        assert {event.job for event in self._run(self._store.expire(EVERYTHING))} == expected
+        assert {event.job for event in self._run(self._sweeps.expire(EVERYTHING))} == expected
 
     def _prune(self) -> None:
         expected = self._model.prune()
-        assert self._run(self._store.prune(KEEP, EVERYTHING)).jobs == expected
+        assert self._run(self._sweeps.prune(KEEP, EVERYTHING)).jobs == expected
 
     async def _open(self) -> Store:
         return await self._opened.enter_async_context(type(self).new_store(self._clock))

@@ -132,13 +132,13 @@ class Model:
             assert all(first == waiting.get(shard, [])[: len(first)] for shard, first in taken.items())
         return mine
 
-    def check_next(self, asked: Sequence[Share], chosen: Sequence[JobId], *, one_line: bool) -> None:
+    def check_next(self, asked: Sequence[Share], chosen: Sequence[JobId], *, one_order: bool) -> None:
         """Whether these may be claimed next: the most urgent of each queue first, whatever their type."""
         for share in asked:
             lines = {BacklogKey(share.queue, type_name) for type_name in share.types}
             urgent = [self.jobs[job].priority for job in self.ready(lines)]
             mine = self.check_choice(lines, share.jobs, chosen)
-            if one_line:
+            if one_order:
                 assert [self.jobs[job].priority for job in mine] == urgent[: len(mine)]
         wanted = {BacklogKey(share.queue, type_name) for share in asked for type_name in share.types}
         assert {self.jobs[job].line for job in chosen} <= wanted

@@ -73,7 +73,7 @@ logger = logging.getLogger(__name__)
 class PostgresStore:
     """A shard in a database. Counts are exact; a batch may become visible in parts."""
 
-    capabilities = Capabilities(atomic_batches=False, exact_counts=True)
+    capabilities = Capabilities()
 
     def __init__(self, connections: ConnectionPool, clock: Clock | None, shard: ShardId) -> None:
         self.shard = shard

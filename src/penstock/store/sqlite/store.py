@@ -64,7 +64,7 @@ BALLAST_BYTES = 1 << 20
 class SqliteStore:
     """A shard in a file. Batches are atomic, counts exact."""
 
-    capabilities = Capabilities(atomic_batches=True, exact_counts=True)
+    capabilities = Capabilities()
 
     def __init__(self, lock: LockFile, writer: Writer, readers: Readers, clock: ShardClock, shard: ShardId) -> None:
         self.shard = shard

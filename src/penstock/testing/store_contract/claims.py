@@ -31,7 +31,7 @@ class ClaimContract(OnStage):
     async def test_a_claim_tells_how_long_its_job_had_been_due(self, stage: StoreStage) -> None:
         ticketed, next_in_line = await stage.submit(delay=MINUTE), await stage.submit(delay=MINUTE)
         stage.clock.advance(MINUTE + SECOND * 1.5)
-        await stage.store.promote(9)
+        await stage.sweeps.promote(9)
         (by_ticket,) = await stage.claim(ticketed.id)
         (from_line,) = await stage.claim_next({"mail": 9})
         (merged,) = [await stage.submit(type="scan", queue="mail")]
@@ -80,7 +80,7 @@ class ClaimContract(OnStage):
         await stage.store.submit([stage.new(type="scan", queue="a", priority=9) for _ in range(30)], TICKET)
         mail = await stage.submit(type="mail", queue="a")
         assert [claim.job for claim in await stage.claim_next({"a": 1}, "mail")] == [mail.id]
-        assert (await stage.store.due_summary()).backlog == {BacklogKey("a", "scan")}
+        assert (await stage.sweeps.due_summary()).backlog == {BacklogKey("a", "scan")}
 
     async def test_priority_counts_across_the_types_of_a_queue(self, stage: StoreStage) -> None:
         asked = [("mail", 5), ("scan", 1), ("scan", 9), ("mail", 7), ("scan", 5), ("mail", 1), ("scan", 8)]
@@ -90,14 +90,14 @@ class ClaimContract(OnStage):
             claims = await stage.claim_next({"a": room})
             assert len(claims) == min(room, len(asked) - len(taken))
             taken += [claim.priority for claim in claims]
-        if stage.store.capabilities.one_line:
+        if stage.store.capabilities.one_order:
             assert taken == [9, 8, 7, 5, 5, 1, 1]
 
     async def test_of_equal_priority_the_type_that_has_waited_longest_goes_first(self, stage: StoreStage) -> None:
         names = ("scan", "mail", "mail", "scan")
         jobs = [(await stage.submit(type=name, queue="a")).id for name in names]
         taken = [claim.job for _ in names for claim in await stage.claim_next({"a": 1})]
-        if stage.store.capabilities.one_line:
+        if stage.store.capabilities.one_order:
             assert taken == jobs
         assert sorted(taken) == sorted(jobs)
 
@@ -126,11 +126,11 @@ class ClaimContract(OnStage):
         await stage.store.submit([stage.new(type=name, queue="a") for name in ("mail", "mail", "scan")], TICKET)
         await stage.claim_next({"a": 2})
         assert await stage.read_counts() == await stage.count_jobs()
-        assert await stage.store.running_by_worker() == {"w1": 2}
-        assert len((await stage.store.due_summary()).backlog) == 1
+        assert await stage.sweeps.running_by_worker() == {"w1": 2}
+        assert len((await stage.sweeps.due_summary()).backlog) == 1
         await stage.claim_next({"a": 2})
         assert await stage.read_counts() == await stage.count_jobs()
-        assert (await stage.store.due_summary()).backlog == frozenset()
+        assert (await stage.sweeps.due_summary()).backlog == frozenset()
 
     async def test_such_a_claim_settles_and_releases_as_any(self, stage: StoreStage) -> None:
         await stage.store.submit([stage.new(), stage.new()], TICKET)
@@ -148,14 +148,14 @@ class ClaimContract(OnStage):
         stage.clock.advance(LEASE - SECOND)
         (renewal,) = await stage.store.renew("w1", [Lease(claim.job, claim.fence)], LEASE)
         assert renewal.loss is None
-        assert await stage.store.expire_tickets(None) == 0
+        assert await stage.sweeps.expire_tickets(None) == 0
         stage.clock.advance(LEASE)
-        assert [event.job for event in await stage.store.reclaim(9)] == [job.id]
+        assert [event.job for event in await stage.sweeps.reclaim(9)] == [job.id]
         (again,) = await stage.claim_next({"mail": 1}, lease=LEASE + SECOND)
         assert (again.fence, again.attempt, again.lease_seconds) == (3, 1, LEASE.total_seconds() + 1)
 
     async def test_a_lapsed_ticket_puts_its_job_back_in_the_line(self, stage: StoreStage) -> None:
         job = await stage.submit(ticketed=True)
         assert await stage.claim_next({"mail": 1}) == []
-        await stage.store.expire_tickets(None)
+        await stage.sweeps.expire_tickets(None)
         assert [claim.job for claim in await stage.claim_next({"mail": 1})] == [job.id]

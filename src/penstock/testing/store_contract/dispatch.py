@@ -14,7 +14,7 @@ class DispatchContract(OnStage):
     async def test_due_jobs_are_promoted_earliest_first(self, stage: StoreStage) -> None:
         late, soon, later = [(await stage.submit(delay=SECOND * delay)).id for delay in (20, 10, 60)]
         stage.clock.advance(SECOND * 30)
-        events = await stage.store.promote(10)
+        events = await stage.sweeps.promote(10)
         assert stage.lines(event.job for event in events) == stage.lines([soon, late])
         assert {(event.move, event.before, event.after) for event in events} == {
             (Move.DISPATCH, State.SCHEDULED, State.QUEUED)
@@ -24,17 +24,17 @@ class DispatchContract(OnStage):
     async def test_promote_keeps_to_its_limit(self, stage: StoreStage) -> None:
         jobs = [(await stage.submit(delay=SECOND * delay)).id for delay in range(1, 6)]
         stage.clock.advance(MINUTE)
-        first = [event.job for event in await stage.store.promote(2)]
-        rest = [event.job for event in await stage.store.promote(9)]
+        first = [event.job for event in await stage.sweeps.promote(2)]
+        rest = [event.job for event in await stage.sweeps.promote(9)]
         assert (len(first), len(rest)) == (2, 3)
         assert stage.lines(first + rest) == stage.lines(jobs)
-        assert await stage.store.promote(9) == []
+        assert await stage.sweeps.promote(9) == []
 
     async def test_a_promoted_job_waits_for_a_ticket(self, stage: StoreStage) -> None:
         job = await stage.submit(delay=SECOND, ticketed=True)
         stage.clock.advance(SECOND)
         assert await stage.dispatch({"mail": 9}) == []
-        await stage.store.promote(9)
+        await stage.sweeps.promote(9)
         assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [job.id]
 
     async def test_dispatch_goes_by_priority_and_then_by_age(self, stage: StoreStage) -> None:
@@ -63,7 +63,7 @@ class DispatchContract(OnStage):
     async def test_each_type_has_its_own_room(self, stage: StoreStage) -> None:
         names = ("scan", "scan", "scan", "mail", "mail")
         await stage.store.submit([stage.new(type=name, queue="a", priority=9) for name in names], TICKET)
-        tickets = await stage.store.dispatch({BacklogKey("a", "scan"): 2, BacklogKey("a", "mail"): 9}, TICKET)
+        tickets = await stage.sweeps.dispatch({BacklogKey("a", "scan"): 2, BacklogKey("a", "mail"): 9}, TICKET)
         assert sorted(ticket.type for ticket in tickets) == ["mail", "mail", "scan", "scan"]
 
     async def test_each_queue_has_its_own_room(self, stage: StoreStage) -> None:
@@ -103,11 +103,11 @@ class DispatchContract(OnStage):
         await stage.run_job(ticketed=True)
         stage.clock.advance(TICKET - SECOND)
         late = await stage.submit(ticketed=True)
-        assert await stage.store.overdue_tickets(None, 9) == []
+        assert await stage.sweeps.overdue_tickets(None, 9) == []
         stage.clock.advance(SECOND)
-        assert await stage.store.overdue_tickets(None, 9) == sorted(jobs)
-        first = await stage.store.overdue_tickets(None, 2)
-        assert first + await stage.store.overdue_tickets(first[-1], 9) == sorted(jobs)
+        assert await stage.sweeps.overdue_tickets(None, 9) == sorted(jobs)
+        first = await stage.sweeps.overdue_tickets(None, 2)
+        assert first + await stage.sweeps.overdue_tickets(first[-1], 9) == sorted(jobs)
         assert late.id not in jobs
 
     async def test_only_the_tickets_of_the_jobs_given_lapse_if_they_are_overdue(self, stage: StoreStage) -> None:
@@ -115,27 +115,27 @@ class DispatchContract(OnStage):
         stage.clock.advance(TICKET)
         fresh = await stage.submit(ticketed=True)
         running = await stage.run_job(ticketed=True)
-        assert await stage.store.expire_tickets([lost, fresh.id, running.job, stage.unknown()]) == 1
-        assert await stage.store.expire_tickets([]) == 0
+        assert await stage.sweeps.expire_tickets([lost, fresh.id, running.job, stage.unknown()]) == 1
+        assert await stage.sweeps.expire_tickets([]) == 0
         assert [ticket.job for ticket in await stage.dispatch({"mail": 9})] == [lost]
-        assert await stage.store.overdue_tickets(None, 9) == [held]
+        assert await stage.sweeps.overdue_tickets(None, 9) == [held]
 
     async def test_a_broker_that_lost_its_memory_lapses_everything(self, stage: StoreStage) -> None:
         running = await stage.run_job()
         await stage.store.submit([stage.new(queue=queue, ticketed=True) for queue in "aab"], TICKET)
-        assert await stage.store.expire_tickets(None) == 3
+        assert await stage.sweeps.expire_tickets(None) == 3
         assert len(await stage.dispatch({"a": 9, "b": 9, "mail": 9})) == 3
         assert (await stage.job(running.job)).state is State.RUNNING
 
     async def test_a_lapsed_job_keeps_its_place_in_the_line(self, stage: StoreStage) -> None:
         first = await stage.submit(ticketed=True)
         second = await stage.submit()
-        await stage.store.expire_tickets(None)
+        await stage.sweeps.expire_tickets(None)
         tickets = await stage.dispatch({"mail": 9})
         assert stage.lines(ticket.job for ticket in tickets) == stage.lines([first.id, second.id])
 
     async def test_the_outlook_names_lines_that_wait_for_a_ticket(self, stage: StoreStage) -> None:
-        empty = await stage.store.due_summary()
+        empty = await stage.sweeps.due_summary()
         assert (empty.backlog, empty.next_due_at) == (frozenset(), None)
         await stage.submit(queue="a")
         await stage.submit(queue="a", type="scan", ticketed=True)
@@ -143,16 +143,16 @@ class DispatchContract(OnStage):
         await stage.submit(queue="b", type="scan")
         await stage.submit(queue="c", expires_at=stage.clock.now() - SECOND)
         await stage.run_job(queue="d")
-        assert (await stage.store.due_summary()).backlog == {BacklogKey("a", "mail"), BacklogKey("b", "scan")}
+        assert (await stage.sweeps.due_summary()).backlog == {BacklogKey("a", "mail"), BacklogKey("b", "scan")}
         await stage.dispatch({"a": 1})
-        assert (await stage.store.due_summary()).backlog == {BacklogKey("b", "scan")}
+        assert (await stage.sweeps.due_summary()).backlog == {BacklogKey("b", "scan")}
 
     async def test_the_outlook_tells_when_the_next_job_falls_due(self, stage: StoreStage) -> None:
         now = stage.clock.now()
         await stage.submit(delay=MINUTE)
         await stage.submit(delay=timedelta(seconds=30))
         await stage.submit()
-        assert (await stage.store.due_summary()).next_due_at == now + SECOND * 30
+        assert (await stage.sweeps.due_summary()).next_due_at == now + SECOND * 30
         stage.clock.advance(SECOND * 30)
-        await stage.store.promote(9)
-        assert (await stage.store.due_summary()).next_due_at == now + MINUTE
+        await stage.sweeps.promote(9)
+        assert (await stage.sweeps.due_summary()).next_due_at == now + MINUTE

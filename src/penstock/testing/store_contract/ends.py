@@ -27,7 +27,7 @@ class EndContract(OnStage):
         job = await stage.submit(ticketed=True)
         await stage.store.cancel([job.id])
         assert await stage.claim(job.id) == []
-        await stage.store.expire_tickets(None)
+        await stage.sweeps.expire_tickets(None)
         assert await stage.dispatch({"mail": 9}) == []
 
     async def test_a_race_of_claim_and_cancel_has_one_winner(self, stage: StoreStage) -> None:
@@ -80,9 +80,9 @@ class EndContract(OnStage):
         running = await stage.run_job(expires_at=deadline)
         await stage.submit(expires_at=deadline + MINUTE)
         stage.clock.advance(MINUTE - SECOND)
-        assert await stage.store.expire(9) == []
+        assert await stage.sweeps.expire(9) == []
         stage.clock.advance(SECOND)
-        events = await stage.store.expire(9)
+        events = await stage.sweeps.expire(9)
         assert {(event.job, event.before, event.after, event.move) for event in events} == {
             (queued.id, State.QUEUED, State.EXPIRED, Move.EXPIRE),
             (later.id, State.SCHEDULED, State.EXPIRED, Move.EXPIRE),
@@ -95,22 +95,22 @@ class EndContract(OnStage):
         for seconds in range(5):
             await stage.submit(expires_at=stage.clock.now() + SECOND * seconds)
         stage.clock.advance(MINUTE)
-        assert [len(await stage.store.expire(3)) for _ in range(3)] == [3, 2, 0]
+        assert [len(await stage.sweeps.expire(3)) for _ in range(3)] == [3, 2, 0]
 
     async def test_success_and_failure_are_kept_for_their_own_time(self, stage: StoreStage) -> None:
         succeeded, failed = await stage.end_job(), await stage.end_job(State.FAILED)
         cancelled = (await stage.submit()).id
         await stage.store.cancel([cancelled])
         expired = (await stage.submit(expires_at=stage.clock.now())).id
-        await stage.store.expire(9)
+        await stage.sweeps.expire(9)
         waiting = (await stage.submit(delay=timedelta(days=9))).id
         stage.clock.advance(KEEP.succeeded - SECOND)
-        assert (await stage.store.prune(KEEP, 99)).jobs == 0
+        assert (await stage.sweeps.prune(KEEP, 99)).jobs == 0
         stage.clock.advance(SECOND)
-        assert (await stage.store.prune(KEEP, 99)).jobs == 1
+        assert (await stage.sweeps.prune(KEEP, 99)).jobs == 1
         assert {job.id for job in await stage.all_jobs()} == {failed, cancelled, expired, waiting}
         stage.clock.advance(KEEP.failed)
-        assert (await stage.store.prune(KEEP, 99)).jobs == 3
+        assert (await stage.sweeps.prune(KEEP, 99)).jobs == 3
         assert await stage.store.get([succeeded, failed, waiting]) == [None, None, await stage.job(waiting)]
 
     async def test_the_anchor_of_a_batch_is_kept_for_the_longest_retention(self, stage: StoreStage) -> None:
@@ -119,11 +119,11 @@ class EndContract(OnStage):
         await stage.store.cancel([cancelled])
         await stage.end_job()
         stage.clock.advance(KEEP.succeeded)
-        assert (await stage.store.prune(KEEP, 99)).jobs == 1
+        assert (await stage.sweeps.prune(KEEP, 99)).jobs == 1
         assert (await stage.submit(key="batch")).id == anchor
         stage.clock.advance(KEEP.failed - KEEP.succeeded)
-        assert (await stage.store.prune(KEEP, 1)).jobs == 1
-        assert (await stage.store.prune(KEEP, 99)).jobs == 1
+        assert (await stage.sweeps.prune(KEEP, 1)).jobs == 1
+        assert (await stage.sweeps.prune(KEEP, 99)).jobs == 1
         assert (await stage.read_counts(), await stage.count_jobs()) == (set(), set())
         assert (await stage.submit(key="batch")).id != anchor
 
@@ -131,7 +131,7 @@ class EndContract(OnStage):
         for state in (State.SUCCEEDED, State.FAILED) * 4:
             await stage.end_job(state)
         stage.clock.advance(KEEP.failed)
-        assert [(await stage.store.prune(KEEP, 3)).jobs for _ in range(4)] == [3, 3, 2, 0]
+        assert [(await stage.sweeps.prune(KEEP, 3)).jobs for _ in range(4)] == [3, 3, 2, 0]
         assert (await stage.read_counts(), await stage.count_jobs()) == (set(), set())
 
     async def test_pruning_names_jobs_that_leave_objects_behind(self, stage: StoreStage) -> None:
@@ -143,7 +143,7 @@ class EndContract(OnStage):
         large = await stage.run_job()
         await stage.settle(large, result_object=LINK)
         stage.clock.advance(KEEP.failed)
-        pruned = await stage.store.prune(KEEP, 99)
+        pruned = await stage.sweeps.prune(KEEP, 99)
         assert (pruned.jobs, set(pruned.owners)) == (5, {by_params, by_inputs, lease.job, large.job})
 
     async def test_nothing_of_a_pruned_job_is_left(self, stage: StoreStage) -> None:
@@ -151,7 +151,7 @@ class EndContract(OnStage):
         await stage.store.append_log(lease, [LogLine(stage.clock.now(), "stdout", "hello")], 99)
         await stage.settle(lease)
         stage.clock.advance(KEEP.failed)
-        await stage.store.prune(KEEP, 99)
+        await stage.sweeps.prune(KEEP, 99)
         assert await stage.store.read_log(lease.job, 0, 9) == ([], 0)
         assert (await stage.settle(lease)).loss is Loss.GONE
         heir = await stage.submit(key="k")

@@ -70,7 +70,7 @@ class LeaseContract(OnStage):
 
     async def test_a_job_whose_ticket_lapsed_can_still_be_claimed(self, stage: StoreStage) -> None:
         job = await stage.submit(ticketed=True)
-        await stage.store.expire_tickets(None)
+        await stage.sweeps.expire_tickets(None)
         assert len(await stage.claim(job.id)) == 1
 
     async def test_a_claimed_job_is_not_dispatched(self, stage: StoreStage) -> None:
@@ -82,9 +82,9 @@ class LeaseContract(OnStage):
         stage.clock.advance(LEASE - SECOND)
         assert await stage.store.renew("w1", [lease], LEASE) == [Renewal(lease.job, lease.fence)]
         stage.clock.advance(LEASE - SECOND)
-        assert await stage.store.reclaim(9) == []
+        assert await stage.sweeps.reclaim(9) == []
         stage.clock.advance(SECOND)
-        assert len(await stage.store.reclaim(9)) == 1
+        assert len(await stage.sweeps.reclaim(9)) == 1
 
     async def test_renew_keeps_the_newest_progress(self, stage: StoreStage) -> None:
         lease = await stage.run_job()
@@ -114,7 +114,7 @@ class LeaseContract(OnStage):
         assert answer.loss is Loss.LOST
         assert (await stage.job(old.job)).progress is None
         stage.clock.advance(SECOND)
-        assert len(await stage.store.reclaim(9)) == 1
+        assert len(await stage.sweeps.reclaim(9)) == 1
 
     async def test_a_released_job_is_queued_unharmed(self, stage: StoreStage) -> None:
         lease = await stage.run_job()
@@ -135,9 +135,9 @@ class LeaseContract(OnStage):
         assert (settled.event.before, settled.event.after) == (State.RUNNING, State.SCHEDULED)
         job = await stage.job(lease.job)
         assert (job.state, job.attempt, job.due_at) == (State.SCHEDULED, 0, stage.clock.now() + MINUTE)
-        assert await stage.store.promote(9) == []
+        assert await stage.sweeps.promote(9) == []
         stage.clock.advance(MINUTE)
-        assert [event.job for event in await stage.store.promote(9)] == [lease.job]
+        assert [event.job for event in await stage.sweeps.promote(9)] == [lease.job]
 
     async def test_a_running_job_may_be_of_another_type_from_now_on(self, stage: StoreStage) -> None:
         lease, other = await stage.run_job(), await stage.run_job()
@@ -150,7 +150,7 @@ class LeaseContract(OnStage):
         await stage.store.release([lease])
         await stage.store.retype([lease], "mail")
         assert (await stage.job(lease.job)).type == "mail!1a"
-        tickets = await stage.store.dispatch({BacklogKey("mail", "mail!1a"): 9}, TICKET)
+        tickets = await stage.sweeps.dispatch({BacklogKey("mail", "mail!1a"): 9}, TICKET)
         assert [(one.type, one.job) for one in tickets] == [("mail!1a", lease.job)]
 
     async def test_an_old_fence_releases_nothing(self, stage: StoreStage) -> None:
@@ -195,7 +195,7 @@ class LeaseContract(OnStage):
         lease = await stage.run_job()
         await stage.store.renew("w1", [lease], LEASE)
         stage.clock.advance(LEASE)
-        (event,) = await stage.store.reclaim(9)
+        (event,) = await stage.sweeps.reclaim(9)
         assert (event.job, event.move, event.before, event.after) == (
             lease.job, Move.RECLAIM, State.RUNNING, State.QUEUED,
         )  # fmt: skip
@@ -209,14 +209,14 @@ class LeaseContract(OnStage):
         stage.clock.advance(SECOND)
         await stage.run_job()
         stage.clock.advance(LEASE - SECOND)
-        assert len(await stage.store.reclaim(2)) == 2
-        assert {event.job for event in await stage.store.reclaim(9)} < {lease.job for lease in early}
-        assert await stage.store.reclaim(9) == []
+        assert len(await stage.sweeps.reclaim(2)) == 2
+        assert {event.job for event in await stage.sweeps.reclaim(9)} < {lease.job for lease in early}
+        assert await stage.sweeps.reclaim(9) == []
 
     async def test_whoever_lost_a_lease_can_write_nothing_more(self, stage: StoreStage) -> None:
         lost = await stage.run_job()
         stage.clock.advance(LEASE)
-        await stage.store.reclaim(9)
+        await stage.sweeps.reclaim(9)
         await stage.claim_again(lost.job)
         before = await stage.job(lost.job)
         (renewal,) = await stage.store.renew("w1", [lost], LEASE)
@@ -251,7 +251,7 @@ class LeaseContract(OnStage):
         for _ in range(POISON_LOSSES):
             await stage.settle(await stage.claim_again(job.id), State.SCHEDULED, retry_in=SECOND, loss=True)
             stage.clock.advance(SECOND)
-            await stage.store.promote(9)
+            await stage.sweeps.promote(9)
         await stage.lose(job.id)
         assert ((await stage.job(job.id)).state, (await stage.job(job.id)).losses) == (State.QUEUED, POISON_LOSSES + 1)
         await stage.lose(job.id)
@@ -267,7 +267,7 @@ class LeaseContract(OnStage):
             if renewed:
                 await stage.store.renew("w1", [Lease(lease.job, lease.fence, begun=False)], LEASE)
             stage.clock.advance(LEASE)
-            (event,) = await stage.store.reclaim(9)
+            (event,) = await stage.sweeps.reclaim(9)
             assert event.after is State.QUEUED
         assert (await stage.job(job.id)).losses == 2
         await stage.lose(job.id)
@@ -277,12 +277,12 @@ class LeaseContract(OnStage):
         lease = await stage.run_job()
         await stage.store.renew("w1", [lease, Lease(lease.job, lease.fence, begun=False)], LEASE)
         stage.clock.advance(LEASE)
-        await stage.store.reclaim(9)
+        await stage.sweeps.reclaim(9)
         assert (await stage.job(lease.job)).losses == 1
         again = await stage.claim_again(lease.job)
         await stage.store.renew("w1", [lease], LEASE)
         stage.clock.advance(LEASE)
-        await stage.store.reclaim(9)
+        await stage.sweeps.reclaim(9)
         (found,) = await stage.store.get([again.job])
         assert found is not None
         assert found.losses == 1
@@ -297,7 +297,7 @@ class LeaseContract(OnStage):
         for loss in (True, False):
             await stage.settle(Lease(claim.job, claim.fence), State.SCHEDULED, retry_in=SECOND, loss=loss)
             stage.clock.advance(SECOND)
-            await stage.store.promote(9)
+            await stage.sweeps.promote(9)
             (claim,) = await stage.claim(job.id)
             assert (claim.alone, claim.alone_in_worker) == (loss, loss)
 
@@ -305,5 +305,5 @@ class LeaseContract(OnStage):
         lease = await stage.run_job()
         await stage.store.cancel([lease.job])
         stage.clock.advance(LEASE)
-        (event,) = await stage.store.reclaim(9)
+        (event,) = await stage.sweeps.reclaim(9)
         assert (event.after, (await stage.job(lease.job)).state) == (State.CANCELLED, State.CANCELLED)

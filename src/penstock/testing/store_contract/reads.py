@@ -82,7 +82,7 @@ class ReadContract(OnStage):
             if cursor is None:
                 break
             await stage.submit()
-            await stage.store.prune(Retention(MINUTE, MINUTE), 2)
+            await stage.sweeps.prune(Retention(MINUTE, MINUTE), 2)
         assert len(seen) == len(set(seen))
         assert [job for job in seen if job in stay] == stay
 
@@ -96,11 +96,11 @@ class ReadContract(OnStage):
         assert await stage.read_counts() == set()
         await populate(stage)
         assert await stage.read_counts() == await stage.count_jobs()
-        await stage.store.expire_tickets(None)
+        await stage.sweeps.expire_tickets(None)
         stage.clock.advance(MINUTE * 3)
-        await stage.store.promote(3)
-        await stage.store.reclaim(2)
-        await stage.store.expire(1)
+        await stage.sweeps.promote(3)
+        await stage.sweeps.reclaim(2)
+        await stage.sweeps.expire(1)
         assert await stage.read_counts() == await stage.count_jobs()
 
     async def test_oldest_due_names_the_longest_wait_of_each_queue(self, stage: StoreStage) -> None:
@@ -122,24 +122,24 @@ class ReadContract(OnStage):
             await stage.submit(queue=queue, delay=MINUTE * minutes)
         await stage.submit(queue="due")
         expected = [("b", now + MINUTE), ("a", now + MINUTE * 2), ("a", now + MINUTE * 3)]
-        assert await stage.store.due_before(now + MINUTE * 9, 9) == expected
-        assert await stage.store.due_before(now + MINUTE * 9, 2) == expected[:2]
-        assert await stage.store.due_before(now + MINUTE, 9) == []
+        assert await stage.sweeps.due_before(now + MINUTE * 9, 9) == expected
+        assert await stage.sweeps.due_before(now + MINUTE * 9, 2) == expected[:2]
+        assert await stage.sweeps.due_before(now + MINUTE, 9) == []
         stage.clock.advance(MINUTE)
-        await stage.store.promote(9)
-        assert await stage.store.due_before(now + MINUTE * 9, 9) == expected[1:]
+        await stage.sweeps.promote(9)
+        assert await stage.sweeps.due_before(now + MINUTE * 9, 9) == expected[1:]
 
     async def test_workers_hold_the_jobs_that_they_run(self, stage: StoreStage) -> None:
-        assert await stage.store.running_by_worker() == {}
+        assert await stage.sweeps.running_by_worker() == {}
         jobs = [(await stage.submit(ticketed=number % 2 == 0)).id for number in range(4)]
         first, _, _ = await stage.claim(*jobs[:3], worker="w1")
         await stage.claim(jobs[3], worker="w2")
-        assert await stage.store.running_by_worker() == {"w1": 3, "w2": 1}
+        assert await stage.sweeps.running_by_worker() == {"w1": 3, "w2": 1}
         await stage.settle(Lease(first.job, first.fence))
         stage.clock.advance(MINUTE)
-        assert await stage.store.running_by_worker() == {"w1": 2, "w2": 1}
-        await stage.store.reclaim(9)
-        assert await stage.store.running_by_worker() == {}
+        assert await stage.sweeps.running_by_worker() == {"w1": 2, "w2": 1}
+        await stage.sweeps.reclaim(9)
+        assert await stage.sweeps.running_by_worker() == {}
 
     async def test_a_log_is_read_by_position(self, stage: StoreStage) -> None:
         lease = await stage.run_job()
@@ -222,7 +222,7 @@ async def populate(stage: StoreStage) -> None:
                 await stage.end_job(rng.choice([State.FAILED, State.CANCELLED]), **fields)
             case _:
                 await stage.submit(**fields, expires_at=stage.clock.now())
-                await stage.store.expire(1)
+                await stage.sweeps.expire(1)
 
 
 def every_filter() -> list[JobFilter]:

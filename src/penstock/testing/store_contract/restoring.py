@@ -40,7 +40,7 @@ class Restoring(OnStage):
         lease = await stage.run_job()
         await stage.store.renew("w1", [Lease(lease.job, lease.fence, begun=True)], LEASE)
         await restore(stage)
-        (event,) = await stage.store.reclaim(9)
+        (event,) = await stage.sweeps.reclaim(9)
         job = await stage.job(lease.job)
         assert (event.move, event.after, job.state) == (Move.RECLAIM, State.QUEUED, State.QUEUED)
         assert (job.attempt, job.losses) == (0, 0)
@@ -50,7 +50,7 @@ class Restoring(OnStage):
         lease = await stage.run_job()
         await stage.store.cancel([lease.job])
         await restore(stage)
-        await stage.store.reclaim(9)
+        await stage.sweeps.reclaim(9)
         assert (await stage.job(lease.job)).state is State.CANCELLED
 
     async def test_every_fence_after_a_restore_is_above_all_before(self, stage: StoreStage) -> None:
@@ -58,7 +58,7 @@ class Restoring(OnStage):
         before = await stage.run_job()
         waiting = await stage.submit()
         await restore(stage)
-        await stage.store.reclaim(9)
+        await stage.sweeps.reclaim(9)
         new, (next_job,) = await stage.submit(), await stage.store.submit([stage.new()], TICKET)
         claims = await stage.claim(before.job, waiting.id, new.id)
         claims += await stage.claim_next({"mail": 1})
@@ -80,7 +80,7 @@ class Restoring(OnStage):
         retried = await stage.run_job()
         await stage.settle(retried, State.SCHEDULED, retry_in=timedelta(0))
         await restore(stage)
-        await stage.store.promote(9)
+        await stage.sweeps.promote(9)
         fresh = await stage.submit()
         again, first = await stage.claim(retried.job, fresh.id)
         assert [claims_of(claim.fence) for claim in (again, first)] == [2, 1]
@@ -93,7 +93,7 @@ class Restoring(OnStage):
         await stage.store.cancel([cancelled.job], force=True)
         await stage.store.cancel([lost.job])
         stage.clock.advance(LEASE)
-        await stage.store.reclaim(9)
+        await stage.sweeps.reclaim(9)
         jobs = [await stage.job(lease.job) for lease in (settled, cancelled, lost)]
         assert [job.fence for job in jobs] == [settled.fence, cancelled.fence + 1, lost.fence + 1]
         assert (await stage.settle(settled)).loss is Loss.MINE_ALREADY

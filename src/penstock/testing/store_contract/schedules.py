@@ -240,7 +240,7 @@ class ScheduleContract(OnStage):
         start = stage.clock.now()
         pruned = await tick(stage, await put(stage, "pruned", when=AFTER_COMPLETION), next_tick_at=None)
         await finish(stage, pruned)
-        await stage.store.prune(Retention(timedelta(), MINUTE), 9)
+        await stage.sweeps.prune(Retention(timedelta(), MINUTE), 9)
         early = await tick(stage, await put(stage, "set back", when=AFTER_COMPLETION), next_tick_at=None)
         stage.clock.set(start - MINUTE)
         await finish(stage, early)

@@ -52,7 +52,7 @@ class SettleContract(OnStage):
         lease = await stage.run_job()
         await stage.settle(lease, State.SCHEDULED, retry_in=MINUTE, error=ERROR)
         stage.clock.advance(MINUTE)
-        await stage.store.promote(9)
+        await stage.sweeps.promote(9)
         (claim,) = await stage.claim(lease.job)
         assert (claim.attempt, claim.fence) == (2, 2)
         await stage.settle(Lease(claim.job, claim.fence))
@@ -126,7 +126,7 @@ class SettleContract(OnStage):
         lease = await stage.run_job()
         stage.clock.advance(LEASE * 2)
         assert (await stage.settle(lease)).event is not None
-        assert await stage.store.reclaim(9) == []
+        assert await stage.sweeps.reclaim(9) == []
 
     @pytest.mark.parametrize("state", sorted(TERMINAL - {State.EXPIRED}))
     async def test_an_ended_job_never_changes(self, stage: StoreStage, state: State) -> None:
@@ -139,5 +139,5 @@ class SettleContract(OnStage):
         await stage.store.renew("w1", [lease], LEASE)
         await stage.store.cancel([lease.job], force=True)
         await stage.claim(lease.job)
-        events = [*await stage.store.reclaim(9), *await stage.store.promote(9), *await stage.store.expire(9)]
+        events = [*await stage.sweeps.reclaim(9), *await stage.sweeps.promote(9), *await stage.sweeps.expire(9)]
         assert (events, await stage.job(lease.job)) == ([], before)

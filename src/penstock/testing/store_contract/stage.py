@@ -15,6 +15,7 @@ from penstock.model.job import BacklogKey, Claim, Count, Job, JobFilter, Lease, 
 from penstock.model.lifecycle import State
 from penstock.store.seam import PostTickets, Share, Store
 from penstock.testing.clock import SimulatedClock
+from penstock.testing.sweeps import Sweeps
 
 LEASE = timedelta(seconds=15)
 TICKET = timedelta(seconds=30)
@@ -27,6 +28,7 @@ class StoreStage:
 
     def __init__(self, store: Store, clock: SimulatedClock) -> None:
         self.store = store
+        self.sweeps = Sweeps(store)
         self.clock = clock
         self.rng = random.Random(7)
 
@@ -45,7 +47,7 @@ class StoreStage:
         """The jobs as far as their order is promised: all in one line, or those of each shard."""
         lines: dict[ShardId | None, list[JobId]] = {}
         for job in jobs:
-            lines.setdefault(None if self.store.capabilities.one_line else shard_of(job), []).append(job)
+            lines.setdefault(None if self.store.capabilities.one_order else shard_of(job), []).append(job)
         return lines
 
     def unknown(self) -> JobId:
@@ -62,7 +64,7 @@ class StoreStage:
 
     async def dispatch(self, room: Mapping[str, int], post: PostTickets | None = None) -> list[Ticket]:
         """Tickets for jobs of type `mail` in these queues."""
-        return await self.store.dispatch(
+        return await self.sweeps.dispatch(
             {BacklogKey(queue, "mail"): jobs for queue, jobs in room.items()}, TICKET, post
         )
 
@@ -71,11 +73,11 @@ class StoreStage:
     ) -> list[Claim]:
         """Of these types; without any, of both that tests use."""
         asked = [Share(queue, types or ("mail", "scan"), jobs) for queue, jobs in room.items()]
-        return await self.store.claim_next(asked, worker, lease)
+        return await self.sweeps.claim_next(asked, worker, lease)
 
     async def expire_overdue_tickets(self) -> int:
         """As a reaper does that cannot find the tickets."""
-        return await self.store.expire_tickets(await self.store.overdue_tickets(None, 1000))
+        return await self.sweeps.expire_tickets(await self.sweeps.overdue_tickets(None, 1000))
 
     async def run_job(self, **fields: Any) -> Lease:
         """A new job, claimed."""
@@ -94,7 +96,7 @@ class StoreStage:
         """Begin a claimed job, and lose its worker."""
         await self.store.renew("w1", [lease], LEASE)
         self.clock.advance(LEASE)
-        await self.store.reclaim(9)
+        await self.sweeps.reclaim(9)
 
     async def settle(self, lease: Lease, state: State = State.SUCCEEDED, **fields: Any) -> Settled:
         (settled,) = await self.store.settle([Settlement(job=lease.job, fence=lease.fence, state=state, **fields)])

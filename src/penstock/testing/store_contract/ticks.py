@@ -250,10 +250,10 @@ class TickContract(OnStage):
         now, keep = stage.clock.now(), Retention(SECOND, MINUTE)
         await apply(stage, move_of(await put(stage), skips={now - SECOND: "misfire", now: "misfire"}))
         stage.clock.advance(MINUTE - SECOND)
-        await stage.store.prune(keep, 9)
+        await stage.sweeps.prune(keep, 9)
         assert [record.at for record in await stage.store.ticks("nightly", None, 9)] == [now]
         stage.clock.advance(SECOND)
-        await stage.store.prune(keep, 9)
+        await stage.sweeps.prune(keep, 9)
         assert await stage.store.ticks("nightly", None, 9) == []
 
 
