@@ -9,7 +9,7 @@ from penstock.config import Settings, load
 from penstock.model.clock import SystemClock
 from penstock.model.errors import FleetUnavailable
 from penstock.runtime.roles import remote_fleets
-from penstock.runtime.workers import container_environ, pod_environ
+from penstock.runtime.worker_environ import container_environ, pod_environ
 
 SECRET = "hunter2"
 GIVEN = {

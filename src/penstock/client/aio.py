@@ -1,4 +1,4 @@
-"""The client for asyncio: `Client`, awaited."""
+"""The client for asyncio. Written by `tools/twin.py` from `client.py`: change that and run the tool."""
 
 import random
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -63,30 +63,30 @@ class AsyncClient:
     ) -> None:
         self._transport = transport or AsyncHttpTransport(server_url(url), key=key)
         # Of its own, so that nothing meant for Penstock alone reaches an object store.
-        self._elsewhere = AsyncHttpTransport("")
+        self._object_transport = AsyncHttpTransport("")
         self._clock = clock or SystemClock()
-        self._flows = ClientProtocol(
+        self._protocol = ClientProtocol(
             self._clock, rng or random.Random(), None if patience is None else span_of(patience)
         )
 
     async def submit(self, type: str, params: object = None, **options: Unpack[SubmitOptions]) -> JobItem:
         """Add a job. Once this returns the job is durable, and it was added once however often the call was sent."""
-        return await self._run(self._flows.submit(spec_of(type, params, options)))
+        return await self._run(self._protocol.submit(spec_of(type, params, options)))
 
     async def submit_many(self, jobs: Iterable[JobSpec | Raw]) -> Sequence[BatchAnswer]:
         """Add many jobs, each accepted (`id`) or refused (`problem`) by itself; one answer each, in order.
 
         A job is a spec, or the JSON of its request, ready to be sent.
         """
-        return await self._run(self._flows.submit_many(jobs))
+        return await self._run(self._protocol.submit_many(jobs))
 
     async def get(self, job: str) -> JobItem:
         """The job as it is now; NotFound if there is none of this id."""
-        return await self._run(self._flows.ask(calls.get(job)))
+        return await self._run(self._protocol.ask(calls.get(job)))
 
     async def wait(self, job: str, timeout: Duration | None = DEFAULT_WAIT) -> JobItem:
         """The job once it has ended, however it ended; WaitTimeout if it has not in time. None waits for ever."""
-        return await self._run(self._flows.wait(job, None if timeout is None else span_of(timeout)))
+        return await self._run(self._protocol.wait(job, None if timeout is None else span_of(timeout)))
 
     async def list(
         self,
@@ -101,46 +101,46 @@ class AsyncClient:
         cursor: str | None = None
         while True:
             call = calls.page(JobFilter(type, state, queue, tag), cursor, page_size)
-            page = await self._run(self._flows.ask(call))
-            for job in page.jobs:
-                yield job
+            page = await self._run(self._protocol.ask(call))
+            for item in page.jobs:
+                yield item
             cursor = page.cursor
             if cursor is None:
                 return
 
     async def cancel(self, job: str, *, force: bool = False) -> JobItem:
         """Cancel a waiting job; ask a running one to stop, or with `force` end it here and now."""
-        return await self._run(self._flows.ask(calls.cancel(job, force=force)))
+        return await self._run(self._protocol.ask(calls.cancel(job, force=force)))
 
     async def retry(self, job: str) -> JobItem:
         """A new job with everything the old, ended one was submitted with."""
-        return await self._run(self._flows.ask(calls.retry(job)))
+        return await self._run(self._protocol.ask(calls.retry(job)))
 
     async def logs(self, job: str, after: int = 0) -> LogPage:
         """What the job wrote after a position; `position` of the answer is where to go on."""
-        return await self._run(self._flows.logs(job, after))
+        return await self._run(self._protocol.logs(job, after))
 
     async def upload(self, name: str, content: Content) -> Upload:
         """Store a file that a job may link to; unlinked it is swept away after a day."""
-        return await self._run(self._flows.upload(name, content))
+        return await self._run(self._protocol.upload(name, content))
 
     async def output(self, job: str, name: str) -> bytes:
         """An output's bytes, compared with its digest."""
-        return await self._run(self._flows.output(job, name))
+        return await self._run(self._protocol.output(job, name))
 
     async def download(self, job: str, name: str, path: Path | str) -> Path:
         """An output as a file, compared with its digest; where it is. `path` may be a folder."""
-        return await self._run(self._flows.download(job, name, Path(path)))
+        return await self._run(self._protocol.download(job, name, Path(path)))
 
     async def queues(self) -> tuple[QueueItem, ...]:
-        return await self._run(self._flows.ask(calls.queues()))
+        return await self._run(self._protocol.ask(calls.queues()))
 
     async def pause(self, queue: str) -> QueueItem:
         """Let no more jobs of this queue start; those running go on."""
-        return await self._run(self._flows.ask(calls.pause(queue)))
+        return await self._run(self._protocol.ask(calls.pause(queue)))
 
     async def resume(self, queue: str) -> QueueItem:
-        return await self._run(self._flows.ask(calls.resume(queue)))
+        return await self._run(self._protocol.ask(calls.resume(queue)))
 
     async def schedule(
         self,
@@ -153,13 +153,13 @@ class AsyncClient:
     ) -> ScheduleItem:
         """Make a schedule. Replacing one by the same leaves it untouched: its next tick stays what it was."""
         body = schedule_body(name, type, params, options) | {"on_conflict": on_conflict}
-        return await self._run(self._flows.ask(schedule_calls.put(body)))
+        return await self._run(self._protocol.ask(schedule_calls.put(body)))
 
     async def schedules(self, *, page_size: int | None = None) -> AsyncIterator[ScheduleItem]:
         """Schedules by name, fetched page by page as they are consumed."""
         cursor: str | None = None
         while True:
-            page = await self._run(self._flows.ask(schedule_calls.page(cursor, page_size)))
+            page = await self._run(self._protocol.ask(schedule_calls.page(cursor, page_size)))
             for item in page.schedules:
                 yield item
             cursor = page.cursor
@@ -168,72 +168,72 @@ class AsyncClient:
 
     async def get_schedule(self, name: str) -> ScheduleItem:
         """The schedule as it is now; NotFound if there is none of this name."""
-        return await self._run(self._flows.ask(schedule_calls.get(name)))
+        return await self._run(self._protocol.ask(schedule_calls.get(name)))
 
     async def update_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> ScheduleItem:
         """Change what is named, leave the rest. Naming `interval` ends a cron, and the other way round."""
-        return await self._run(self._flows.ask(schedule_calls.change(name, changes_body(changes))))
+        return await self._run(self._protocol.ask(schedule_calls.change(name, changes_body(changes))))
 
     async def pause_schedule(self, name: str) -> ScheduleItem:
         """Let no more ticks of it come; those that pass meanwhile are missed."""
-        return await self._run(self._flows.ask(schedule_calls.pause(name)))
+        return await self._run(self._protocol.ask(schedule_calls.pause(name)))
 
     async def resume_schedule(self, name: str) -> ScheduleItem:
-        return await self._run(self._flows.ask(schedule_calls.resume(name)))
+        return await self._run(self._protocol.ask(schedule_calls.resume(name)))
 
     async def delete_schedule(self, name: str) -> None:
         """Remove a schedule and the history of its ticks; its jobs stay."""
-        await self._run(self._flows.ask(schedule_calls.delete(name)))
+        await self._run(self._protocol.ask(schedule_calls.delete(name)))
 
     async def trigger(self, schedule: str) -> JobItem:
         """A job of the schedule, now, besides its ticks."""
-        return await self._run(self._flows.ask(schedule_calls.trigger(schedule)))
+        return await self._run(self._protocol.ask(schedule_calls.trigger(schedule)))
 
     async def backfill(self, schedule: str, from_at: datetime, to_at: datetime) -> tuple[TickItem, ...]:
         """Jobs for the ticks between two instants, both included, that have none yet. Repeating it adds nothing."""
-        return await self._run(self._flows.ask(schedule_calls.backfill(schedule, from_at, to_at)))
+        return await self._run(self._protocol.ask(schedule_calls.backfill(schedule, from_at, to_at)))
 
     async def preview(self, schedule: str, count: int = 10) -> tuple[datetime, ...]:
         """The next ticks of a schedule."""
-        return await self._run(self._flows.ask(schedule_calls.preview(schedule, count)))
+        return await self._run(self._protocol.ask(schedule_calls.preview(schedule, count)))
 
     async def preview_of(self, count: int = 10, **when: Unpack[WhenOptions]) -> tuple[datetime, ...]:
         """The next ticks a schedule would have; nothing is stored."""
-        return await self._run(self._flows.ask(schedule_calls.preview_of(preview_body(when, count))))
+        return await self._run(self._protocol.ask(schedule_calls.preview_of(preview_body(when, count))))
 
     async def ticks(self, schedule: str, *, page_size: int | None = None) -> AsyncIterator[TickItem]:
         """What became of each tick, newest first, fetched page by page as they are consumed."""
         cursor: str | None = None
         while True:
-            page = await self._run(self._flows.ask(schedule_calls.ticks(schedule, cursor, page_size)))
-            for tick in page.ticks:
-                yield tick
+            page = await self._run(self._protocol.ask(schedule_calls.ticks(schedule, cursor, page_size)))
+            for item in page.ticks:
+                yield item
             cursor = page.cursor
             if cursor is None:
                 return
 
     async def types(self) -> tuple[TypeItem, ...]:
         """The declared job types."""
-        return await self._run(self._flows.ask(type_calls.types()))
+        return await self._run(self._protocol.ask(type_calls.types()))
 
     async def alias_type(self, name: str, run_as: str) -> TypeItem:
         """Let jobs and submits of one type be run as another. This and the next two need an admin key."""
-        return await self._run(self._flows.ask(type_calls.alias(name, run_as)))
+        return await self._run(self._protocol.ask(type_calls.alias(name, run_as)))
 
     async def remove_type_alias(self, name: str) -> None:
         """Let a type be run by its own handler again."""
-        await self._run(self._flows.ask(type_calls.remove_alias(name)))
+        await self._run(self._protocol.ask(type_calls.remove_alias(name)))
 
     async def retire_type(self, name: str, *, cancel: bool = False) -> RetiredType:
         """Accept no more jobs of a type; `cancel` up to a thousand of those that wait: ask until none is left."""
-        return await self._run(self._flows.ask(type_calls.retire(name, cancel=cancel)))
+        return await self._run(self._protocol.ask(type_calls.retire(name, cancel=cancel)))
 
     async def workers(self) -> tuple[Worker, ...]:
-        return await self._run(self._flows.ask(calls.workers()))
+        return await self._run(self._protocol.ask(calls.workers()))
 
     async def keys(self) -> tuple[KeyItem, ...]:
         """The API keys, without their secrets. This and the next three need an admin key."""
-        return await self._run(self._flows.ask(key_calls.keys()))
+        return await self._run(self._protocol.ask(key_calls.keys()))
 
     async def create_key(
         self,
@@ -244,69 +244,69 @@ class AsyncClient:
         lifetime: Duration | None = None,
     ) -> MadeKey:
         """A new API key; `key` of the answer is shown this once. `queues` limit a worker key."""
-        return await self._run(self._flows.ask(key_calls.create(key_request(name, scopes, queues, lifetime))))
+        return await self._run(self._protocol.ask(key_calls.create(key_request(name, scopes, queues, lifetime))))
 
     async def rotate_key(
         self, id: str, *, grace: Duration = GRACE_SECONDS, lifetime: Duration | None = None
     ) -> MadeKey:
         """A new API key with the terms of an old one, which expires after the grace."""
-        return await self._run(self._flows.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
+        return await self._run(self._protocol.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
 
     async def revoke_key(self, id: str) -> tuple[int, ...]:
         """Withdraw an API key for good. The shards that do not know it yet: they are told as soon as they answer."""
-        return await self._run(self._flows.ask(key_calls.revoke(id)))
+        return await self._run(self._protocol.ask(key_calls.revoke(id)))
 
     async def shards(self) -> tuple[ShardItem, ...]:
         """The shards and how they are. This and the next three need an admin key."""
-        return await self._run(self._flows.ask(shard_calls.shards()))
+        return await self._run(self._protocol.ask(shard_calls.shards()))
 
     async def add_shard(
         self, shard_url: str, *, number: int | None = None, weight: float = 1.0, keyed: bool = False
     ) -> ShardItem:
         """Take a shard into the map. A `keyed` one also takes its part of the keys; their jobs are still found."""
         request = ShardRequest(url=shard_url, number=number, weight=weight, keyed=keyed)
-        return await self._run(self._flows.ask(shard_calls.add(request)))
+        return await self._run(self._protocol.ask(shard_calls.add(request)))
 
     async def update_shard(
         self, number: int, *, weight: float | None = None, state: StateName | None = None, keyed: bool | None = None
     ) -> ShardItem:
         """Change what is named, leave the rest. `state` is what is wanted: active, draining or down."""
-        return await self._run(self._flows.ask(shard_calls.change(number, weight, state, keyed=keyed)))
+        return await self._run(self._protocol.ask(shard_calls.change(number, weight, state, keyed=keyed)))
 
     async def remove_shard(self, number: int, *, force: bool = False) -> None:
         """Take a drained shard out of the map; with `force` though ended jobs on it cannot be read any more."""
-        await self._run(self._flows.ask(shard_calls.remove(number, force=force)))
+        await self._run(self._protocol.ask(shard_calls.remove(number, force=force)))
 
     async def fleets(self) -> tuple[FleetItem, ...]:
         """The fleets and how they are, without their decisions."""
-        return await self._run(self._flows.ask(fleet_calls.fleets()))
+        return await self._run(self._protocol.ask(fleet_calls.fleets()))
 
     async def get_fleet(self, name: str) -> FleetItem:
         """The fleet with its latest decisions; NotFound if there is none of this name."""
-        return await self._run(self._flows.ask(fleet_calls.get(name)))
+        return await self._run(self._protocol.ask(fleet_calls.get(name)))
 
     async def update_fleet(self, name: str, **changes: Unpack[FleetChanges]) -> FleetItem:
         """Change what is named, leave the rest. This and the next three need an admin key."""
-        return await self._run(self._flows.ask(fleet_calls.change(name, changes)))
+        return await self._run(self._protocol.ask(fleet_calls.change(name, changes)))
 
     async def pause_fleet(self, name: str) -> FleetItem:
         """Let none of its workers be started or stopped."""
-        return await self._run(self._flows.ask(fleet_calls.pause(name)))
+        return await self._run(self._protocol.ask(fleet_calls.pause(name)))
 
     async def resume_fleet(self, name: str) -> FleetItem:
-        return await self._run(self._flows.ask(fleet_calls.resume(name)))
+        return await self._run(self._protocol.ask(fleet_calls.resume(name)))
 
     async def scale_fleet(self, name: str, count: WorkerCount) -> FleetItem:
         """Let it have so many workers, whatever its policy says; `auto` leaves that to the policy again."""
-        return await self._run(self._flows.ask(fleet_calls.scale(name, count)))
+        return await self._run(self._protocol.ask(fleet_calls.scale(name, count)))
 
     async def health(self) -> Health:
-        return await self._run(self._flows.ask(calls.health()))
+        return await self._run(self._protocol.ask(calls.health()))
 
     async def close(self) -> None:
         """Close the connections. The client may be used again."""
         await self._transport.close()
-        await self._elsewhere.close()
+        await self._object_transport.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -314,22 +314,22 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _run(self, flow: Exchange[T]) -> T:
+    async def _run(self, exchange: Exchange[T]) -> T:
         try:
-            step = next(flow)
+            step = next(exchange)
             while True:
                 try:
-                    reply = await self._take(step)
+                    reply = await self._perform(step)
                 except Unavailable as error:
-                    step = flow.throw(error)
+                    step = exchange.throw(error)
                 else:
-                    step = flow.send(reply)
+                    step = exchange.send(reply)
         except StopIteration as end:
             value: T = end.value
             return value
 
-    async def _take(self, step: Step) -> Reply:
+    async def _perform(self, step: Step) -> Reply:
         if not isinstance(step, Pause):
-            return await (self._elsewhere if step.elsewhere else self._transport).send(step)
+            return await (self._object_transport if step.elsewhere else self._transport).send(step)
         await self._clock.sleep(step.span)
         return NOTHING

@@ -1,4 +1,4 @@
-"""The blocking client."""
+"""The blocking client. `tools/twin.py` writes the one for asyncio from this file: run it after a change."""
 
 import random
 import time
@@ -69,30 +69,30 @@ class Client:
     ) -> None:
         self._transport = transport or HttpTransport(server_url(url), key=key)
         # Of its own, so that nothing meant for Penstock alone reaches an object store.
-        self._elsewhere = HttpTransport("")
-        self._flows = ClientProtocol(
+        self._object_transport = HttpTransport("")
+        self._protocol = ClientProtocol(
             clock or SystemClock(), rng or random.Random(), None if patience is None else span_of(patience)
         )
         self._sleep = sleep
 
     def submit(self, type: str, params: object = None, **options: Unpack[SubmitOptions]) -> JobItem:
         """Add a job. Once this returns the job is durable, and it was added once however often the call was sent."""
-        return self._run(self._flows.submit(spec_of(type, params, options)))
+        return self._run(self._protocol.submit(spec_of(type, params, options)))
 
     def submit_many(self, jobs: Iterable[JobSpec | Raw]) -> Sequence[BatchAnswer]:
         """Add many jobs, each accepted (`id`) or refused (`problem`) by itself; one answer each, in order.
 
         A job is a spec, or the JSON of its request, ready to be sent.
         """
-        return self._run(self._flows.submit_many(jobs))
+        return self._run(self._protocol.submit_many(jobs))
 
     def get(self, job: str) -> JobItem:
         """The job as it is now; NotFound if there is none of this id."""
-        return self._run(self._flows.ask(calls.get(job)))
+        return self._run(self._protocol.ask(calls.get(job)))
 
     def wait(self, job: str, timeout: Duration | None = DEFAULT_WAIT) -> JobItem:
         """The job once it has ended, however it ended; WaitTimeout if it has not in time. None waits for ever."""
-        return self._run(self._flows.wait(job, None if timeout is None else span_of(timeout)))
+        return self._run(self._protocol.wait(job, None if timeout is None else span_of(timeout)))
 
     def list(
         self,
@@ -107,7 +107,7 @@ class Client:
         cursor: str | None = None
         while True:
             call = calls.page(JobFilter(type, state, queue, tag), cursor, page_size)
-            page = self._run(self._flows.ask(call))
+            page = self._run(self._protocol.ask(call))
             yield from page.jobs
             cursor = page.cursor
             if cursor is None:
@@ -115,37 +115,37 @@ class Client:
 
     def cancel(self, job: str, *, force: bool = False) -> JobItem:
         """Cancel a waiting job; ask a running one to stop, or with `force` end it here and now."""
-        return self._run(self._flows.ask(calls.cancel(job, force=force)))
+        return self._run(self._protocol.ask(calls.cancel(job, force=force)))
 
     def retry(self, job: str) -> JobItem:
         """A new job with everything the old, ended one was submitted with."""
-        return self._run(self._flows.ask(calls.retry(job)))
+        return self._run(self._protocol.ask(calls.retry(job)))
 
     def logs(self, job: str, after: int = 0) -> LogPage:
         """What the job wrote after a position; `position` of the answer is where to go on."""
-        return self._run(self._flows.logs(job, after))
+        return self._run(self._protocol.logs(job, after))
 
     def upload(self, name: str, content: Content) -> Upload:
         """Store a file that a job may link to; unlinked it is swept away after a day."""
-        return self._run(self._flows.upload(name, content))
+        return self._run(self._protocol.upload(name, content))
 
     def output(self, job: str, name: str) -> bytes:
         """An output's bytes, compared with its digest."""
-        return self._run(self._flows.output(job, name))
+        return self._run(self._protocol.output(job, name))
 
     def download(self, job: str, name: str, path: Path | str) -> Path:
         """An output as a file, compared with its digest; where it is. `path` may be a folder."""
-        return self._run(self._flows.download(job, name, Path(path)))
+        return self._run(self._protocol.download(job, name, Path(path)))
 
     def queues(self) -> tuple[QueueItem, ...]:
-        return self._run(self._flows.ask(calls.queues()))
+        return self._run(self._protocol.ask(calls.queues()))
 
     def pause(self, queue: str) -> QueueItem:
         """Let no more jobs of this queue start; those running go on."""
-        return self._run(self._flows.ask(calls.pause(queue)))
+        return self._run(self._protocol.ask(calls.pause(queue)))
 
     def resume(self, queue: str) -> QueueItem:
-        return self._run(self._flows.ask(calls.resume(queue)))
+        return self._run(self._protocol.ask(calls.resume(queue)))
 
     def schedule(
         self,
@@ -158,13 +158,13 @@ class Client:
     ) -> ScheduleItem:
         """Make a schedule. Replacing one by the same leaves it untouched: its next tick stays what it was."""
         body = schedule_body(name, type, params, options) | {"on_conflict": on_conflict}
-        return self._run(self._flows.ask(schedule_calls.put(body)))
+        return self._run(self._protocol.ask(schedule_calls.put(body)))
 
     def schedules(self, *, page_size: int | None = None) -> Iterator[ScheduleItem]:
         """Schedules by name, fetched page by page as they are consumed."""
         cursor: str | None = None
         while True:
-            page = self._run(self._flows.ask(schedule_calls.page(cursor, page_size)))
+            page = self._run(self._protocol.ask(schedule_calls.page(cursor, page_size)))
             yield from page.schedules
             cursor = page.cursor
             if cursor is None:
@@ -172,44 +172,44 @@ class Client:
 
     def get_schedule(self, name: str) -> ScheduleItem:
         """The schedule as it is now; NotFound if there is none of this name."""
-        return self._run(self._flows.ask(schedule_calls.get(name)))
+        return self._run(self._protocol.ask(schedule_calls.get(name)))
 
     def update_schedule(self, name: str, **changes: Unpack[ScheduleChanges]) -> ScheduleItem:
         """Change what is named, leave the rest. Naming `interval` ends a cron, and the other way round."""
-        return self._run(self._flows.ask(schedule_calls.change(name, changes_body(changes))))
+        return self._run(self._protocol.ask(schedule_calls.change(name, changes_body(changes))))
 
     def pause_schedule(self, name: str) -> ScheduleItem:
         """Let no more ticks of it come; those that pass meanwhile are missed."""
-        return self._run(self._flows.ask(schedule_calls.pause(name)))
+        return self._run(self._protocol.ask(schedule_calls.pause(name)))
 
     def resume_schedule(self, name: str) -> ScheduleItem:
-        return self._run(self._flows.ask(schedule_calls.resume(name)))
+        return self._run(self._protocol.ask(schedule_calls.resume(name)))
 
     def delete_schedule(self, name: str) -> None:
         """Remove a schedule and the history of its ticks; its jobs stay."""
-        self._run(self._flows.ask(schedule_calls.delete(name)))
+        self._run(self._protocol.ask(schedule_calls.delete(name)))
 
     def trigger(self, schedule: str) -> JobItem:
         """A job of the schedule, now, besides its ticks."""
-        return self._run(self._flows.ask(schedule_calls.trigger(schedule)))
+        return self._run(self._protocol.ask(schedule_calls.trigger(schedule)))
 
     def backfill(self, schedule: str, from_at: datetime, to_at: datetime) -> tuple[TickItem, ...]:
         """Jobs for the ticks between two instants, both included, that have none yet. Repeating it adds nothing."""
-        return self._run(self._flows.ask(schedule_calls.backfill(schedule, from_at, to_at)))
+        return self._run(self._protocol.ask(schedule_calls.backfill(schedule, from_at, to_at)))
 
     def preview(self, schedule: str, count: int = 10) -> tuple[datetime, ...]:
         """The next ticks of a schedule."""
-        return self._run(self._flows.ask(schedule_calls.preview(schedule, count)))
+        return self._run(self._protocol.ask(schedule_calls.preview(schedule, count)))
 
     def preview_of(self, count: int = 10, **when: Unpack[WhenOptions]) -> tuple[datetime, ...]:
         """The next ticks a schedule would have; nothing is stored."""
-        return self._run(self._flows.ask(schedule_calls.preview_of(preview_body(when, count))))
+        return self._run(self._protocol.ask(schedule_calls.preview_of(preview_body(when, count))))
 
     def ticks(self, schedule: str, *, page_size: int | None = None) -> Iterator[TickItem]:
         """What became of each tick, newest first, fetched page by page as they are consumed."""
         cursor: str | None = None
         while True:
-            page = self._run(self._flows.ask(schedule_calls.ticks(schedule, cursor, page_size)))
+            page = self._run(self._protocol.ask(schedule_calls.ticks(schedule, cursor, page_size)))
             yield from page.ticks
             cursor = page.cursor
             if cursor is None:
@@ -217,26 +217,26 @@ class Client:
 
     def types(self) -> tuple[TypeItem, ...]:
         """The declared job types."""
-        return self._run(self._flows.ask(type_calls.types()))
+        return self._run(self._protocol.ask(type_calls.types()))
 
     def alias_type(self, name: str, run_as: str) -> TypeItem:
         """Let jobs and submits of one type be run as another. This and the next two need an admin key."""
-        return self._run(self._flows.ask(type_calls.alias(name, run_as)))
+        return self._run(self._protocol.ask(type_calls.alias(name, run_as)))
 
     def remove_type_alias(self, name: str) -> None:
         """Let a type be run by its own handler again."""
-        self._run(self._flows.ask(type_calls.remove_alias(name)))
+        self._run(self._protocol.ask(type_calls.remove_alias(name)))
 
     def retire_type(self, name: str, *, cancel: bool = False) -> RetiredType:
         """Accept no more jobs of a type; `cancel` up to a thousand of those that wait: ask until none is left."""
-        return self._run(self._flows.ask(type_calls.retire(name, cancel=cancel)))
+        return self._run(self._protocol.ask(type_calls.retire(name, cancel=cancel)))
 
     def workers(self) -> tuple[Worker, ...]:
-        return self._run(self._flows.ask(calls.workers()))
+        return self._run(self._protocol.ask(calls.workers()))
 
     def keys(self) -> tuple[KeyItem, ...]:
         """The API keys, without their secrets. This and the next three need an admin key."""
-        return self._run(self._flows.ask(key_calls.keys()))
+        return self._run(self._protocol.ask(key_calls.keys()))
 
     def create_key(
         self,
@@ -247,67 +247,67 @@ class Client:
         lifetime: Duration | None = None,
     ) -> MadeKey:
         """A new API key; `key` of the answer is shown this once. `queues` limit a worker key."""
-        return self._run(self._flows.ask(key_calls.create(key_request(name, scopes, queues, lifetime))))
+        return self._run(self._protocol.ask(key_calls.create(key_request(name, scopes, queues, lifetime))))
 
     def rotate_key(self, id: str, *, grace: Duration = GRACE_SECONDS, lifetime: Duration | None = None) -> MadeKey:
         """A new API key with the terms of an old one, which expires after the grace."""
-        return self._run(self._flows.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
+        return self._run(self._protocol.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
 
     def revoke_key(self, id: str) -> tuple[int, ...]:
         """Withdraw an API key for good. The shards that do not know it yet: they are told as soon as they answer."""
-        return self._run(self._flows.ask(key_calls.revoke(id)))
+        return self._run(self._protocol.ask(key_calls.revoke(id)))
 
     def shards(self) -> tuple[ShardItem, ...]:
         """The shards and how they are. This and the next three need an admin key."""
-        return self._run(self._flows.ask(shard_calls.shards()))
+        return self._run(self._protocol.ask(shard_calls.shards()))
 
     def add_shard(
         self, shard_url: str, *, number: int | None = None, weight: float = 1.0, keyed: bool = False
     ) -> ShardItem:
         """Take a shard into the map. A `keyed` one also takes its part of the keys; their jobs are still found."""
         request = ShardRequest(url=shard_url, number=number, weight=weight, keyed=keyed)
-        return self._run(self._flows.ask(shard_calls.add(request)))
+        return self._run(self._protocol.ask(shard_calls.add(request)))
 
     def update_shard(
         self, number: int, *, weight: float | None = None, state: StateName | None = None, keyed: bool | None = None
     ) -> ShardItem:
         """Change what is named, leave the rest. `state` is what is wanted: active, draining or down."""
-        return self._run(self._flows.ask(shard_calls.change(number, weight, state, keyed=keyed)))
+        return self._run(self._protocol.ask(shard_calls.change(number, weight, state, keyed=keyed)))
 
     def remove_shard(self, number: int, *, force: bool = False) -> None:
         """Take a drained shard out of the map; with `force` though ended jobs on it cannot be read any more."""
-        self._run(self._flows.ask(shard_calls.remove(number, force=force)))
+        self._run(self._protocol.ask(shard_calls.remove(number, force=force)))
 
     def fleets(self) -> tuple[FleetItem, ...]:
         """The fleets and how they are, without their decisions."""
-        return self._run(self._flows.ask(fleet_calls.fleets()))
+        return self._run(self._protocol.ask(fleet_calls.fleets()))
 
     def get_fleet(self, name: str) -> FleetItem:
         """The fleet with its latest decisions; NotFound if there is none of this name."""
-        return self._run(self._flows.ask(fleet_calls.get(name)))
+        return self._run(self._protocol.ask(fleet_calls.get(name)))
 
     def update_fleet(self, name: str, **changes: Unpack[FleetChanges]) -> FleetItem:
         """Change what is named, leave the rest. This and the next three need an admin key."""
-        return self._run(self._flows.ask(fleet_calls.change(name, changes)))
+        return self._run(self._protocol.ask(fleet_calls.change(name, changes)))
 
     def pause_fleet(self, name: str) -> FleetItem:
         """Let none of its workers be started or stopped."""
-        return self._run(self._flows.ask(fleet_calls.pause(name)))
+        return self._run(self._protocol.ask(fleet_calls.pause(name)))
 
     def resume_fleet(self, name: str) -> FleetItem:
-        return self._run(self._flows.ask(fleet_calls.resume(name)))
+        return self._run(self._protocol.ask(fleet_calls.resume(name)))
 
     def scale_fleet(self, name: str, count: WorkerCount) -> FleetItem:
         """Let it have so many workers, whatever its policy says; `auto` leaves that to the policy again."""
-        return self._run(self._flows.ask(fleet_calls.scale(name, count)))
+        return self._run(self._protocol.ask(fleet_calls.scale(name, count)))
 
     def health(self) -> Health:
-        return self._run(self._flows.ask(calls.health()))
+        return self._run(self._protocol.ask(calls.health()))
 
     def close(self) -> None:
         """Close the connections. The client may be used again."""
         self._transport.close()
-        self._elsewhere.close()
+        self._object_transport.close()
 
     def __enter__(self) -> Self:
         return self
@@ -315,22 +315,22 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _run(self, flow: Exchange[T]) -> T:
+    def _run(self, exchange: Exchange[T]) -> T:
         try:
-            step = next(flow)
+            step = next(exchange)
             while True:
                 try:
-                    reply = self._take(step)
+                    reply = self._perform(step)
                 except Unavailable as error:
-                    step = flow.throw(error)
+                    step = exchange.throw(error)
                 else:
-                    step = flow.send(reply)
+                    step = exchange.send(reply)
         except StopIteration as end:
             value: T = end.value
             return value
 
-    def _take(self, step: Step) -> Reply:
+    def _perform(self, step: Step) -> Reply:
         if not isinstance(step, Pause):
-            return (self._elsewhere if step.elsewhere else self._transport).send(step)
+            return (self._object_transport if step.elsewhere else self._transport).send(step)
         self._sleep(step.span.total_seconds())
         return NOTHING

@@ -1,8 +1,30 @@
-"""The composition root: the only place that chooses backends and starts processes."""
+"""The composition root: the only place that chooses backends and starts processes.
 
-from penstock.runtime.backends import open_engine
-from penstock.runtime.roles import scale, schedule
-from penstock.runtime.server import serve, up
-from penstock.runtime.workers import work
+A role is loaded when it is first asked for, so that a process imports only what it runs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.runtime.backends import open_engine
+    from penstock.runtime.roles import scale, schedule
+    from penstock.runtime.server import serve, up
+    from penstock.runtime.worker import work
 
 __all__ = ["open_engine", "scale", "schedule", "serve", "up", "work"]
+
+_WHERE = {
+    "open_engine": "backends",
+    "scale": "roles",
+    "schedule": "roles",
+    "serve": "server",
+    "up": "server",
+    "work": "worker",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -42,9 +42,3 @@ async def telling_metrics(engine: Engine) -> AsyncIterator[None]:
         async with answer(create_app(engine, METRICS_OPERATIONS), listener, engine) as url:
             logger.info("metrics at %s/metrics", url)
             yield
-
-
-def warn_of_no_metrics(settings: Settings, role: str) -> None:
-    """Say that a process which reaches the store through a server has no metrics: the server counts its moves."""
-    if settings.metrics.address:
-        logger.warning("metrics.address: this %s tells none; its server's /metrics counts what it does", role)

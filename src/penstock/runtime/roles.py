@@ -19,10 +19,11 @@ from penstock.model.clock import Clock, SystemClock, seconds
 from penstock.model.errors import InvalidSetting, ServerUnavailable, Unavailable
 from penstock.model.extras import require
 from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
-from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
+from penstock.runtime.metrics_server import telling_metrics, with_metrics_address
 from penstock.runtime.services import Stopping, noting, run_loops, services, signal_loops, ticker_loops
 from penstock.runtime.tallies import collecting
-from penstock.runtime.workers import container_environ, pod_environ, worker_environ
+from penstock.runtime.worker import warn_of_no_metrics
+from penstock.runtime.worker_environ import container_environ, pod_environ, worker_environ
 from penstock.scheduler import Ticker, run_service
 from penstock.scheduler.http_api import HttpSchedulerApi
 from penstock.worker.agent.agent import declare

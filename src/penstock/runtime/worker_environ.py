@@ -1,4 +1,4 @@
-"""Worker processes: running one, and the environment that one started by an autoscaler is given."""
+"""The environment of a worker that an autoscaler starts: a process of this machine, a container or a pod."""
 
 import os
 from collections.abc import Mapping
@@ -7,16 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.config import Settings, variable
-from penstock.engine import Engine
-from penstock.model.clock import SystemClock
-from penstock.model.names import MEMBER
-from penstock.runtime.backends import check_shared, data_folder, embedded, open_engine
-from penstock.runtime.metrics_server import telling_metrics, warn_of_no_metrics, with_metrics_address
-from penstock.runtime.services import run_loops, signal_loops
-from penstock.runtime.tallies import contributing
-from penstock.worker.agent.agent import Agent, run
-from penstock.worker.http_api import HttpWorkerApi
-from penstock.worker.processes import PARENT, drain_with_parent
+from penstock.runtime.backends import data_folder, embedded
+from penstock.worker.processes import PARENT
 
 PASSED_ON = ("store", "broker", "objects", "log", "timing", "limits", "retention")
 """The sections that a worker beside a server is given as they are; its own are added."""
@@ -72,34 +64,3 @@ def _texts(sections: Mapping[str, msgspec.Struct]) -> dict[str, str]:
 
 def _text(value: object) -> str:
     return "".join(f"{entry}\n" for entry in value) if isinstance(value, tuple) else str(value)
-
-
-async def work(settings: Settings, app: str) -> None:
-    """Run one worker until a signal; it drains first. It reaches the server's HTTP, or store and broker directly."""
-    if parent := os.environ.get(PARENT):
-        drain_with_parent(int(parent))
-    if settings.worker.direct:
-        await _work_directly(settings, app)
-        return
-    warn_of_no_metrics(settings, "worker")
-    reach = HttpWorkerApi(settings.worker.url, settings.worker.key)
-    try:
-        await run(Agent(app, reach, settings, SystemClock(), worker=os.environ.get(MEMBER)))
-    finally:
-        await reach.close()
-
-
-async def _work_directly(settings: Settings, app: str) -> None:
-    check_shared(settings, "worker --direct")
-    async with open_engine(with_metrics_address(settings)) as engine, telling_metrics(engine):
-        agent = Agent(app, engine.worker_api, settings, engine.clock, worker=os.environ.get(MEMBER))
-        async with contributing(engine), run_loops([*signal_loops(engine), _beat_on_cancel(engine, agent)]):
-            await run(agent)
-
-
-async def _beat_on_cancel(engine: Engine, agent: Agent) -> None:
-    """A heartbeat at once whenever a running job was asked to stop: the answer says which."""
-    while True:
-        await engine.signals.cancels.wait()
-        engine.signals.cancels.clear()
-        agent.beat()
