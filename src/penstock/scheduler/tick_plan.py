@@ -1,7 +1,7 @@
-"""What becomes of a schedule's ticks. Pure: from one reading of a schedule and the time to a decision.
+"""Tick planning: what becomes of a schedule's ticks. Pure: from one reading of a schedule and the time to a decision.
 
 Every tick up to now gets exactly one verdict, in order: first its lateness is judged (misfire), then the jobs that have
-not ended (overlap). The next tick follows from the persisted one, never from now, so whoever plans sees the same ticks.
+not ended (overlap). The next tick follows from the persisted one, never from now, so every scheduler plans the same.
 """
 
 from datetime import datetime, timedelta

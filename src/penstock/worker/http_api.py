@@ -1,4 +1,4 @@
-"""The engine over HTTP, as a worker reaches it that holds only a server's address."""
+"""The HTTP client of a worker: `WorkerApi` for one that holds only a server's URL and a key."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""In the agent: the attempts at work, from the claim that brings one to the word about its end."""
+"""In the agent: the attempts that run here, from claim to settle. Enforces the job timeout, cancels and lost leases."""
 
 import asyncio
 import logging
