@@ -55,10 +55,10 @@ def client(monkeypatch: pytest.MonkeyPatch) -> RecordingClient:
     recording = RecordingClient(fleet())
 
     @contextmanager
-    def connected(*_: object) -> Iterator[RecordingClient]:
+    def connect(*_: object) -> Iterator[RecordingClient]:
         yield recording
 
-    monkeypatch.setattr("penstock.cli.fleets.connected", connected)
+    monkeypatch.setattr("penstock.cli.connection.connect", connect)
     return recording
 
 

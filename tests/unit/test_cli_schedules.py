@@ -89,10 +89,10 @@ def client(monkeypatch: pytest.MonkeyPatch) -> RecordingClient:
     client = RecordingClient([nightly, schedule("poll", paused=True)], [ran, skipped])
 
     @contextmanager
-    def connected(*_: object) -> Iterator[RecordingClient]:
+    def connect(*_: object) -> Iterator[RecordingClient]:
         yield client
 
-    monkeypatch.setattr("penstock.cli.schedules.connected", connected)
+    monkeypatch.setattr("penstock.cli.connection.connect", connect)
     return client
 
 

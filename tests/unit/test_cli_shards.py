@@ -49,10 +49,10 @@ def client(monkeypatch: pytest.MonkeyPatch) -> RecordingClient:
     recording = RecordingClient(shard())
 
     @contextmanager
-    def connected(*_: object) -> Iterator[RecordingClient]:
+    def connect(*_: object) -> Iterator[RecordingClient]:
         yield recording
 
-    monkeypatch.setattr("penstock.cli.shards.connected", connected)
+    monkeypatch.setattr("penstock.cli.connection.connect", connect)
     return recording
 
 

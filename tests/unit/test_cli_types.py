@@ -43,10 +43,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server(waiting=5)
 
     @contextmanager
-    def connected(*_: object) -> Iterator[Server]:
+    def connect(*_: object) -> Iterator[Server]:
         yield server
 
-    monkeypatch.setattr("penstock.cli.types.connected", connected)
+    monkeypatch.setattr("penstock.cli.connection.connect", connect)
     return server
 
 

@@ -1,4 +1,4 @@
-"""The command line: one file per command, loaded only when it is called."""
+"""The command line: one file per resource, loaded only when one of its commands is called."""
 
 import io
 import os
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli.commands import CommandGroup
+from penstock.cli import options
+from penstock.cli.commands import CommandGroup, command
 from penstock.cli.exit_codes import exit_code
 
 ROOT = CommandGroup(
@@ -33,11 +34,14 @@ ROOT = CommandGroup(
         "fleets": ("penstock.cli.fleets:fleets", "Look at fleets of workers; bound, pause and scale them."),
         "shards": ("penstock.cli.shards:shards", "Look at shards; add, weigh, drain and remove them."),
         "db": ("penstock.cli.db:db", "Bring the tables of PostgreSQL shards up to date, and see where they stand."),
-        "autoscale": ("penstock.cli.autoscale:autoscale", "Try a scaling policy on a trace, before it has a fleet."),
+        "autoscale": (
+            "penstock.lab.simulation.command:autoscale",
+            "Try a scaling policy on a trace, before it has a fleet.",
+        ),
         "doctor": ("penstock.cli.doctor:doctor", "Check this machine, its settings and the server."),
         "demo": ("penstock.lab.demo.command:demo", "See it work: a story of jobs in under a minute."),
         "bench": ("penstock.lab.bench.command:bench", "Measure throughput, latency, growth and memory here."),
-        "version": ("penstock.cli.version:version", "Print the version."),
+        "version": ("penstock.cli:version", "Print the version."),
     },
     params=[
         click.Option(
@@ -62,6 +66,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # So that `module:app` is found where the user stands, as with `python -m`.
         sys.path.insert(0, here)
     sys.exit(exit_code(lambda: ROOT.main(arguments, prog_name="penstock", standalone_mode=False), os.environ))
+
+
+@command("version", "penstock version --json")
+@options.as_json
+def version(*, as_json: bool) -> None:
+    """Print the version."""
+    import platform
+
+    from penstock import __version__
+    from penstock.cli.format import Printer
+
+    python = platform.python_version()
+    Printer(as_json=as_json).say(
+        {"version": __version__, "python": python}, f"penstock {__version__} (Python {python})"
+    )
 
 
 def _print_version(context: click.Context) -> None:

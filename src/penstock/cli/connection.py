@@ -1,14 +1,16 @@
-"""The server that commands talk to."""
+"""The server that commands talk to, and the shape of the commands that do."""
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from penstock.cli.options import settings
+from penstock.cli import options, style
+from penstock.cli.format import Printer
 from penstock.model.clock import seconds, within
 from penstock.model.errors import ServerUnavailable
 from penstock.model.keys import authorization
@@ -17,14 +19,64 @@ if TYPE_CHECKING:
     from penstock.client import Client
 
 
+R = TypeVar("R")
+T = TypeVar("T")
+
+
 @contextmanager
-def connected(url: str | None, config: Path | None) -> "Iterator[Client]":
-    """A client of the server that flag, environment or file names. An absent server is told at once, not retried."""
+def connect(url: str | None, config: Path | None) -> "Iterator[Client]":
+    """Open a client of the server that flag, environment or file names. An absent server is an error at once."""
     from penstock.client import Client
 
-    worker = settings(config, {"worker.url": url}).worker
+    worker = options.settings(config, {"worker.url": url}).worker
     with Client(worker.url, key=worker.key, patience=0) as client:
         yield client
+
+
+class RemoteServer(Printer):
+    """The server that a command asks, and how its answers are printed."""
+
+    def __init__(self, url: str | None, config: Path | None, *, as_json: bool) -> None:
+        super().__init__(as_json=as_json)
+        self._url = url
+        self._config = config
+
+    def connect(self) -> "AbstractContextManager[Client]":
+        """Open a client, for a command that asks more than once."""
+        return connect(self._url, self._config)
+
+    def ask(self, call: "Callable[[Client], T]") -> T:
+        """Ask once and give the answer."""
+        with self.connect() as client:
+            return call(client)
+
+    def for_each(self, names: Sequence[str], call: "Callable[[Client, str], T]", text: Callable[[T], str]) -> None:
+        """Call for each name in order, and print each answer before the next call: as JSON, or as a line of text."""
+        with self.connect() as client:
+            for name in names:
+                answer = call(client, name)
+                self.say(answer, text(answer))
+
+    def show_each(
+        self, names: Sequence[str], call: "Callable[[Client, str], T]", show: "Callable[[Client, T], object]"
+    ) -> None:
+        """Call for each name in order, and print each answer whole, with blank lines between."""
+        with self.connect() as client:
+            for number, name in enumerate(names):
+                answer = call(client, name)
+                if number and not self.as_json:
+                    style.say()
+                self.show(answer, partial(show, client, answer))
+
+
+def remote(function: Callable[..., R]) -> Callable[..., R]:
+    """Give a command --url, --config and --json, which it takes as one argument, `server`."""
+
+    @wraps(function)
+    def run(*, url: str | None, config: Path | None, as_json: bool, **given: object) -> R:
+        return function(server=RemoteServer(url, config, as_json=as_json), **given)
+
+    return options.remote(run)
 
 
 PATIENCE = seconds(3)

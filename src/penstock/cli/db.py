@@ -10,8 +10,7 @@ from msgspec import structs
 
 from penstock.cli import options, style
 from penstock.cli.commands import CommandGroup, command
-from penstock.cli.format import print_table
-from penstock.cli.json_output import print_json
+from penstock.cli.format import print_json, print_table
 from penstock.cli.loop import run
 from penstock.config import Settings
 from penstock.model.clock import SystemClock

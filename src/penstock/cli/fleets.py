@@ -1,16 +1,14 @@
 """`penstock fleets`: workers that come with work and go without it."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from penstock.cli import options, style
+from penstock.cli import style
 from penstock.cli.commands import CommandGroup, command
-from penstock.cli.connection import connected
+from penstock.cli.connection import RemoteServer, remote
 from penstock.cli.format import ago, print_pairs, print_table, span
-from penstock.cli.json_output import print_json
 from penstock.client.fleet_calls import WorkerCount
 from penstock.model.durations import settled
 from penstock.model.fleets import Depth, Fleet, Wait
@@ -21,7 +19,7 @@ fleets = CommandGroup(
     help="Look at fleets of workers; bound, pause and scale them.",
     examples=("penstock fleets list", "penstock fleets show thumbnail", "penstock fleets set thumbnail --max 40"),
     lazy={
-        "list": ("penstock.cli.fleets:standing", "List fleets: their queues, workers and bounds."),
+        "list": ("penstock.cli.fleets:list_fleets", "List fleets: their queues, workers and bounds."),
         "show": ("penstock.cli.fleets:show", "Show a fleet and its latest decisions, with reasons."),
         "set": ("penstock.cli.fleets:set_", "Change a fleet's bounds or policy while everything runs."),
         "pause": ("penstock.cli.fleets:pause", "Leave fleets as they are: start and stop nobody."),
@@ -153,28 +151,20 @@ def _count(count: int | None) -> str:
 
 
 @command("list", "penstock fleets list")
-@options.remote
-def standing(*, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def list_fleets(*, server: RemoteServer) -> None:
     """List fleets: which queues each serves, its workers and bounds, and why it has as many as it has."""
-    with connected(url, config) as client:
-        items = client.fleets()
-    if as_json:
-        print_json(FleetList(items))
-    else:
-        print_fleets(items)
+    items = server.ask(lambda client: client.fleets())
+    server.show(FleetList(items), lambda: print_fleets(items))
 
 
 @command("show", "penstock fleets show thumbnail")
 @click.argument("name", metavar="FLEET")
-@options.remote
-def show(*, name: str, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def show(*, name: str, server: RemoteServer) -> None:
     """Show a fleet and its latest decisions, newest first: when, what was seen, how many were wanted, and why."""
-    with connected(url, config) as client:
-        item = client.get_fleet(name)
-    if as_json:
-        print_json(item)
-    else:
-        print_fleet(item)
+    item = server.ask(lambda client: client.get_fleet(name))
+    server.show(item, lambda: print_fleet(item))
 
 
 @command("set", "penstock fleets set thumbnail --min 1 --max 40 --target-wait 2s", "penstock fleets set mail --reset")
@@ -189,8 +179,8 @@ def show(*, name: str, url: str | None, config: Path | None, as_json: bool) -> N
 @click.option("--blind-for", type=span, metavar="SPAN", help="How long to hold when nothing can be observed.")
 @click.option("--fallback", type=click.IntRange(0), metavar="N", help="Fewest workers after that.")
 @click.option("--reset", is_flag=True, default=None, help="Forget what was set before.")
-@options.remote
-def set_(*, name: str, url: str | None, config: Path | None, as_json: bool, **given: Any) -> None:
+@remote
+def set_(*, name: str, server: RemoteServer, **given: Any) -> None:
     """Change a fleet while everything runs; what is not named stays as it is.
 
     What is set here goes before what is declared beside jobs and in penstock.toml. Image, command, environment and
@@ -199,40 +189,30 @@ def set_(*, name: str, url: str | None, config: Path | None, as_json: bool, **gi
     changes = {option: value for option, value in given.items() if value not in (None, ())}
     if not changes:
         raise click.UsageError("nothing to change: name at least one option, such as --max 40")
-    with connected(url, config) as client:
-        item = client.update_fleet(name, **changes)
-    if as_json:
-        print_json(item)
-    else:
-        style.say(sentence(item))
+    item = server.ask(lambda client: client.update_fleet(name, **changes))
+    server.say(item, sentence(item))
 
 
 @command("pause", "penstock fleets pause thumbnail")
 @click.argument("names", metavar="FLEET...", nargs=-1, required=True)
-@options.remote
-def pause(*, names: tuple[str, ...], url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def pause(*, names: tuple[str, ...], server: RemoteServer) -> None:
     """Leave fleets as they are: no worker is started or stopped, whatever waits."""
-    with connected(url, config) as client:
-        for name in names:
-            item = client.pause_fleet(name)
-            if as_json:
-                print_json(item)
-            else:
-                style.say(f"fleet {item.name} is paused; go on with: penstock fleets resume {item.name}")
+    server.for_each(
+        names,
+        lambda client, name: client.pause_fleet(name),
+        lambda item: f"fleet {item.name} is paused; go on with: penstock fleets resume {item.name}",
+    )
 
 
 @command("resume", "penstock fleets resume thumbnail")
 @click.argument("names", metavar="FLEET...", nargs=-1, required=True)
-@options.remote
-def resume(*, names: tuple[str, ...], url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def resume(*, names: tuple[str, ...], server: RemoteServer) -> None:
     """Look after paused fleets again."""
-    with connected(url, config) as client:
-        for name in names:
-            item = client.resume_fleet(name)
-            if as_json:
-                print_json(item)
-            else:
-                style.say(f"fleet {item.name} is looked after again")
+    server.for_each(
+        names, lambda client, name: client.resume_fleet(name), lambda item: f"fleet {item.name} is looked after again"
+    )
 
 
 AUTO = "auto"
@@ -250,17 +230,12 @@ def worker_count(text: str) -> WorkerCount:
 @command("scale", "penstock fleets scale thumbnail 5", "penstock fleets scale thumbnail auto")
 @click.argument("name", metavar="FLEET")
 @click.argument("count", metavar="COUNT", type=worker_count)
-@options.remote
-def scale(*, name: str, count: WorkerCount, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def scale(*, name: str, count: WorkerCount, server: RemoteServer) -> None:
     """Let a fleet have COUNT workers, whatever waits; `auto` leaves that to its policy again.
 
     Where there are too many, idle ones go; busy ones finish their jobs first.
     """
-    with connected(url, config) as client:
-        item = client.scale_fleet(name, count)
-    if as_json:
-        print_json(item)
-        return
-    style.say(sentence(item))
-    if item.count is not None:
-        style.say(f"leave it to its policy again with: penstock fleets scale {item.name} {AUTO}")
+    item = server.ask(lambda client: client.scale_fleet(name, count))
+    undo = f"leave it to its policy again with: penstock fleets scale {item.name} {AUTO}"
+    server.say(item, sentence(item) + (f"\n{undo}" if item.count is not None else ""))

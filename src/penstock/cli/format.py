@@ -1,15 +1,77 @@
-"""Times and spans of time as people read and write them: `3m ago`, `250 ms`, `1h30m`."""
+"""What commands print: JSON for programs; for people tables, pairs, and times such as `3m ago`, `250 ms`, `1h30m`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import Generic, TypeVar
 
 import click
+import msgspec
+from msgspec import Struct
 
-from penstock.cli.style import dim, say
+from penstock.cli.style import dim, hint, say
 from penstock.model.clock import Clock, SystemClock, utc
 from penstock.model.errors import Invalid
+
+T = TypeVar("T")
+
+ENCODER = msgspec.json.Encoder(order="deterministic")
+PAGE = 500
+"""Most items that one request of a listing asks for."""
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document on a line of stdout, in the shapes of the HTTP API."""
+    click.echo(ENCODER.encode(value))
+
+
+class Listing(Struct, Generic[T], frozen=True):
+    """The first items of a longer list, at most `limit`, and whether there are more."""
+
+    items: list[T]
+    more: bool
+    limit: int
+
+
+def first_items(found: Iterable[T], limit: int) -> Listing[T]:
+    """Take the first `limit` items; one more is read to know whether there are more."""
+    taken = list(islice(found, limit + 1))
+    return Listing(taken[:limit], len(taken) > limit, limit)
+
+
+def page_size(limit: int) -> int:
+    """How many items to ask for at once to list `limit` of them."""
+    return min(limit + 1, PAGE)
+
+
+class Printer:
+    """Prints the answers of one command: as JSON with --json, else as text."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def say(self, answer: object, text: str) -> None:
+        """Print an answer: as text it is this line."""
+        self.show(answer, lambda: say(text))
+
+    def show(self, answer: object, show: Callable[[], object]) -> None:
+        """Print an answer: as text by calling `show`."""
+        if self.as_json:
+            print_json(answer)
+        else:
+            show()
+
+    def show_list(self, answer: object, items: Sequence[T], show: Callable[[Sequence[T]], object], empty: str) -> None:
+        """Print a list: as text by `show`, or `empty` on stderr where there are no items."""
+        self.show(answer, lambda: show(items) if items else say(empty, err=True))
+
+    def show_listing(self, name: str, listing: Listing[T], show: Callable[[Sequence[T]], object], empty: str) -> None:
+        """Print the first items of a longer list; `name` is what the JSON calls them."""
+        self.show_list({name: listing.items, "more": listing.more}, listing.items, show, empty)
+        if listing.more and not self.as_json:
+            hint(f"there are more than {listing.limit}: see them with --limit")
+
 
 LONGEST_SECONDS = 315_360_000.0
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+import click
 import msgspec
 
 from penstock.cli import style
-from penstock.cli.format import ago, lasted, print_pairs, print_table
+from penstock.cli.exit_codes import REFUSED
+from penstock.cli.format import ago, lasted, print_json, print_pairs, print_table
 from penstock.model.job import Progress
+from penstock.model.lifecycle import State
 from penstock.model.wire.jobs import FileItem, JobItem
 
 HEADS = ("ID", "TYPE", "STATE", "ATTEMPT", "CREATED", "TOOK", "NOTE")
@@ -22,6 +25,30 @@ def print_jobs(items: Sequence[JobItem]) -> None:
 def print_job(item: JobItem) -> None:
     """Everything worth knowing about one job; what is empty is left out."""
     print_pairs([(name, text) for name, text in _pairs(item) if text])
+
+
+def print_ended(item: JobItem, *, as_json: bool) -> int:
+    """Print a job that has ended; the exit code to end with."""
+    succeeded = item.state is State.SUCCEEDED
+    if as_json:
+        print_json(item)
+    elif succeeded:
+        click.echo(msgspec.json.encode(item.result))
+    style.say(_summary(item), err=True)
+    return 0 if succeeded else REFUSED
+
+
+def _summary(item: JobItem) -> str:
+    attempts = f" at attempt {item.attempt}" if item.attempt > 1 else ""
+    span = f" in {lasted(took(item))}" if took(item) is not None else ""
+    said = f": {note(item)}" if note(item) else ""
+    return f"{item.type} {style.state(item.state)}{span}{attempts}{said}"
+
+
+def print_submitted(item: JobItem) -> None:
+    """Print a new job's id alone on stdout, so that it can be piped, and how to follow it on stderr."""
+    click.echo(item.id)
+    style.hint(f"{item.state}; follow it with: penstock jobs watch {item.id}")
 
 
 def took(item: JobItem) -> timedelta | None:

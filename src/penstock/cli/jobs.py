@@ -4,21 +4,26 @@ import sys
 import time
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from penstock.cli import options, style
+from penstock.cli import style
 from penstock.cli.commands import CommandGroup, command
-from penstock.cli.connection import connected
+from penstock.cli.connection import RemoteServer, remote
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.format import instant, lasted, span
-from penstock.cli.job_format import note, print_job, print_jobs, size, state_and_reason, took
+from penstock.cli.format import first_items, instant, page_size, print_json, span
+from penstock.cli.job_format import (
+    note,
+    print_ended,
+    print_job,
+    print_jobs,
+    print_submitted,
+    size,
+    state_and_reason,
+)
 from penstock.cli.job_params import params_schema, read_params, split_pair
-from penstock.cli.json_output import print_json
 from penstock.model.clock import SystemClock
 from penstock.model.errors import NotFound
 from penstock.model.job import LogLine
@@ -36,7 +41,7 @@ jobs = CommandGroup(
     examples=("penstock jobs submit thumbnail url=cat.png --wait", "penstock jobs list --state failed"),
     lazy={
         "submit": ("penstock.cli.jobs:submit", "Submit a job; with --wait, print its result."),
-        "list": ("penstock.cli.jobs:page", "List jobs, newest first."),
+        "list": ("penstock.cli.jobs:list_jobs", "List jobs, newest first."),
         "show": ("penstock.cli.jobs:show", "Show everything about jobs."),
         "watch": ("penstock.cli.jobs:watch", "Follow jobs until they end."),
         "logs": ("penstock.cli.jobs:logs", "Print what a job wrote."),
@@ -45,24 +50,6 @@ jobs = CommandGroup(
         "retry": ("penstock.cli.jobs:retry", "Submit ended jobs again, as new jobs."),
     },
 )
-
-
-def print_ended(item: JobItem, *, as_json: bool) -> int:
-    """Print a job that has ended; the exit code to end with."""
-    succeeded = item.state is State.SUCCEEDED
-    if as_json:
-        print_json(item)
-    elif succeeded:
-        click.echo(msgspec.json.encode(item.result))
-    style.say(_summary(item), err=True)
-    return 0 if succeeded else REFUSED
-
-
-def _summary(item: JobItem) -> str:
-    attempts = f" at attempt {item.attempt}" if item.attempt > 1 else ""
-    span = f" in {lasted(took(item))}" if took(item) is not None else ""
-    said = f": {note(item)}" if note(item) else ""
-    return f"{item.type} {style.state(item.state)}{span}{attempts}{said}"
 
 
 @command(
@@ -89,7 +76,7 @@ def _summary(item: JobItem) -> str:
 @click.option("--key", help="Idempotency key: the same key gives the same job back.")
 @click.option("--wait", is_flag=True, help="Wait until it ends and print its result; exit 1 if it does not succeed.")
 @click.option("--wait-for", type=span, metavar="SPAN", help="Wait no longer than this.  [default: for ever]")
-@options.remote
+@remote
 def submit(
     *,
     type_name: str,
@@ -99,9 +86,7 @@ def submit(
     expires: float | None,
     wait: bool,
     wait_for: float | None,
-    url: str | None,
-    config: Path | None,
-    as_json: bool,
+    server: RemoteServer,
     **given: Any,
 ) -> int:
     """Submit a job of TYPE. Prints the job's id; with --wait its result.
@@ -112,17 +97,13 @@ def submit(
     chosen = {name: value for name, value in given.items() if value not in (None, ())}
     if "delay" in chosen and "scheduled_at" in chosen:
         raise click.UsageError("--delay and --at exclude each other: give one of them")
-    with connected(url, config) as client:
+    with server.connect() as client:
         params = read_params([*words, *pairs], partial(params_schema, client, type_name))
         job = client.submit(type_name, params, **chosen, inputs=_inputs(inputs), expires_at=_expiry(expires))
         if wait or wait_for is not None:
             ended = client.wait(job.id, timeout=wait_for)
-            return print_ended(ended, as_json=as_json)
-    if as_json:
-        print_json(job)
-    else:
-        click.echo(job.id)
-        style.hint(f"{job.state}; follow it with: penstock jobs watch {job.id}")
+            return print_ended(ended, as_json=server.as_json)
+    server.show(job, lambda: print_submitted(job))
     return 0
 
 
@@ -135,57 +116,36 @@ def _expiry(span: float | None) -> datetime | None:
     return SystemClock().now() + timedelta(seconds=span) if span is not None else None
 
 
-PAGE = 500
-
-
 @command("list", "penstock jobs list --type thumbnail --state failed --limit 50")
 @click.option("--type", "type_name", metavar="TYPE", help="Only jobs of this type.")
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state.")
 @click.option("--queue", help="Only jobs in this queue.")
 @click.option("--tag", help="Only jobs with this tag.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Most jobs to list.")
-@options.remote
-def page(
+@remote
+def list_jobs(
     *,
     type_name: str | None,
     state: str | None,
     queue: str | None,
     tag: str | None,
     limit: int,
-    url: str | None,
-    config: Path | None,
-    as_json: bool,
+    server: RemoteServer,
 ) -> None:
     """List jobs, newest first."""
-    with connected(url, config) as client:
-        wanted = State(state) if state else None
-        matching = client.list(type=type_name, state=wanted, queue=queue, tag=tag, page_size=min(limit + 1, PAGE))
-        found = list(islice(matching, limit + 1))
-    listed, more = found[:limit], len(found) > limit
-    if as_json:
-        print_json({"jobs": listed, "more": more})
-    elif listed:
-        print_jobs(listed)
-    else:
-        style.say("no such jobs; submit one with: penstock jobs submit TYPE", err=True)
-    if more and not as_json:
-        style.hint(f"there are more than {limit}: see them with --limit")
+    wanted = State(state) if state else None
+    with server.connect() as client:
+        matching = client.list(type=type_name, state=wanted, queue=queue, tag=tag, page_size=page_size(limit))
+        listing = first_items(matching, limit)
+    server.show_listing("jobs", listing, print_jobs, "no such jobs; submit one with: penstock jobs submit TYPE")
 
 
 @command("show", "penstock jobs show 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@options.remote
-def show(*, ids: tuple[str, ...], url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def show(*, ids: tuple[str, ...], server: RemoteServer) -> None:
     """Show everything about jobs: state and why, params, result, error, times, files."""
-    with connected(url, config) as client:
-        for number, job in enumerate(ids):
-            item = client.get(job)
-            if as_json:
-                print_json(item)
-                continue
-            if number:
-                style.say()
-            print_job(item)
+    server.show_each(ids, lambda client, job: client.get(job), lambda _, item: print_job(item))
 
 
 POLL_SECONDS = 0.25
@@ -195,14 +155,14 @@ CLEAR_LINE = "\r\033[K"
 
 @command("watch", "penstock jobs watch 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@options.remote
-def watch(*, ids: tuple[str, ...], url: str | None, config: Path | None, as_json: bool) -> int:
+@remote
+def watch(*, ids: tuple[str, ...], server: RemoteServer) -> int:
     """Follow jobs until they end: a line for each change of state, and on a terminal a bar for their progress.
 
     Exits 1 if any of them did not succeed.
     """
-    show = Follower(as_json=as_json)
-    with connected(url, config) as client:
+    show = Follower(as_json=server.as_json)
+    with server.connect() as client:
         ended = [follow(client, job, show) for job in ids]
     return 0 if all(item.state is State.SUCCEEDED for item in ended) else REFUSED
 
@@ -259,12 +219,12 @@ LOUD = frozenset({"stderr", "warning", "error", "critical"})
 @command("logs", "penstock jobs logs --follow 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
 @click.argument("id", metavar="ID")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@options.remote
-def logs(*, id: str, follow: bool, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def logs(*, id: str, follow: bool, server: RemoteServer) -> None:
     """Print what a job wrote: stdout, stderr and its log records, of all attempts."""
-    show = print_json if as_json else _print_line
+    show = print_json if server.as_json else _print_line
     position = 0
-    with connected(url, config) as client:
+    with server.connect() as client:
         while True:
             # The state is read before the lines, so that the last lines of a job that just ended are not missed.
             ended = client.get(id).state.terminal
@@ -288,23 +248,17 @@ def _print_line(line: LogLine) -> None:
 @click.option(
     "-o", "--to", type=click.Path(path_type=Path), help="File or folder to write; - for stdout.  [default: .]"
 )
-@options.remote
-def output(*, id: str, name: str | None, to: Path | None, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def output(*, id: str, name: str | None, to: Path | None, server: RemoteServer) -> None:
     """Download the output NAME of a job; without NAME, its only one."""
-    with connected(url, config) as client:
+    with server.connect() as client:
         file = _chosen(client.get(id), name)
         if to == Path("-"):
             click.echo(client.output(id, file.name), nl=False)
             return
-        _download(client, id, file, to or Path(), as_json=as_json)
-
-
-def _download(client: "Client", job: str, file: FileItem, to: Path, *, as_json: bool) -> None:
-    path = client.download(job, file.name, to)
-    if as_json:
-        print_json({"name": file.name, "path": str(path), "size": file.size, "digest": file.digest})
-    else:
-        style.say(f"{path} ({size(file.size)})")
+        path = client.download(id, file.name, to or Path())
+    answer = {"name": file.name, "path": str(path), "size": file.size, "digest": file.digest}
+    server.say(answer, f"{path} ({size(file.size)})")
 
 
 def _chosen(item: JobItem, name: str | None) -> FileItem:
@@ -320,28 +274,27 @@ def _chosen(item: JobItem, name: str | None) -> FileItem:
 @command("cancel", "penstock jobs cancel 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="End a running job on the spot instead of asking it to stop.")
-@options.remote
-def cancel(*, ids: tuple[str, ...], force: bool, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def cancel(*, ids: tuple[str, ...], force: bool, server: RemoteServer) -> None:
     """Cancel jobs: waiting ones at once, running ones by asking them to stop. Ended ones stay as they are."""
-    with connected(url, config) as client:
-        for job in ids:
-            item = client.cancel(job, force=force)
-            if as_json:
-                print_json(item)
-            else:
-                style.say(f"{item.id}  {state_and_reason(item)}")
+    server.for_each(
+        ids,
+        lambda client, job: client.cancel(job, force=force),
+        lambda item: f"{item.id}  {state_and_reason(item)}",
+    )
 
 
 @command("retry", "penstock jobs retry 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@options.remote
-def retry(*, ids: tuple[str, ...], url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def retry(*, ids: tuple[str, ...], server: RemoteServer) -> None:
     """Submit ended jobs again, as new jobs. Prints the id of each new job."""
-    with connected(url, config) as client:
+    with server.connect() as client:
         for job in ids:
             item = client.retry(job)
-            if as_json:
-                print_json(item)
-            else:
-                click.echo(item.id)
-                style.hint(f"{item.state}; it asks for what {job} asked for")
+            server.show(item, partial(_print_retry, item, job))
+
+
+def _print_retry(item: JobItem, job: str) -> None:
+    click.echo(item.id)
+    style.hint(f"{item.state}; it asks for what {job} asked for")

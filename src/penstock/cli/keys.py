@@ -1,7 +1,8 @@
-"""`penstock keys`"""
+"""`penstock keys`: API keys, at a server or, without one, in the store of the settings."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,8 +12,7 @@ from penstock.cli import options, style
 from penstock.cli.commands import CommandGroup, command
 from penstock.cli.connection import fetch
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.format import ago, print_table, span
-from penstock.cli.json_output import print_json
+from penstock.cli.format import Printer, ago, print_table, span
 from penstock.cli.loop import run
 from penstock.config import Settings
 from penstock.model.clock import Clock, SystemClock
@@ -31,7 +31,7 @@ keys = CommandGroup(
     examples=("penstock keys create --name ops --scope admin", "penstock keys list"),
     lazy={
         "create": ("penstock.cli.keys:create", "Create a key and print it, this once."),
-        "list": ("penstock.cli.keys:standing", "List keys, without their secrets."),
+        "list": ("penstock.cli.keys:list_keys", "List keys, without their secrets."),
         "rotate": ("penstock.cli.keys:rotate", "Replace a key by a new one with the same terms."),
         "revoke": ("penstock.cli.keys:revoke", "Revoke keys for good."),
     },
@@ -39,35 +39,40 @@ keys = CommandGroup(
 )
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 T = TypeVar("T")
 
-direct = click.option(
+direct_option = click.option(
     "--direct", is_flag=True, help="Go to the store of the settings itself, whether a server answers or not."
 )
-data = click.option("--data", metavar="DIR", help="Data folder of a server that is down.  [default: .penstock]")
+data_option = click.option("--data", metavar="DIR", help="Data folder of a server that is down.  [default: .penstock]")
 
 
-def options_of_keys(function: F) -> F:
-    """The options of every command about keys."""
-    return options.remote(data(direct(function)))
-
-
-class KeyAccess:
+class KeyAccess(Printer):
     """Keys, at the server that flag, environment or file names; without one, in the store of the settings.
 
     So the first key can be made before there is a server that needs it. A server that was named by --url is asked, and
     no other.
     """
 
-    def __init__(self, url: str | None, config: Path | None, data: str | None, *, direct: bool) -> None:
-        self._settings = options.settings(config, {"worker.url": url, "server.data": data})
-        self._over_http = not direct and (url is not None or _answers(self._settings))
+    def __init__(self, url: str | None, config: Path | None, data: str | None, *, direct: bool, as_json: bool) -> None:
+        super().__init__(as_json=as_json)
+        self._flags = {"worker.url": url, "server.data": data}
+        self._config = config
+        self._direct = direct
 
     def ask(self, server: "Callable[[Client], T]", store: "Callable[[Keys], Coroutine[Any, Any, T]]") -> T:
-        """Ask for the same in the way that is open."""
+        """Ask the server by the first call, or else the store by the second; both do the same."""
         style.hint(f"at {self._settings.worker.url}" if self._over_http else "in the store, no server was asked")
         return self._at_server(server) if self._over_http else run(self._in_store(store))
+
+    @cached_property
+    def _settings(self) -> Settings:
+        return options.settings(self._config, self._flags)
+
+    @cached_property
+    def _over_http(self) -> bool:
+        return not self._direct and (self._flags["worker.url"] is not None or _server_answers(self._settings))
 
     def _at_server(self, ask: "Callable[[Client], T]") -> T:
         from penstock.client import Client
@@ -82,7 +87,7 @@ class KeyAccess:
             return await ask(engine.keys)
 
 
-def _answers(settings: Settings) -> bool:
+def _server_answers(settings: Settings) -> bool:
     try:
         status, _ = asyncio.run(fetch(settings.worker.url, "/healthz"))
     except ServerUnavailable:
@@ -90,11 +95,20 @@ def _answers(settings: Settings) -> bool:
     return status == 200
 
 
-def show_new(made: MadeKey, *, as_json: bool) -> None:
+def key_access(function: Callable[..., R]) -> Callable[..., R]:
+    """Give a command the options of every command about keys, which it takes as one argument, `access`."""
+
+    @wraps(function)
+    def run(
+        *, url: str | None, config: Path | None, data: str | None, direct: bool, as_json: bool, **given: object
+    ) -> R:
+        return function(access=KeyAccess(url, config, data, direct=direct, as_json=as_json), **given)
+
+    return options.remote(data_option(direct_option(run)))
+
+
+def print_new(made: MadeKey) -> None:
     """Print a new key alone on stdout, so that it can be piped, and what to do with it on stderr."""
-    if as_json:
-        print_json(made)
-        return
     style.say(made.key)
     until = f"until {made.expires_at:%Y-%m-%d %H:%M} UTC" if made.expires_at else "until it is revoked"
     style.say(f"{made.id} ({made.name}) is good for {', '.join(made.scopes)}, {until}", err=True)
@@ -118,7 +132,7 @@ def show_new(made: MadeKey, *, as_json: bool) -> None:
 @click.option("--worker", is_flag=True, help="Short for --scope worker.")
 @click.option("--queue", "queues", multiple=True, metavar="QUEUE", help="Limit a worker key; may be repeated.")
 @click.option("--expires", "lifetime", type=span, metavar="SPAN", help="How long it is good: 90d.  [default: for ever]")
-@options_of_keys
+@key_access
 def create(
     *,
     name: str,
@@ -126,11 +140,7 @@ def create(
     worker: bool,
     queues: tuple[str, ...],
     lifetime: float | None,
-    direct: bool,
-    data: str | None,
-    url: str | None,
-    config: Path | None,
-    as_json: bool,
+    access: KeyAccess,
 ) -> None:
     """Create a key and print it, alone on stdout. It is shown this once: only a digest of it is kept.
 
@@ -142,31 +152,31 @@ def create(
     if not wanted:
         raise click.UsageError("say what the key may do: --scope, once or more often, or --worker")
     request = key_request(name, dict.fromkeys(wanted), queues or None, lifetime)
-    made = KeyAccess(url, config, data, direct=direct).ask(
+    made = access.ask(
         lambda client: client.create_key(name, request.scopes, queues=request.queues, lifetime=lifetime),
         lambda keys: keys.create(request),
     )
-    show_new(made, as_json=as_json)
+    access.show(made, lambda: print_new(made))
 
 
 HEADS = ("KEY", "NAME", "SCOPES", "QUEUES", "CREATED", "EXPIRES")
 
 
 @command("list", "penstock keys list --json")
-@options_of_keys
-def standing(*, direct: bool, data: str | None, url: str | None, config: Path | None, as_json: bool) -> None:
+@key_access
+def list_keys(*, access: KeyAccess) -> None:
     """List the keys that were not revoked: what each may do, and until when."""
-    found = KeyAccess(url, config, data, direct=direct).ask(lambda client: client.keys(), _in_store)
-    if as_json:
-        print_json(KeyList(tuple(found)))
-    elif found:
-        print_table(HEADS, [_row(key, SystemClock()) for key in found], right=("CREATED", "EXPIRES"))
-    else:
-        style.say("no keys; make one with: penstock keys create --name ops --scope admin", err=True)
+    found = access.ask(lambda client: client.keys(), _read_keys)
+    empty = "no keys; make one with: penstock keys create --name ops --scope admin"
+    access.show_list(KeyList(tuple(found)), found, _print, empty)
 
 
-async def _in_store(keys: "Keys") -> Sequence[KeyItem]:
+async def _read_keys(keys: "Keys") -> Sequence[KeyItem]:
     return tuple(map(key_item, await keys.list()))
+
+
+def _print(found: Sequence[KeyItem]) -> None:
+    print_table(HEADS, [_row(key, SystemClock()) for key in found], right=("CREATED", "EXPIRES"))
 
 
 def _row(key: KeyItem, clock: Clock) -> tuple[str, ...]:
@@ -191,18 +201,8 @@ def _expiry(key: KeyItem, clock: Clock) -> str:
     help="How long the old key stays good.  [default: 1d]",
 )
 @click.option("--expires", "lifetime", type=span, metavar="SPAN", help="How long the new one is good.  [for ever]")
-@options_of_keys
-def rotate(
-    *,
-    id: str,
-    grace: float,
-    lifetime: float | None,
-    direct: bool,
-    data: str | None,
-    url: str | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
+@key_access
+def rotate(*, id: str, grace: float, lifetime: float | None, access: KeyAccess) -> None:
     """Replace a key by a new one with the same name, scopes and queues, and print that, alone on stdout.
 
     The old one stays good for the grace, so that programs can change over one by one.
@@ -210,45 +210,33 @@ def rotate(
     from penstock.client.key_calls import rotate_request
 
     request = rotate_request(grace, lifetime)
-    made = KeyAccess(url, config, data, direct=direct).ask(
+    made = access.ask(
         lambda client: client.rotate_key(id, grace=grace, lifetime=lifetime),
         lambda keys: keys.rotate(KeyId(id), request),
     )
-    show_new(made, as_json=as_json)
+    access.show(made, lambda: print_new(made))
 
 
 @command("revoke", "penstock keys revoke k3v9x2ma")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@options_of_keys
-def revoke(
-    *,
-    ids: tuple[str, ...],
-    direct: bool,
-    data: str | None,
-    url: str | None,
-    config: Path | None,
-    as_json: bool,
-) -> int:
+@key_access
+def revoke(*, ids: tuple[str, ...], access: KeyAccess) -> int:
     """Revoke keys for good. Every server refuses them within a second. May be repeated.
 
     Shards that do not answer are named, and the exit status is 1: they are told once they are back.
     """
-    desk = KeyAccess(url, config, data, direct=direct)
     complete = True
     for id in ids:
-        unreached = _revoke(desk, id)
+        unreached = _revoke(access, id)
         complete = complete and not unreached
-        if as_json:
-            print_json({"revoked": id, "unreached_shards": list(unreached)})
-        else:
-            style.say(f"{id} is revoked")
+        access.say({"revoked": id, "unreached_shards": list(unreached)}, f"{id} is revoked")
         if unreached:
             style.say(style.warned(_warning(id, unreached)), err=True)
     return 0 if complete else REFUSED
 
 
-def _revoke(desk: KeyAccess, id: str) -> tuple[int, ...]:
-    return desk.ask(lambda client: client.revoke_key(id), lambda keys: keys.revoke(KeyId(id)))
+def _revoke(access: KeyAccess, id: str) -> tuple[int, ...]:
+    return access.ask(lambda client: client.revoke_key(id), lambda keys: keys.revoke(KeyId(id)))
 
 
 def _warning(id: str, unreached: tuple[int, ...]) -> str:

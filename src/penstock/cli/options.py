@@ -1,13 +1,14 @@
-"""Options that several commands share, and what they mean everywhere."""
+"""Options that several commands share. Imports nothing heavy, so that `penstock --help` stays fast."""
 
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from penstock.config import Settings, load
+if TYPE_CHECKING:
+    from penstock.config import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,6 +55,8 @@ def metrics_address(port: int | None) -> str | None:
     return None if port is None else f"127.0.0.1:{port}"
 
 
-def settings(config: Path | None, flags: Mapping[str, object]) -> Settings:
+def settings(config: Path | None, flags: Mapping[str, object]) -> "Settings":
     """The settings in force for this command; `flags` by full name, None where not given."""
+    from penstock.config import load
+
     return load(config, os.environ, flags)

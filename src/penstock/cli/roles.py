@@ -11,7 +11,7 @@ import msgspec
 from penstock.cli import options, style
 from penstock.cli.commands import command
 from penstock.cli.connection import fetch
-from penstock.cli.json_output import print_json
+from penstock.cli.format import print_json
 from penstock.cli.log import start_logging
 from penstock.cli.loop import run_for_long
 from penstock.cli.style import bold, dim, good, say

@@ -2,15 +2,13 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
-from penstock.cli import options, style
+from penstock.cli import style
 from penstock.cli.commands import CommandGroup, command
-from penstock.cli.connection import connected
+from penstock.cli.connection import RemoteServer, remote
 from penstock.cli.format import ago, print_table
-from penstock.cli.json_output import print_json
 from penstock.model.lifecycle import TERMINAL
 from penstock.model.shards import ShardState
 from penstock.model.wire.shards import ShardItem, ShardList
@@ -20,7 +18,7 @@ shards = CommandGroup(
     help="Look at shards; add, weigh, drain and remove them.",
     examples=("penstock shards list", "penstock shards add postgresql://db4/penstock", "penstock shards drain 2"),
     lazy={
-        "list": ("penstock.cli.shards:standing", "List shards and how they are."),
+        "list": ("penstock.cli.shards:list_shards", "List shards and how they are."),
         "add": ("penstock.cli.shards:add", "Add a shard while everything runs."),
         "set": ("penstock.cli.shards:set_", "Change a shard's weight, state or place in the ring."),
         "drain": ("penstock.cli.shards:drain", "Let no more new jobs go to a shard."),
@@ -71,15 +69,11 @@ def _jobs(item: ShardItem) -> tuple[str, str]:
 
 
 @command("list", "penstock shards list --json")
-@options.remote
-def standing(*, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def list_shards(*, server: RemoteServer) -> None:
     """List shards: what is wanted of each, whether it answers, and how many jobs are open and ended there."""
-    with connected(url, config) as client:
-        found = client.shards()
-    if as_json:
-        print_json(ShardList(found))
-    else:
-        print_shards(found)
+    found = server.ask(lambda client: client.shards())
+    server.show(ShardList(found), lambda: print_shards(found))
 
 
 @command("add", "penstock shards add postgresql://penstock@db4/penstock", "penstock shards add --weight 0.5 - < url")
@@ -87,10 +81,8 @@ def standing(*, url: str | None, config: Path | None, as_json: bool) -> None:
 @click.option("--number", type=click.IntRange(0, 4095), metavar="N", help="Its number.  [default: the next free one]")
 @click.option("--weight", type=click.FloatRange(0), default=1.0, show_default=True, help="Its share of new jobs.")
 @click.option("--keyed", is_flag=True, help="Let keys and schedules live there too; see above.")
-@options.remote
-def add(
-    *, place: str, number: int | None, weight: float, keyed: bool, url: str | None, config: Path | None, as_json: bool
-) -> None:
+@remote
+def add(*, place: str, number: int | None, weight: float, keyed: bool, server: RemoteServer) -> None:
     """Add a shard while everything runs. SHARD_URL is as the servers reach it; `-` reads it from standard input.
 
     It gets its share of the jobs without a key. Jobs with a key go on to live where they did, unless the shard is
@@ -101,12 +93,8 @@ def add(
     """
     if place == "-":
         place = sys.stdin.readline().strip()
-    with connected(url, config) as client:
-        added = client.add_shard(place, number=number, weight=weight, keyed=keyed)
-    if as_json:
-        print_json(added)
-    else:
-        style.say(sentence(added))
+    added = server.ask(lambda client: client.add_shard(place, number=number, weight=weight, keyed=keyed))
+    server.say(added, sentence(added))
 
 
 @command("set", "penstock shards set 2 --weight 0.5", "penstock shards set 2 --state active")
@@ -114,17 +102,8 @@ def add(
 @click.option("--weight", type=click.FloatRange(0), help="Its share of new jobs; 0 for none.")
 @click.option("--state", type=click.Choice([state.value for state in ShardState]), help="What is wanted of it.")
 @click.option("--keyed/--no-keyed", default=None, help="Whether keys and schedules may live there; see above.")
-@options.remote
-def set_(
-    *,
-    number: int,
-    weight: float | None,
-    state: str | None,
-    keyed: bool | None,
-    url: str | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
+@remote
+def set_(*, number: int, weight: float | None, state: str | None, keyed: bool | None, server: RemoteServer) -> None:
     """Change a shard; what is not named stays as it is.
 
     An active shard takes new jobs, a draining one only those whose key lives there, and one that is down is not asked
@@ -135,27 +114,19 @@ def set_(
     """
     if weight is None and state is None and keyed is None:
         raise click.UsageError("nothing to change: name --weight, --state, --keyed or --no-keyed")
-    with connected(url, config) as client:
-        changed = client.update_shard(number, weight=weight, state=ShardState(state) if state else None, keyed=keyed)
-    if as_json:
-        print_json(changed)
-    else:
-        style.say(sentence(changed))
+    wanted = ShardState(state) if state else None
+    changed = server.ask(lambda client: client.update_shard(number, weight=weight, state=wanted, keyed=keyed))
+    server.say(changed, sentence(changed))
 
 
 @command("drain", "penstock shards drain 2")
 @click.argument("number", metavar="SHARD", type=int)
-@options.remote
-def drain(*, number: int, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def drain(*, number: int, server: RemoteServer) -> None:
     """Let no more new jobs go to a shard; what it has goes on, and jobs whose key lives there still come."""
-    with connected(url, config) as client:
-        drained = client.update_shard(number, state=ShardState.DRAINING)
-    if as_json:
-        print_json(drained)
-        return
-    style.say(sentence(drained))
-    if drained.keyed:
-        style.say(f"keys still bring it jobs; let them live elsewhere with: penstock shards set {number} --no-keyed")
+    drained = server.ask(lambda client: client.update_shard(number, state=ShardState.DRAINING))
+    keys = f"keys still bring it jobs; let them live elsewhere with: penstock shards set {number} --no-keyed"
+    server.say(drained, sentence(drained) + (f"\n{keys}" if drained.keyed else ""))
 
 
 @command("remove", "penstock shards remove 2")
@@ -163,16 +134,12 @@ def drain(*, number: int, url: str | None, config: Path | None, as_json: bool) -
 @click.option(
     "--force", is_flag=True, help="Also while it keeps ended jobs, or is set down: nobody can read them then."
 )
-@options.remote
-def remove(*, number: int, force: bool, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def remove(*, number: int, force: bool, server: RemoteServer) -> None:
     """Remove a shard that was drained and that no keys live on; its database is left as it is.
 
     Refused while it has jobs that have not ended. One that is lost for good is given up by setting it down first:
     penstock shards set 2 --state down
     """
-    with connected(url, config) as client:
-        client.remove_shard(number, force=force)
-    if as_json:
-        print_json({"removed": number})
-    else:
-        style.say(f"shard {number} is removed; its database is left as it is")
+    server.ask(lambda client: client.remove_shard(number, force=force))
+    server.say({"removed": number}, f"shard {number} is removed; its database is left as it is")

@@ -1,16 +1,15 @@
-"""`penstock types`"""
+"""`penstock types`: the job types that workers declare, their aliases and their end."""
 
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import click
 from msgspec.structs import replace
 
-from penstock.cli import options, style
+from penstock.cli import style
 from penstock.cli.commands import CommandGroup, command
-from penstock.cli.connection import connected
+from penstock.cli.connection import RemoteServer, remote
 from penstock.cli.format import lasted, print_table
-from penstock.cli.json_output import print_json
 from penstock.model.retry import Retry
 from penstock.model.wire.types import RetiredType, TypeItem, TypeList
 from penstock.model.workers import JobType
@@ -24,7 +23,7 @@ types = CommandGroup(
         "penstock types retire thumbnail",
     ),
     lazy={
-        "list": ("penstock.cli.types:page", "List the job types that workers have declared."),
+        "list": ("penstock.cli.types:list_types", "List the job types that workers have declared."),
         "alias": ("penstock.cli.types:alias", "Let jobs of one type be run as another, after a rename."),
         "retire": ("penstock.cli.types:retire", "Accept no more jobs of a type; see or cancel what is left."),
     },
@@ -36,17 +35,16 @@ HEADS = ("TYPE", "QUEUE", "RUNS AS", "RETRY", "TIMEOUT", "PARAMS", "ABOUT")
 
 
 @command("list", "penstock types list --json")
-@options.remote
-def page(*, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def list_types(*, server: RemoteServer) -> None:
     """List the job types that workers have declared, with their defaults and params."""
-    with connected(url, config) as client:
-        found = client.types()
-    if as_json:
-        print_json(TypeList(found))
-    elif found:
-        print_table(HEADS, [_row(declared) for declared in found], right=("TIMEOUT",))
-    else:
-        style.say("no job types yet: start a worker with: penstock worker module:app", err=True)
+    found = server.ask(lambda client: client.types())
+    empty = "no job types yet: start a worker with: penstock worker module:app"
+    server.show_list(TypeList(found), found, _print, empty)
+
+
+def _print(found: Sequence[TypeItem]) -> None:
+    print_table(HEADS, [_row(declared) for declared in found], right=("TIMEOUT",))
 
 
 def _row(declared: TypeItem) -> tuple[str, ...]:
@@ -79,40 +77,33 @@ def _params(declared: JobType) -> str:
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="[NEW]", required=False)
 @click.option("--remove", is_flag=True, help="Let OLD be run by its own handler again.")
-@options.remote
-def alias(*, old: str, new: str | None, remove: bool, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def alias(*, old: str, new: str | None, remove: bool, server: RemoteServer) -> None:
     """Let jobs and submits of the type OLD be run as NEW, which workers have declared: after a handler was renamed."""
     if (new is None) != remove:
         raise click.UsageError("give the type that OLD is run as, or --remove")
-    with connected(url, config) as client:
-        if new is None:
-            client.remove_type_alias(old)
-            style.say(f"{old} is run as itself again")
-            return
-        item = client.alias_type(old, new)
-    if as_json:
-        print_json(item)
-    else:
-        style.say(f"{old} is run as {item.name}; undo it with: penstock types alias {old} --remove")
+    if new is None:
+        server.ask(lambda client: client.remove_type_alias(old))
+        style.say(f"{old} is run as itself again")
+        return
+    item = server.ask(lambda client: client.alias_type(old, new))
+    server.say(item, f"{old} is run as {item.name}; undo it with: penstock types alias {old} --remove")
 
 
 @command("retire", "penstock types retire thumbnail", "penstock types retire thumbnail --cancel")
 @click.argument("name", metavar="TYPE")
 @click.option("--cancel", is_flag=True, help="Cancel the jobs that wait; running ones go on.")
-@options.remote
-def retire(*, name: str, cancel: bool, url: str | None, config: Path | None, as_json: bool) -> None:
+@remote
+def retire(*, name: str, cancel: bool, server: RemoteServer) -> None:
     """Accept no more jobs of a type, and tell how many are left. Code that is deployed later may declare it again."""
-    with connected(url, config) as client:
+    with server.connect() as client:
         retired = client.retire_type(name, cancel=cancel)
         while cancel and (more := client.retire_type(name, cancel=True)).cancelled:
             retired = replace(more, cancelled=retired.cancelled + more.cancelled)
-    if as_json:
-        print_json(retired)
-    else:
-        _tell(retired, cancel=cancel)
+    server.show(retired, lambda: _print_retired(retired, cancel=cancel))
 
 
-def _tell(retired: RetiredType, *, cancel: bool) -> None:
+def _print_retired(retired: RetiredType, *, cancel: bool) -> None:
     left = ", ".join(f"{count:,} {state}" for state, count in retired.jobs.items()) or "none"
     style.say(
         f"{retired.name} is retired; jobs left: {left}" + (f"; cancelled: {retired.cancelled:,}" if cancel else "")

@@ -11,7 +11,7 @@ from penstock.cli.commands import command
 from penstock.cli.doctor import backends, fleets, folder, machine, server
 from penstock.cli.doctor.finding import Finding, FindingStatus
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.json_output import print_json
+from penstock.cli.format import print_json
 from penstock.config import Settings
 
 MARKS = {

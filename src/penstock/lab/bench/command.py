@@ -10,15 +10,14 @@ from msgspec import Struct, field
 
 from penstock import __version__
 from penstock.cli import options, style
-from penstock.cli.children import interruptible
 from penstock.cli.commands import command
 from penstock.cli.exit_codes import REFUSED
-from penstock.cli.format import print_table
-from penstock.cli.json_output import print_json
+from penstock.cli.format import print_json, print_table
 from penstock.lab.bench.figure import Amounts, Figure
 from penstock.lab.bench.machine import Calibration, calibrate
 from penstock.lab.bench.parts import PARTS
 from penstock.lab.bench.rig import Engines, Workshop
+from penstock.lab.children import interruptible
 from penstock.model.errors import PenstockError
 from penstock.model.extras import require
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from penstock.cli.children import ChildFailed
 from penstock.lab.bench.rig import PAD, TYPE
+from penstock.lab.children import ChildFailed
 from penstock.model.clock import Clock
 
 REQUESTS = 2_000

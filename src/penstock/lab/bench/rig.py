@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from penstock.cli.children import ChildFailed, Children
 from penstock.client import Client, JobSpec
 from penstock.lab.bench.startlog import JobStart, StartLog
+from penstock.lab.children import ChildFailed, Children
 from penstock.model.job import DEFAULT_PRIORITY
 from penstock.model.lifecycle import State
 

@@ -3,8 +3,8 @@
 import click
 
 from penstock.cli import style
-from penstock.cli.children import interruptible
 from penstock.cli.commands import command
+from penstock.lab.children import interruptible
 from penstock.lab.demo.stage import staged
 from penstock.lab.demo.story import CHAPTERS, ChapterResult, print_opening, print_summary
 from penstock.model.clock import SystemClock

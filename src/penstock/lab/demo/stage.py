@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.cli.children import Children
 from penstock.client import Client
+from penstock.lab.children import Children
 from penstock.model.clock import Clock
 from penstock.model.errors import PenstockError
 

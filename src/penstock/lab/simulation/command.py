@@ -1,4 +1,4 @@
-"""`penstock autoscale simulate`"""
+"""`penstock autoscale`: how a fleet would scale, on made work or on the history of ended jobs."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,16 +9,29 @@ import click
 import msgspec
 
 from penstock.cli import options, style
-from penstock.cli.commands import command
-from penstock.cli.connection import connected
-from penstock.cli.format import print_table, span
-from penstock.cli.json_output import print_json
+from penstock.cli.commands import CommandGroup, command
+from penstock.cli.connection import connect
+from penstock.cli.format import PAGE, print_json, print_table, span
 from penstock.lab.simulation.contest import CONTENDERS, PATTERNS, Contest, Result, Scores, contest, made
 from penstock.lab.simulation.plot import svg
 from penstock.lab.simulation.world import Machines, Trace, TracedJob, read_trace
 from penstock.model.errors import Invalid
 from penstock.model.fleets import Fleet
 from penstock.model.wire.jobs import JobItem
+
+autoscale = CommandGroup(
+    name="autoscale",
+    help="Try a scaling policy on a trace, before it has a fleet.",
+    examples=("penstock autoscale simulate --pattern burst",),
+    lazy={
+        "simulate": (
+            "penstock.lab.simulation.command:simulate",
+            "Simulate a fleet beside its rivals, on a pattern or a trace.",
+        ),
+        "export": ("penstock.lab.simulation.command:export", "Write the history of ended jobs as a trace."),
+    },
+)
+
 
 FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 HEADS = ("", "WAIT P50", "P95", "P99", "WORKER-SECONDS", "× CLAIRVOYANT", "× WORK", "STARTS", "PEAK")
@@ -124,9 +137,6 @@ def _draw(path: Path, played: Contest) -> None:
     style.hint(f"drawn: {path}")
 
 
-PAGE = 500
-
-
 @command(
     "export",
     "penstock autoscale export --queue thumbnail > thumbnail.jsonl",
@@ -142,7 +152,7 @@ def export(*, queue: str | None, type_name: str | None, limit: int, url: str | N
 
     Nothing of what a job did is in it: when it became due, how long it ran, and how long before it was known.
     """
-    with connected(url, config) as client:
+    with connect(url, config) as client:
         ended = (job for job in client.list(type=type_name, queue=queue, page_size=PAGE) if job.completed_at)
         traced = [one for one in map(line_of, islice(ended, limit)) if one is not None]
     for one in reversed(traced):

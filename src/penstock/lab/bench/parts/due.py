@@ -3,10 +3,10 @@
 import time
 from datetime import datetime, timedelta
 
-from penstock.cli.children import ChildFailed
 from penstock.lab.bench.figure import Amounts, Figure
 from penstock.lab.bench.rig import Rig, Workshop, patience_for
 from penstock.lab.bench.startlog import JobStart, lateness_ms
+from penstock.lab.children import ChildFailed
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.lifecycle import State
 

@@ -8,11 +8,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from penstock.cli.children import ChildFailed, Children, clean_environ
 from penstock.lab.bench import machine
 from penstock.lab.bench.figure import Amounts, Figure
 from penstock.lab.bench.rig import APP, FROM_ZERO, PAD, TYPE, Rig, Workshop
 from penstock.lab.bench.startlog import lateness_ms
+from penstock.lab.children import ChildFailed, Children, clean_environ
 from penstock.model.clock import SystemClock
 
 SETTLE_SECONDS = 1.0

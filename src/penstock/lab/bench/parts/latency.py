@@ -3,10 +3,10 @@
 import time
 from datetime import timedelta
 
-from penstock.cli.children import ChildFailed
 from penstock.lab.bench.figure import Amounts, Figure
 from penstock.lab.bench.rig import PAD, TYPE, Rig, Workshop
 from penstock.lab.bench.startlog import lateness_ms
+from penstock.lab.children import ChildFailed
 from penstock.model.clock import Clock, SystemClock
 
 STEP_SECONDS = 0.02
