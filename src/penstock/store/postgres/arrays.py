@@ -63,18 +63,18 @@ class Booleans(Array):
 
 
 def alike(values: Sequence[object]) -> bool:
-    """Whether all are the same; quick where they are one object, as in most columns of a batch."""
+    """Whether all values are equal; fast where they are one object, as in most columns of a batch."""
     return values.count(values[0]) == len(values)
 
 
 def uuids(jobs: Sequence[JobId]) -> Uuids:
-    # All of it is read from hexadecimal at once: id by id it took four times as long.
+    # Decoded from hexadecimal in one call: id by id took four times as long.
     text = _UUID_LENGTH_HEX + _UUID_LENGTH_HEX.join(jobs) if jobs else ""
     return Uuids(len(jobs), bytes.fromhex(text.replace("-", "")), nulls=False)
 
 
 def id_range(jobs: Sequence[JobId]) -> dict[str, Uuids | JobId]:
-    """The ids, and the first and last of them by time, between which are the partitions to look into."""
+    """The ids, with the lowest and the highest of them: these bound the partitions that the statement opens."""
     return {"ids": uuids(jobs), "first": min(jobs), "last": max(jobs)}
 
 
@@ -112,13 +112,13 @@ def byteas(values: Sequence[bytes | None]) -> Byteas:
 
 
 def register(adapters: AdaptersMap) -> None:
-    """Teach a connection to send these."""
+    """Register the array types with a connection."""
     for array in (Uuids, Bigints, Texts, Byteas, Booleans):
         adapters.register_dumper(array, type(f"{array.__name__}Dumper", (_ArrayDumper,), {"oid": array.oid}))
 
 
 def _column(kind: type[A], write: Callable[[T], bytes], values: Sequence[T]) -> A:
-    """Values that repeat, as queues and types do, are written once."""
+    """Encode one column. Values that repeat, as queues and types do, are encoded once."""
     if values and alike(values):
         values, body = (values, write(values[0]) * len(values)) if values[0] is not None else ((), b"")
         return kind(len(values), body, nulls=False)

@@ -1,4 +1,4 @@
-"""Opens connections to one database, on whichever of its hosts takes writes. A host that is silent costs its share."""
+"""Opens connections to one database, on the host that takes writes. A silent host costs only its share of time."""
 
 import asyncio
 import re
@@ -29,14 +29,14 @@ WRITABLE = ("any", "read-write", "primary")
 
 
 class PostgresHost(Struct, frozen=True):
-    """One of the servers that a URL names: how libpq reaches it, and its name for people."""
+    """One of the servers that a URL names: its libpq parameters, and its name in messages."""
 
     conninfo: str
     shown: str
 
 
 class PostgresAddress(Struct, frozen=True):
-    """Where the database is. `pgbouncer`: each transaction may have another session; nothing is kept in one.
+    """Where the database is. `pgbouncer`: each transaction may run in another session, so no session state is kept.
 
     `connect_seconds`: the longest wait for one host that the URL allows; None leaves it to the deadline.
     """
@@ -75,7 +75,7 @@ def _without_ours(url: str) -> tuple[str, bool]:
 def _hosts(known: Mapping[str, Any]) -> tuple[PostgresHost, ...]:
     """Every host in the order of the URL, each with all other parameters.
 
-    Of several the one that takes writes is meant, unless the URL says otherwise: a standby would refuse all of them.
+    Of several hosts the one that takes writes is wanted, unless the URL says otherwise: a standby refuses writes.
     """
     lists = {name: str(known[name]).split(",") for name in ("host", "hostaddr", "port") if known.get(name)}
     count = max((len(lists[name]) for name in ("host", "hostaddr") if name in lists), default=1)
@@ -102,7 +102,7 @@ PREPARED_MAX = 1000
 
 
 class Connector:
-    """Tries the host first that answered last, and last the one that fell silent: few callers wait for it in vain."""
+    """Tries the host that answered most recently first, and a host that stopped answering last."""
 
     def __init__(self, address: PostgresAddress, deadline: timedelta) -> None:
         self.address = address
@@ -139,7 +139,7 @@ class Connector:
         return connection
 
     def note_silence(self, connection: Connection) -> None:
-        """This connection was left without an answer: try its host last from now on."""
+        """This connection got no answer: try its host last from now on."""
         self._put_last(self._host_of[connection])
 
     def _put_last(self, host: PostgresHost) -> None:
@@ -147,7 +147,7 @@ class Connector:
 
 
 def _combined(hosts: list[PostgresHost], faults: list[psycopg.OperationalError]) -> psycopg.OperationalError:
-    """What every host said; of one host its own error."""
+    """The errors of all hosts as one; of a single host its own error."""
     if len(faults) == 1:
         return faults[0]
     said = (f"{host.shown}: {str(fault).strip()}" for host, fault in zip(hosts, faults, strict=True))
@@ -173,12 +173,12 @@ async def _open(host: PostgresHost, address: PostgresAddress, deadline: timedelt
 
 
 def _options(deadline: timedelta) -> str:
-    """The server gives up a little before the caller does, so that nothing runs on that nobody waits for.
+    """Session settings. The server gives up shortly before the caller does, so that no abandoned statement runs on.
 
-    lock_timeout: half of that, so that a batch which waited for one call's lock can be done again without it.
-    jit: a hot statement is short, however dear its estimate. enable_seqscan: a plan made while the tables were small is
-    kept while they grow; every walk worth having has its index. plan_cache_mode: a plan for the values at hand leaves
-    out partitions and so seems cheaper, but is made anew each time; the one for all leaves them out when it starts.
+    lock_timeout: half of that, so that a batch that waited for one call's lock can be run again without that call.
+    jit off: hot statements are short, whatever the planner estimates. enable_seqscan off: a plan made while the tables
+    were small is kept while they grow, and every statement has its index. plan_cache_mode: a custom plan seems cheaper
+    because it prunes partitions, but is planned anew each time; the generic plan prunes them at run time.
     """
     span = millis(deadline) * 4 // 5
     settings = {
@@ -194,7 +194,7 @@ def _options(deadline: timedelta) -> str:
 
 
 class _JobIdLoader(Loader):
-    """Every uuid is the id of a job, which is text to us."""
+    """Loads uuid columns as job ids, which are text in Python."""
 
     format = Format.BINARY
 
@@ -203,30 +203,30 @@ class _JobIdLoader(Loader):
 
 
 def _adapt(adapters: AdaptersMap) -> None:
-    """Integers are always bigint: sized by their value, each size would be prepared anew."""
+    """Send integers as bigint always: sized by value, each size would prepare the statement again."""
     adapters.register_loader("uuid", _JobIdLoader)
     adapters.register_dumper(int, Int8BinaryDumper)
     arrays.register(adapters)
 
 
 FAULTS = (psycopg.IntegrityError, psycopg.DataError)
-"""What breaks an invariant of the tables; the fault of what was to be kept."""
+"""Constraint violations: the fault of the values that were to be stored."""
 
 RETRIED = (errors.DeadlockDetected, errors.SerializationFailure)
-"""The server undid it all by itself, and it may be done again."""
+"""The server rolled the transaction back by itself; it may be run again."""
 
-# libpq tells the SQLSTATE of no connection that failed, so there are only words: the server's own and PgBouncer's.
+# libpq gives no SQLSTATE for a connection that failed, so the texts of the server and of PgBouncer are matched.
 _EXHAUSTED = re.compile(r"too many (?:clients|connections)|connection slots are reserved|no more connections allowed")
 
 
 class HeldElsewhere(StoreUnavailable):
-    """What is needed is in a transaction of somebody else, who does not end it; it concerns only who needs it."""
+    """Another open transaction holds a lock that this call needs. It concerns only the calls that need the lock."""
 
 
 def unavailable(address: PostgresAddress, error: BaseException | str, *, sent: bool = True) -> StoreUnavailable:
-    """What a caller is told about an outage: which database, and what was said; no password is in either.
+    """The error for an outage: which database, and what it said; neither contains a password.
 
-    `sent`: the server may have been asked, and may have done it.
+    `sent`: the statement may have reached the server and been carried out.
     """
     said = str(error).strip().replace("\n", " ") or type(error).__name__
     if isinstance(error, errors.LockNotAvailable):
@@ -237,7 +237,7 @@ def unavailable(address: PostgresAddress, error: BaseException | str, *, sent: b
 
 
 def is_exhausted(error: psycopg.OperationalError) -> bool:
-    """Whether the server answered that it gives no more connections for now."""
+    """Whether the server said that it has no connection left."""
     return _EXHAUSTED.search(str(error)) is not None
 
 
@@ -247,14 +247,14 @@ def is_stale(error: psycopg.Error) -> bool:
 
 
 def refused(error: Exception) -> Exception:
-    """What the caller at fault is told: Invalid for what breaks an invariant of the tables, else the error itself."""
+    """The error for the caller at fault: Invalid where a constraint was violated, else the error itself."""
     if isinstance(error, FAULTS):
         return Invalid(f"the store cannot keep this: {error.diag.message_primary or error}")
     return error
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether it is of the server, its tables' absence or the network; every other error is the fault of one call."""
+    """Whether the error comes from the server, missing tables or the network; any other error is one call's fault."""
     if isinstance(error, psycopg.ProgrammingError):
         return error.sqlstate is not None
     return isinstance(error, psycopg.Error | OSError) and not isinstance(error, FAULTS)

@@ -21,13 +21,13 @@ _FENCE_OFF = load("fence_off")
 _POSITION = load("position")
 
 WAL_PAGE_BYTES = 8192
-"""By so much a server that crashed may be behind what it said before: it had flushed a part of a record."""
+"""How far a server that crashed may be behind the position it reported: it had flushed part of a record."""
 
 logger = logging.getLogger(__name__)
 
 
 class Position(Struct, frozen=True):
-    """How many bytes a cluster had written by then, and the epoch of the shard; None where the server does not say."""
+    """The WAL position of a cluster in bytes, and the epoch of the shard; None where the server does not tell."""
 
     flushed: int | None
     epoch: int
@@ -40,7 +40,7 @@ class Position(Struct, frozen=True):
 
 
 class EpochWatch:
-    """What one process does about restores: it remembers the position of its shard, and raises the epoch."""
+    """Detects that the shard was restored: remembers its WAL position, compares it, and raises the epoch."""
 
     def __init__(self, given: Callable[[], int | None]) -> None:
         self._given = given
@@ -75,7 +75,7 @@ async def raise_epoch(tx: PostgresTransaction, *, restored: bool = False, stale:
     scope = {"now": tx.test_now, "restored": restored, "stale": stale}
     for (epoch,) in await query(tx.connection, _RAISE_EPOCH, scope):
         running = await execute(tx.connection, _FENCE_OFF, {"epoch": epoch, "now": tx.now})
-        # The broker may have lost them, or given them to workers whose claims are lost.
+        # The broker may have lost these tickets, or given them to workers whose claims are lost.
         await expire_tickets(tx, None)
         logger.warning(
             "the database was restored or failed over: the shard's epoch is %d now, and %d running jobs start again",

@@ -1,4 +1,4 @@
-"""The moves of a lease: claimed, renewed, released by its owner, reclaimed from one that was lost."""
+"""The moves of a lease: claim, renew, settle, release, cancel, and reclaim from a lost worker."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -73,7 +73,7 @@ async def claim_next(session: Session, asked: Sequence[Share], worker: str, leas
         "worker": worker,
         "lease": span,
     }
-    # Where there is nothing to merge, not to merge takes a sixth off the statement.
+    # With one share there is nothing to merge, and the simpler statement takes a sixth less time.
     merged = any(len(share.types) > 1 for share in shares)
     statement, scope = (_CLAIM_MERGED, scope | _places(shares)) if merged else (_CLAIM_NEXT, scope)
     rows = await query(session.connection, statement, scope)
@@ -81,7 +81,7 @@ async def claim_next(session: Session, asked: Sequence[Share], worker: str, leas
 
 
 def _places(shares: Sequence[Share]) -> dict[str, object]:
-    """Where the types of each share begin and end among all of them, counted from 1."""
+    """The first and last position of each share's types in the concatenated array, counted from 1."""
     ends = list(accumulate(len(share.types) for share in shares))
     return {"starts": arrays.bigints([1, *(end + 1 for end in ends[:-1])]), "ends": arrays.bigints(ends)}
 
@@ -165,7 +165,7 @@ async def reclaim(session: Session, limit: int) -> list[Event]:
 
 
 def held_by(shown: Sequence[Shown]) -> dict[str, object]:
-    """What an owner shows, as the statements take it."""
+    """Ids and fences of the leases, as parameters of a statement."""
     return {
         "ids": arrays.uuids([one.job for one in shown]),
         "fences": arrays.bigints([one.fence for one in shown]),
@@ -173,7 +173,7 @@ def held_by(shown: Sequence[Shown]) -> dict[str, object]:
 
 
 def moved_by(shown: Sequence[Shown], rows: Sequence[Row], move: Move) -> dict[JobId, Event]:
-    """The events of rows that begin with the place of what was shown, from 1. A ninth column is how long it ran."""
+    """The events of rows whose first column is the lease's position, from 1; a ninth is how long the attempt ran."""
     jobs = [shown[row[0] - 1].job for row in rows]
     before = State.RUNNING
     return {
@@ -220,7 +220,7 @@ async def settle(session: Session, settlements: Sequence[Settlement]) -> list[Se
 async def _settle(session: Session, settlements: Sequence[Settlement]) -> list[Settled]:
     rows = sorted(settlements, key=_JOB)
     if State.SCHEDULED in {one.state for one in rows}:
-        # In one transaction: a fault in the second statement must not leave the answers of the first untold.
+        # In one transaction: if the second statement failed, the answers of the first would be lost.
         async with session.connection.transaction():
             moved = await _settle_mixed(session, rows)
     else:
@@ -229,7 +229,7 @@ async def _settle(session: Session, settlements: Sequence[Settlement]) -> list[S
 
 
 async def _settle_mixed(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
-    """Those to be tried again first. One that is not moved has lost its fence or is marked; marks do not go away."""
+    """Settle the retries first. A job that this does not move has lost its fence, or has a cancel mark, which stays."""
     later = [one for one in rows if one.state is State.SCHEDULED]
     moved = await _put_off(session, later)
     rest = [_cancelled(one) if one.state is State.SCHEDULED else one for one in rows if one.job not in moved]

@@ -22,12 +22,12 @@ from penstock.store.rows import Row
 
 CONNECT = timedelta(seconds=10)
 
-# Any number serves, as long as everybody takes the same.
+# The key of the advisory lock: any number, but the same in every version.
 _LOCK = "SELECT pg_advisory_xact_lock(7033520117203104)"
 _UNHURRIED = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
-# A change of a table that waits behind a long transaction makes all others wait behind it.
+# An ALTER TABLE that waits for a long transaction makes every later statement wait too.
 _IMPATIENT = "SET LOCAL lock_timeout = '30s'"
-# Asked of the catalog's tables: what a session remembers of names may be older than the lock it has just been given.
+# Read from the catalog's tables: the session's name cache may be older than the lock it has just taken.
 _IS_THERE = "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = 'penstock' AND tablename = 'migrations')"
 _APPLIED = "SELECT number, name, checksum, min_version FROM penstock.migrations ORDER BY number"
 FOUNDATION = """
@@ -45,7 +45,7 @@ _MIN_VERSION = re.compile(r"^-- min_version: (\d+)$", re.MULTILINE)
 
 
 class Applied(Struct, frozen=True):
-    """A migration as the database remembers it. Code that knows none numbered `min_version` cannot use it."""
+    """A migration as recorded in the database. Code that lacks migration `min_version` cannot use the database."""
 
     number: int
     name: str
@@ -68,7 +68,7 @@ class Migration(Struct, frozen=True):
 
 
 class MigrationStatus(Struct, frozen=True):
-    """Where a database stands: what it has, also of a newer code, and what it lacks of this one."""
+    """The state of a database: the migrations it has, also those of newer code, and those it lacks of this code."""
 
     applied: tuple[Applied, ...]
     pending: tuple[Migration, ...]
@@ -97,7 +97,7 @@ async def status(connection: Connection, known: Sequence[Migration] | None = Non
 async def migrate(connection: Connection, known: Sequence[Migration] | None = None) -> list[Migration]:
     """Apply what is missing, each migration in a transaction of its own; those that this call applied.
 
-    Whoever else does the same meanwhile waits, and then finds it done.
+    Another process that migrates at the same time waits, and then finds it done.
     """
     pending = (await status(connection, known)).pending
     return [migration for migration in pending if await _apply(connection, migration)]
@@ -110,7 +110,7 @@ async def require(connection: Connection) -> None:
 
 
 async def bring_up_to_date(url: str, connections: ConnectionPool, *, allowed: bool) -> None:
-    """For who opens a store. To look takes no longer than a call may; to migrate, or to wait for who does, as it takes.
+    """For a store that is being opened. Checking has the deadline of a call; migrating, here or elsewhere, has none.
 
     StoreUnavailable if something is missing and it is not `allowed` to migrate.
     """
@@ -123,7 +123,7 @@ async def bring_up_to_date(url: str, connections: ConnectionPool, *, allowed: bo
 
 @asynccontextmanager
 async def connect(url: str) -> AsyncIterator[Connection]:
-    """A connection to migrate a database with, for whoever has no store open."""
+    """A connection for migrating a database without opening a store."""
     address = PostgresAddress.parse(url)
     try:
         async with await Connector(address, CONNECT).connect() as connection:
@@ -138,13 +138,13 @@ def script(pending: Iterable[Migration]) -> str:
 
 
 def named(some: Sequence[Migration | Applied]) -> str:
-    """In words, which migrations."""
+    """The migrations, named in words."""
     noun = "migration" if len(some) == 1 else "migrations"
     return f"{noun} {', '.join(one.name for one in some)}"
 
 
 async def _apply(connection: Connection, migration: Migration) -> bool:
-    """The lock ends with the transaction, so that it also works where each transaction has another session."""
+    """Apply one migration. The lock belongs to the transaction, so that it also works behind PgBouncer."""
     async with connection.transaction():
         await _run(connection, _UNHURRIED)
         await _run(connection, _LOCK)
@@ -161,7 +161,7 @@ async def _read_applied(connection: Connection) -> tuple[Applied, ...]:
 
 
 async def _run(connection: Connection, text: str) -> psycopg.AsyncCursor[Row]:
-    """Not prepared: a script is many statements."""
+    """Run a script of many statements, which cannot be prepared."""
     return await connection.execute(text.encode(), prepare=False)
 
 
@@ -183,7 +183,7 @@ def _check(applied: Sequence[Applied], known: Sequence[Migration]) -> None:
 
 
 def _recorded(migration: Migration) -> str:
-    """The statement that makes the database remember it. Nothing in it comes from anybody but us."""
+    """The statement that records the migration. Nothing in it comes from outside this code."""
     one = migration.applied()
     return (
         "INSERT INTO penstock.migrations (number, name, checksum, min_version, applied_at)\n"
@@ -193,6 +193,6 @@ def _recorded(migration: Migration) -> str:
 
 
 def _whole(migration: Migration) -> str:
-    """One migration as a transaction that remembers itself."""
+    """One migration as a transaction that records itself."""
     parts = ("BEGIN;", f"{_LOCK};", FOUNDATION.strip(), migration.text.strip(), _recorded(migration), "COMMIT;")
     return "\n".join((f"-- {migration.name}", *parts, ""))

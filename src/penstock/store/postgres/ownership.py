@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 
 
 async def take_ownership(connection: Connection, shard: ShardId, shown: str, given: int | None) -> None:
-    """Found the shard in a new database; refuse that of another one, whose ids would never be found here.
+    """Record the shard's number in a new database; refuse one that holds another shard.
 
-    `shown` names the database to people. What database this is, is remembered if nothing is yet.
+    `shown` names the database in messages. The identity of the database is recorded if it has none yet.
     """
     await execute(connection, _FOUND_SHARD, {"number": shard, "now": given})
     await execute(connection, _FOUND_ADMISSION)
@@ -31,7 +31,7 @@ async def take_ownership(connection: Connection, shard: ShardId, shown: str, giv
 
 
 async def warn_of_lost_commits(connection: Connection, shown: str) -> None:
-    """Log each setting with which what the server acknowledges may be lost."""
+    """Log each server setting that may lose acknowledged commits."""
     for name, setting in await query(connection, _DURABILITY):
         logger.warning(
             "%s has %s=%s: what it acknowledges may be lost with its machine; turn it on", shown, name, setting

@@ -1,7 +1,7 @@
-"""The partitions of what has ended: one for each day of the ids, made ahead, and dropped whole once all of it is past.
+"""Partitions of the ended jobs: one per day of the ids, created ahead, and dropped whole once their retention is over.
 
-What has no partition goes to the default one. A job goes by the time in its id, whenever it ended: one that waited for
-weeks may come to an old partition, which then stays for it, or to the default one, when its own has been dropped.
+A row without a partition goes to the default one. The time in the job's id decides, whenever the job ended: one that
+waited for weeks goes to an old partition, which is then kept for it, or to the default one if its own was dropped.
 """
 
 import logging
@@ -21,14 +21,14 @@ from penstock.store.postgres.statements import Connection, PostgresTransaction, 
 
 DAY = 86_400_000
 DAYS_AHEAD = 3
-"""Days for which there are partitions before the first id of them: so long may nobody open the store or prune it."""
+"""Days for which partitions are created ahead: the store may stay unopened and unpruned for so long."""
 
 WHOLE_JOBS = 100_000
 """The most that a partition may hold to be dropped: the keys, tags and logs of its jobs are looked for in one write.
 What is above that goes in batches first."""
 
 RETRY_PAUSE = timedelta(minutes=1)
-"""After it was found in use."""
+"""The pause after the table was found in use."""
 
 _NAME = re.compile(r"ended_(\d{8})")
 _PARTITIONS = load("partitions")
@@ -37,7 +37,7 @@ _PAST = load("partition_past")
 _CLEAR = load("clear_partition")
 _LOCK = b"SELECT pg_advisory_xact_lock(7033520117203106)"
 _TRY_LOCK = b"SELECT pg_try_advisory_xact_lock(7033520117203106)"
-# Whoever waits to change the table makes all others wait behind it.
+# A statement that waits for the table's lock makes every later statement wait too.
 _IMPATIENT = b"SET LOCAL lock_timeout = '200ms'"
 _CREATE = """CREATE TABLE penstock.{} PARTITION OF penstock.ended FOR VALUES FROM ({}) TO ({}) WITH (
     autovacuum_vacuum_scale_factor = 0.02,
@@ -46,11 +46,11 @@ _CREATE = """CREATE TABLE penstock.{} PARTITION OF penstock.ended FOR VALUES FRO
     autovacuum_analyze_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 0
 )"""
-# Readers may go on; who would end a job of that day waits.
+# Readers go on; a settle of a job of that day waits.
 _HOLD = "LOCK TABLE ONLY penstock.{} IN SHARE ROW EXCLUSIVE MODE"
 _DROP = "DROP TABLE penstock.{}"
 _LATER = (errors.LockNotAvailable, errors.QueryCanceled, errors.InsufficientPrivilege, errors.CheckViolation)
-"""Why a partition cannot be made or dropped now. Nothing is lost by it: the default one and batches do as well."""
+"""A partition cannot be created or dropped now. Rows go to the default one then, and are pruned in batches."""
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +75,10 @@ class Partition(Struct, frozen=True, order=True):
 
 
 class Partitions:
-    """Makes and drops them, from one process of many. When the table is in use it rests for a while: to wait for a lock
-    on it makes all others wait too."""
+    """Creates and drops partitions; one process of many does it.
+
+    While the table is in use it backs off: waiting for its lock would make every other statement wait too.
+    """
 
     def __init__(self) -> None:
         self._rests_until = 0
@@ -107,7 +109,7 @@ class Partitions:
 
     @asynccontextmanager
     async def _if_free(self, tx: PostgresTransaction) -> AsyncIterator[None]:
-        """All that is done within, or nothing."""
+        """A transaction that gives up at once if the table is locked."""
         try:
             async with tx.whole():
                 await tx.connection.execute(_IMPATIENT)
@@ -118,7 +120,7 @@ class Partitions:
 
 
 async def _list_partitions(connection: Connection) -> list[Partition]:
-    """Known by their names; the default one is none of them."""
+    """The partitions by their names, without the default one."""
     names = [_NAME.fullmatch(name) for (name,) in await query(connection, _PARTITIONS)]
     return sorted(_named(name[1]) for name in names if name)
 
@@ -134,7 +136,7 @@ def _candidates(there: Sequence[Partition], now: int, keep: Retention) -> Iterat
 
 
 async def _make(tx: PostgresTransaction, partition: Partition) -> None:
-    """Not where a part of the day is in the default one already."""
+    """Create a partition, unless rows of its day are in the default one already."""
     ((unfit,),) = await query(tx.connection, _UNFIT, partition.range)
     if not unfit:
         first, past = map(sql.Literal, partition.range.values())
@@ -154,7 +156,7 @@ async def _is_past(tx: PostgresTransaction, partition: Partition, keep: Retentio
 
 
 async def _drop(tx: PostgresTransaction, partition: Partition, keep: Retention) -> Pruned:
-    """Asked again under the lock: a job may just have come to it."""
+    """Drop a partition. Its rows are checked again under the lock: a job may just have been added."""
     await _run(tx, _HOLD, partition)
     if not await _is_past(tx, partition, keep):
         return Pruned(0)

@@ -1,4 +1,4 @@
-"""A few connections to one database, made as needed. One that may be broken is closed and never given out again."""
+"""A pool of a few connections to one database, opened as needed. A connection that may be broken is closed."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 class ConnectionPool:
     """Runs work on a connection, at most `most` at a time, each within the deadline.
 
-    To wait for a connection, of ours or of the server's, is not an outage: StoreBusy after half a deadline.
+    Waiting for a free connection, here or at the server, is no outage: it raises StoreBusy after half a deadline.
     """
 
     def __init__(self, address: PostgresAddress, deadline: timedelta, most: int) -> None:
@@ -61,7 +61,7 @@ class ConnectionPool:
     async def run(self, work: Callable[[Connection], Awaitable[T]], patience: timedelta | None = None) -> T:
         """What the work returns. StoreUnavailable in an outage: then the work may have been done, or not.
 
-        A caller that goes away leaves the work running to its end: to break it off would cost the connection.
+        If the caller is cancelled the work runs to its end: breaking it off would cost the connection.
         """
         task = asyncio.create_task(self.carry_out(work, patience))
         self._tasks.add(task)
@@ -77,13 +77,13 @@ class ConnectionPool:
             await self._idle.pop().close()
 
     def _over(self, task: asyncio.Task[object]) -> None:
-        """A fault that nobody waits for any more is still known to us."""
+        """Retrieve the exception of work whose caller is gone, so that asyncio does not report it."""
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()
 
     async def carry_out(self, work: Callable[[Connection], Awaitable[T]], patience: timedelta | None = None) -> T:
-        """As `run`, within the caller's own task: one that is never broken off, and has ended before a close."""
+        """As `run`, in the caller's own task, which must never be cancelled and must end before `close`."""
         if self._closed:
             raise StoreUnavailable(f"the store at {self.address.shown} is closed")
         until = asyncio.get_running_loop().time() + (patience or self._deadline / 2).total_seconds()
@@ -114,7 +114,7 @@ class ConnectionPool:
             ) from None
 
     async def _attempts(self, work: Callable[[Connection], Awaitable[T]], until: float) -> T:
-        """Again when the server itself has undone it, to break a deadlock, or when it was restored meanwhile."""
+        """Run the work again if the server rolled it back to break a deadlock, or if the database was restored."""
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._attempt(work, until)
@@ -146,7 +146,7 @@ class ConnectionPool:
             await self._give_back(connection)
 
     def _take_idle(self) -> Connection | None:
-        """An idle connection on which the server has said nothing: what it says unasked is goodbye."""
+        """An idle connection that the server has not closed: data that arrives unasked means that it did."""
         while self._idle:
             connection = self._idle.pop()
             if not connection.closed and not _readable(connection.fileno()):
@@ -155,7 +155,7 @@ class ConnectionPool:
         return None
 
     async def _obtain(self, until: float) -> Connection:
-        """A new connection; or, while the server gives no more, the next that another call of ours has done with."""
+        """A new connection; or, while the server has none left, the next one that another call returns."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -181,7 +181,7 @@ class ConnectionPool:
             waiter.cancel()
 
     async def _close_idle(self) -> None:
-        """A server that left one connection without an answer would leave the others so, a deadline for each."""
+        """Close the idle connections: a server that did not answer on one would cost a deadline on each."""
         while self._idle:
             await self._idle.pop().close()
 
@@ -200,10 +200,10 @@ class ConnectionPool:
 
 
 class _LossWatch:
-    """Ends a wait by shutting the socket down under it.
+    """Ends a wait for the server by shutting its socket down.
 
-    To cancel the waiting task instead would make psycopg ask the server to cancel, and wait for its answer: of a server
-    that has fallen silent, for ever.
+    Cancelling the waiting task would make psycopg ask the server to cancel the statement and wait for the answer: for
+    ever, if the server does not answer.
     """
 
     def __init__(self, connection: Connection) -> None:

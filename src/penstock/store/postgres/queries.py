@@ -1,4 +1,4 @@
-"""What is read of jobs, each from one snapshot."""
+"""Reads of jobs, each from one snapshot."""
 
 import re
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ async def get(session: Session, jobs: Sequence[JobId]) -> list[Job | None]:
 
 
 async def jobs_by_id(connection: Connection, jobs: Sequence[JobId]) -> dict[JobId, Job]:
-    """Those of the jobs that there are."""
+    """The jobs that exist, by id."""
     if not jobs:
         return {}
     found = [job_of(row) for row in await query(connection, _JOBS_BY_ID, arrays.id_range(jobs))]
@@ -75,7 +75,7 @@ async def now(connection: Connection) -> datetime:
 
 NEWEST = (1 << 63) - 1
 UNORDERED = (State.QUEUED, State.RUNNING)
-"""What a job may be that is out with a ticket or at a worker."""
+"""The states of jobs that have a ticket or run."""
 
 _CURSOR = re.compile(r"[0-9a-f]{1,15}")
 _LINES = load("list_lines")
@@ -83,7 +83,7 @@ _BY_TAG = load("list_by_tag")
 
 
 async def page(connection: Connection, where: JobFilter, cursor: str | None, limit: int) -> Page:
-    """At most `limit` jobs older than the cursor. The connection shows one state of the jobs to all statements."""
+    """At most `limit` jobs older than the cursor. The connection must be in one snapshot for all statements."""
     before = NEWEST if cursor is None else _seq_of(cursor)
     matching = [count for count in await counts(connection) if _matches(where, count)]
     if not matching:
@@ -139,7 +139,7 @@ _READ_LOG = load("read_log")
 async def append_log(
     tx: PostgresTransaction, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None
 ) -> bool:
-    """False, and nothing kept, when the fence is lost."""
+    """False if the fence is lost; then nothing is kept."""
     owned = await query(tx.connection, _OWNED, {"id": lease.job, "fence": lease.fence})
     if not owned:
         return False
@@ -162,7 +162,7 @@ async def read_log(connection: Connection, job: JobId, after: int, limit: int) -
 
 
 def _kept_text(text: str) -> str:
-    """PostgreSQL's text holds every character but one."""
+    """Text without U+0000, the one character that PostgreSQL cannot store."""
     return text.replace("\0", "␀")
 
 

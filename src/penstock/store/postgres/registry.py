@@ -1,4 +1,4 @@
-"""What a shard knows besides jobs: notices, roles and workers."""
+"""The registry of a shard: notices, roles (leader election), workers, and which jobs it admits."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -27,12 +27,12 @@ _FOLLOW_RING = load("follow_ring")
 _FIND_KEYED = load("find_keyed")
 _HAS_KEYS_BEFORE = load("has_keys_before")
 
-# All submits wait behind whoever waits for this lock.
+# Every submit waits behind a transaction that waits for this lock.
 _IMPATIENT = b"SET LOCAL lock_timeout = '1s'"
 
 
 async def read_admission(tx: PostgresTransaction) -> Admission:
-    """What the shard takes; it stays so until the transaction ends."""
+    """Which jobs the shard admits; this cannot change until the transaction ends."""
     ((ring, closed),) = await query(tx.connection, _ADMISSION)
     return Admission(ring, closed)
 
@@ -43,7 +43,7 @@ async def admit(tx: PostgresTransaction, *, jobs: bool) -> None:
 
 
 async def hold_admission(tx: PostgresTransaction) -> None:
-    """Let nothing be submitted until the transaction ends; what was, is there. Conflict if one does not end."""
+    """Block submits until the transaction ends, and wait for those under way. Conflict if one of these does not end."""
     await tx.connection.execute(_IMPATIENT)
     try:
         await execute(tx.connection, _LOCK)
@@ -55,7 +55,7 @@ async def hold_admission(tx: PostgresTransaction) -> None:
 
 
 async def follow_ring(tx: PostgresTransaction) -> None:
-    """Take keys from now on by the ring that was told; the admission is held."""
+    """Admit keys by this ring from now on. The caller holds the admission."""
     await execute(tx.connection, _FOLLOW_RING)
 
 
@@ -86,7 +86,7 @@ _PUT_WORKER, _DELETE_WORKER = load("put_worker"), load("delete_worker")
 _WORKERS, _PRUNE_WORKERS = load("workers"), load("prune_workers")
 
 NEVER = -1
-"""Before every instant at which something was told."""
+"""Before every `told_at`."""
 
 
 async def put_notices(tx: PostgresTransaction, notices: Sequence[Notice]) -> None:
@@ -106,7 +106,7 @@ async def change_notices(tx: PostgresTransaction, changes: Sequence[NoticeChange
 
 @asynccontextmanager
 async def _following_ring(tx: PostgresTransaction, notices: Sequence[Notice]) -> AsyncIterator[None]:
-    """Take keys by the ring that is told within. Held first: it may have to wait, and no row is locked meanwhile."""
+    """Admit keys by the ring that the body stores. The admission is held first, before any row lock: it may wait."""
     told = any(one.kind == NoticeKind.RING for one in notices)
     if told:
         await hold_admission(tx)

@@ -1,4 +1,4 @@
-"""Schedules: kept under their version, read by name, found when they have something to decide."""
+"""Schedules and their ticks: stored under a version, read by name, found when they are due."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from penstock.store.rounds import run_rounds
 from penstock.store.rows import Row, instant, misplaced, optional_millis, schedule_of
 
 ACTIVE_MAX = 100
-"""A schedule that allows overlap may have any number of active jobs; its oldest are enough to decide by."""
+"""A schedule that allows overlap may have any number of active jobs; the oldest suffice for a decision."""
 
 _CREATE = load("create_schedule")
 _REPLACE = load("replace_schedule")
@@ -64,7 +64,7 @@ async def get_schedules(connection: Connection, names: Sequence[str]) -> list[Sc
 
 
 async def list_schedules(connection: Connection, after: str | None, limit: int) -> list[Schedule]:
-    """By name. No schedule's name is empty, so that all come after nothing."""
+    """Ordered by name. No name is empty, so an empty cursor precedes all of them."""
     return [_schedule_of(row) for row in await query(connection, _LIST, {"after": after or "", "limit": limit})]
 
 
@@ -80,12 +80,12 @@ async def next_tick(connection: Connection) -> datetime | None:
 
 
 def ceil_millis(at: datetime) -> int:
-    """The first whole millisecond not before an instant: what is kept is before the one just if before the other."""
+    """The instant rounded up to a millisecond, so that comparisons with stored milliseconds stay exact."""
     return to_millis(at + timedelta(microseconds=999))
 
 
 def _scope_of(schedule: Schedule) -> dict[str, object]:
-    """What has a column of its own stands only there."""
+    """The parameters of a schedule's row; what has a column of its own is left out of the JSON."""
     intention = replace(schedule, next_tick_at=None, pending_tick_at=None, last_tick_at=None)
     return {
         "name": schedule.name,
@@ -101,7 +101,7 @@ def _scope_of(schedule: Schedule) -> dict[str, object]:
 
 
 def _schedule_of(row: Row) -> Schedule:
-    """A schedule from the columns that every statement here gives first."""
+    """The schedule of a row whose first columns are those that every statement here selects."""
     version, paused, next_tick_at, pending_tick_at, last_tick_at, intention, *_ = row
     return replace(
         schedule_of(intention),
@@ -162,27 +162,27 @@ async def prune_ticks(tx: PostgresTransaction, until: int, limit: int) -> None:
 
 
 async def _tick(tx: PostgresTransaction, entries: Sequence[Entry]) -> list[Ticked]:
-    """In a round each schedule is named once."""
+    """Tick schedules, each named at most once."""
     ticked = await _apply_all(tx, [entry for entry in entries if not _early(entry[0], tx.at)])
     tx.record(event for one in ticked.values() for event in one.events)
     return [ticked.get(move.decision.name, REFUSED) for move, _ in entries]
 
 
 def _early(move: TickMove, now: datetime) -> bool:
-    """Whether one of its ticks has not come yet, by the shard's clock."""
+    """Whether one of the ticks is in the future by the shard's clock."""
     instants = [record.at for record in move.records] + [verdict.at for verdict in move.decision.verdicts]
     return any(at > now for at in instants)
 
 
 async def _apply_all(tx: PostgresTransaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
-    """All in a few statements; if one breaks an invariant of the tables, each by itself, that one without its jobs."""
+    """Apply all in a few statements; if a constraint is violated, one by one, the one at fault without its jobs."""
     if not entries:
         return {}
     try:
         async with tx.whole():
             return await _apply(tx, entries)
     except FAULTS:
-        # By name, as in the one statement for all: two batches must not wait for each other.
+        # Ordered by name, as in the statement for all: two batches must not deadlock.
         by_name = sorted(entries, key=lambda entry: entry[0].decision.name)
         return {name: ticked for entry in by_name for name, ticked in (await _apply_alone(tx, entry)).items()}
 
@@ -194,12 +194,12 @@ async def _apply_alone(tx: PostgresTransaction, entry: Entry) -> dict[str, Ticke
     except FAULTS as error:
         move, ticket_for = entry
         logger.error("a tick of schedule %s cannot be kept: %s", move.decision.name, error)
-        # Left as it is, the schedule would be decided again at once, and again.
+        # Without this the schedule would be due again at once, in an endless loop.
         return await _apply_alone(tx, (without_jobs(move, str(refused(error))), ticket_for)) if move.jobs else {}
 
 
 async def _apply(tx: PostgresTransaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
-    """Those whose schedule is still as it was read."""
+    """Apply the moves whose schedule has not changed since it was read."""
     names = {name for (name,) in await query(tx.connection, _TICK, _decided([move for move, _ in entries]))}
     advanced = [entry for entry in entries if entry[0].decision.name in names]
     recorded = await _record(tx, [move for move, _ in advanced])
@@ -222,7 +222,7 @@ def _decided(moves: Sequence[TickMove]) -> dict[str, object]:
 
 
 async def _record(tx: PostgresTransaction, moves: Sequence[TickMove]) -> set[JobId]:
-    """The jobs of ticks that had none until now."""
+    """Record the ticks; the jobs of those that had no record yet."""
     records = list(_records(moves))
     if not records:
         return set()
@@ -243,7 +243,7 @@ def _records(moves: Sequence[TickMove]) -> Iterator[Row]:
 
 
 async def _insert(tx: PostgresTransaction, entries: Sequence[Entry], recorded: set[JobId]) -> dict[JobId, Submission]:
-    """Only jobs whose tick was recorded just now: a tick that has its job gets no other."""
+    """Insert only the jobs whose tick was recorded just now: a tick never gets a second job."""
     jobs = [(new, span) for move, span in entries for new in move.jobs if new.id in recorded]
     answers = await insert(tx, jobs, Move.TICK) if jobs else []
     for answer in answers:

@@ -1,4 +1,4 @@
-"""The server's clock, read from afar: asked for now and then, and counted on from there by a clock that only runs."""
+"""The server's clock as this process knows it: read now and then, and extrapolated with the monotonic clock."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -11,18 +11,18 @@ from penstock.store.postgres.migrate import Migration, connect, status
 from penstock.store.postgres.statements import load, query
 
 MAX_AGE = timedelta(seconds=1)
-"""How long a reading is counted on; two clocks part by far less than a millisecond in this time."""
+"""How long a reading is extrapolated; two clocks drift apart by far less than a millisecond in this time."""
 
 
 class ClockReading(Struct, frozen=True):
-    """What the server's clock said, and when by the clock that only runs."""
+    """A reading of the server's clock, and the monotonic time at which it was taken."""
 
     told: datetime
     at: float
 
 
 class ServerClock:
-    """Right to within half a round trip. What must be exact is judged by the server itself, in its statements."""
+    """Accurate to half a round trip. What must be exact is compared by the server, in its statements."""
 
     def __init__(self, ask: Callable[[], Awaitable[datetime]], clock: Clock) -> None:
         self._ask = ask

@@ -53,7 +53,7 @@ class Session:
 
 
 class PostgresTransaction(Session):
-    """One commit in the making. `now` is in milliseconds, `at` is the same instant."""
+    """A transaction that is open. `now` is its instant in milliseconds, `at` the same as a datetime."""
 
     def __init__(self, connection: Connection, now: int) -> None:
         super().__init__(connection, now)
@@ -68,20 +68,20 @@ class PostgresTransaction(Session):
         return cls(connection, now)
 
     def record(self, events: Iterable[Event]) -> None:
-        """Note what moves have done. Everything kept about events besides the jobs themselves is written from here."""
+        """Record the events of moves. Everything stored about events besides the jobs is written from here."""
         for event in events:
             self._changes[event.queue, event.type, event.before, event.after] += 1
 
     def record_pruned(self, queue: str, type_name: str, state: State) -> None:
-        """Note that an ended job is no longer there; it is no move, and no event."""
+        """Record that an ended job was pruned; this is no move and no event."""
         self._changes[queue, type_name, state, None] += 1
 
     def whole(self) -> AbstractAsyncContextManager[object]:
-        """What is written within is written entirely, or not at all when it raises; the rest of the commit goes on."""
+        """A savepoint: if the body raises, what it wrote is undone and the transaction goes on."""
         return self.connection.transaction()
 
     async def finish(self) -> None:
-        """Write the record; the last thing before the commit."""
+        """Write the record. Call it last, before the commit."""
         changes = [(*key, jobs) for key, jobs in self._changes.items() if key[2] is not key[3]]
         if changes:
             queues, types, before, after, jobs = zip(*changes, strict=True)
@@ -126,5 +126,5 @@ def event_of(job: JobId, row: Row, move: Move, before: State, *, ran: int | None
 
 @lru_cache(maxsize=16)
 def _instant(millis: int) -> datetime:
-    """Remembered: it is the same for all rows of a statement."""
+    """Cached: it is the same for all rows of a statement."""
     return from_millis(millis)

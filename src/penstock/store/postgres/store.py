@@ -59,7 +59,7 @@ FOLD_EVERY = 256
 
 BATCH_ITEMS = 2_000
 BALLAST_BYTES = 1 << 20
-"""The room that a disk must have for the shard to be well again after it has refused a write."""
+"""The free space that the disk must have for the shard to be healthy again after it refused a write."""
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -306,7 +306,7 @@ class PostgresStore:
     async def probe(self) -> None:
         await self._connections.run(self._epochs.check, PROBE_PATIENCE)
         if self._connections.doubted:
-            # A full disk takes a probe, whose page has room, and refuses a submit.
+            # A full disk accepts the probe's small write, whose page has room, and refuses a submit.
             self._connections.doubted = False
             await self._move(_try_ballast)
         await self._move(_probe)
@@ -334,7 +334,7 @@ class PostgresStore:
         return Batcher(run, batch_items=BATCH_ITEMS, separate=HeldElsewhere, fail_waiting=True)
 
     async def _move(self, move: Callable[[Session], Awaitable[T]]) -> T:
-        """Each of its statements is a commit."""
+        """Run a move; each of its statements commits by itself."""
 
         async def run(connection: Connection) -> T:
             return await move(Session(connection, self._test_now()))
@@ -343,12 +343,12 @@ class PostgresStore:
         return await self._run(run)
 
     async def _whole(self, work: Callable[[PostgresTransaction], Awaitable[T]]) -> T:
-        """All of it is one commit."""
+        """Run the work as one transaction."""
 
         return await self._run(lambda connection: in_transaction(connection, self._test_now(), work))
 
     async def _snapshot(self, read: Callable[[Connection], Awaitable[T]]) -> T:
-        """Reads that need several statements see one state of the jobs."""
+        """Run reads of several statements in one snapshot."""
 
         async def run(connection: Connection) -> T:
             async with connection.transaction():
@@ -364,7 +364,7 @@ class PostgresStore:
         return await _refuse_faults(self._connections.run(work))
 
     def _wrote(self) -> None:
-        """Fold the counts now and then, beside everything else."""
+        """Fold the counts after every FOLD_EVERY writes, in the background."""
         self._writes += 1
         if self._writes >= FOLD_EVERY and self._folding is None:
             self._writes = 0

@@ -26,7 +26,7 @@ _KEYS = load("keys")
 _HELD_KEYS = load("held_keys")
 
 PATIENCE = timedelta(milliseconds=200)
-"""How long a submit waits for a key that another is writing: a commit takes less, a user's transaction any time."""
+"""How long a submit waits for a key that another transaction writes: a commit takes less, a user's may take longer."""
 
 Entry = tuple[NewJob, timedelta]
 T = TypeVar("T")
@@ -50,12 +50,12 @@ async def submit(session: Session, entries: Sequence[Entry]) -> list[Submission]
 
 
 async def insert(session: Session, entries: Sequence[Entry], move: Move) -> list[Submission]:
-    """What `submit` does, for any move that makes jobs; recording the events is left to the caller."""
+    """`submit` for any move that creates jobs; the caller records the events."""
     return await _insert(session, entries, move, counted=False)
 
 
 async def held_keys(session: Session, keys: Sequence[str]) -> set[str]:
-    """Those of the keys that a transaction which has not ended holds."""
+    """The keys that an open transaction holds."""
     return {key for (key,) in await query(session.connection, _HELD_KEYS, {"keys": arrays.texts(keys)})}
 
 
@@ -66,15 +66,15 @@ async def _insert(session: Session, entries: Sequence[Entry], move: Move, *, cou
     if complete:
         return [Inserted(new, now, move) for new in jobs]
     answers = await _resolve_existing(session, jobs, set(fresh or ()), now, move, Admission(ring, closed))
-    # What was met and is gone has been pruned between the two statements: its key is free now.
+    # A job that was found and is gone was pruned between the two statements: its key is free now.
     gone = [entry for entry, answer in zip(entries, answers, strict=True) if answer is None]
     again = iter(await _insert(session, gone, move, counted=counted) if gone else ())
     return [next(again) if answer is None else answer for answer in answers]
 
 
 async def _run_insert(session: Session, jobs: Sequence[NewJob], scope: dict[str, Any]) -> list[Row]:
-    """An id that is in use undoes what takes it that none is; then each is asked for. Inside a transaction that is too
-    late."""
+    """Insert. The fast statement assumes that no id is in use and fails if one is; then the slow one checks each job.
+    Inside a transaction the fast one cannot be tried, as its failure would end the transaction."""
     unkeyed = all([new.key is None for new in jobs])
     if not isinstance(session, PostgresTransaction) and unkeyed:
         with suppress(UniqueViolation):
@@ -111,7 +111,7 @@ def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 def _each(write: Callable[[Any], T], values: Sequence[Any]) -> Sequence[T]:
-    """The values as they are kept. Most columns of a batch hold one value throughout, which is written once."""
+    """The values as they are stored. Most columns of a batch hold one value, which is converted once."""
     if arrays.alike(values):
         return (write(values[0]),) * len(values)
     return [write(value) for value in values]
@@ -138,7 +138,7 @@ def _keys(jobs: Sequence[NewJob]) -> dict[str, Any]:
 async def _resolve_existing(
     session: Session, jobs: Sequence[NewJob], fresh: set[JobId], now: int, move: Move, admission: Admission
 ) -> list[Submission | None]:
-    """Some were not taken, or there already: read what each has met; None if that is gone by now."""
+    """Some jobs were not admitted, or exist already: find out which; None for one that was pruned meanwhile."""
     met = await _find_existing(session, jobs)
     answers: list[Submission | None] = []
     for new in jobs:
@@ -167,7 +167,7 @@ class PostgresExisting:
         self._jobs = jobs
 
     def answer(self, new: NewJob) -> Known | None:
-        """A job without a key has no other body than its own."""
+        """The existing job. Without a key it cannot be a conflict."""
         if new.key is not None and (found := self._by_key.get(new.key)):
             return self._known(found[0], conflict=found[1] != new.fingerprint)
         return self._known(new.id, conflict=False)
@@ -178,7 +178,7 @@ class PostgresExisting:
 
 ATTEMPTS = 3
 SUSPECTED_SECONDS = 60.0
-"""How long a key that was held is looked at before it is submitted with others."""
+"""How long a key that was held is checked before it is submitted together with others."""
 
 
 class KeyedSubmits:

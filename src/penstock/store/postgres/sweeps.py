@@ -1,4 +1,4 @@
-"""The dispatcher's moves: due jobs to queued, queued jobs to ticketed, tickets whose time is up forgotten."""
+"""The sweeps of dispatcher and pruner: promote due jobs, mark tickets, expire tickets, prune ended jobs."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -27,7 +27,7 @@ async def promote(session: Session, limit: int) -> list[Event]:
 async def dispatch(
     session: Session, shard: ShardId, room: Mapping[BacklogKey, int], ticket_for: timedelta
 ) -> list[Ticket]:
-    """Within each line: highest priority first, then oldest first."""
+    """Per queue and type: highest priority first, then oldest first."""
     free = {line: jobs for line, jobs in room.items() if jobs > 0}
     if not free:
         return []
@@ -44,7 +44,7 @@ async def dispatch(
 async def post_marked(
     session: Session, marked: Callable[[Session], Awaitable[list[Ticket]]], post: PostTickets
 ) -> list[Ticket]:
-    """Post what was marked before the commit: a claim that is faster waits for it, and a death undoes the marks."""
+    """Post the tickets before the marks are committed: an early claim waits for it, a crash undoes the marks."""
     async with session.connection.transaction():
         tickets = await marked(session)
         if tickets:
@@ -53,7 +53,7 @@ async def post_marked(
 
 
 async def expire_tickets(session: Session, jobs: Sequence[JobId] | None) -> int:
-    """How many tickets were forgotten."""
+    """The number of tickets expired."""
     if jobs is None:
         return await execute(session.connection, _EXPIRE_TICKETS)
     scope = {"now": session.test_now, "ids": arrays.uuids(sorted(jobs))}
@@ -65,7 +65,7 @@ _PRUNE_ANCHORS = load("prune_anchors")
 _FOLD_COUNTS = load("fold_counts")
 
 TICK_RECORDS_PER_JOB = 50
-"""Records of ticks are small, and a schedule that mostly skips has far more of them than jobs."""
+"""Tick records pruned per job: they are small, and a schedule that mostly skips has far more of them than jobs."""
 
 
 async def prune(tx: PostgresTransaction, keep: Retention, limit: int) -> Pruned:
@@ -81,7 +81,7 @@ async def prune(tx: PostgresTransaction, keep: Retention, limit: int) -> Pruned:
 
 
 async def fold_counts(session: Session) -> None:
-    """Move changes of the counts into the counts, so that few are left to be summed up."""
+    """Add the recorded changes to the counts, so that a reader sums up few of them."""
     await execute(session.connection, _FOLD_COUNTS)
 
 
