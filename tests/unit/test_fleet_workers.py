@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.autoscaler.backends import Condition, FleetMember
-from penstock.autoscaler.snapshot import JobCounts, ShardSnapshot, Snapshot, Throughput, reading_of, update
+from penstock.autoscaler.snapshot import JobCounts, Snapshot, Throughput, reading_of, update
 from penstock.autoscaler.workers import (
     LONGEST,
     FleetWorkers,
@@ -50,73 +50,73 @@ def row(name: str = "w", state: WorkerState = WorkerState.READY, silent: float =
     )
 
 
-def crew(*members: FleetMember, rows: tuple[Worker, ...] = (), **known: Any) -> FleetWorkers:
+def workers(*members: FleetMember, rows: tuple[Worker, ...] = (), **known: Any) -> FleetWorkers:
     return fleet_workers_of(members, Knowledge(rows={one.id: one for one in rows}, **known), NOW, PATIENCE)
 
 
-def post(*args: Any, **known: Any) -> WorkerStatus:
-    (hand,) = crew(*args, **known).hands
-    return hand.post
+def status(*args: Any, **known: Any) -> WorkerStatus:
+    (worker,) = workers(*args, **known).workers
+    return worker.status
 
 
 @pytest.mark.parametrize("condition", [Condition.STARTING, Condition.RUNNING])
-def test_who_has_not_joined_is_starting(condition: Condition) -> None:
-    assert post(member(condition=condition)) is WorkerStatus.STARTING
+def test_a_worker_that_has_not_joined_is_starting(condition: Condition) -> None:
+    assert status(member(condition=condition)) is WorkerStatus.STARTING
 
 
-def test_who_has_joined_is_idle_or_busy_by_the_jobs_it_holds() -> None:
-    assert post(member(), rows=(row(),)) is WorkerStatus.IDLE
-    assert post(member(), rows=(row(),), held={"w": 1}) is WorkerStatus.BUSY
-    assert post(member(condition=Condition.STARTING), rows=(row(),)) is WorkerStatus.IDLE
+def test_a_worker_that_has_joined_is_idle_or_busy_by_the_jobs_it_holds() -> None:
+    assert status(member(), rows=(row(),)) is WorkerStatus.IDLE
+    assert status(member(), rows=(row(),), held={"w": 1}) is WorkerStatus.BUSY
+    assert status(member(condition=Condition.STARTING), rows=(row(),)) is WorkerStatus.IDLE
 
 
-def test_who_drains_says_so_itself_or_was_asked_to_or_is_ending() -> None:
-    assert post(member(), rows=(row(state=WorkerState.DRAINING),)) is WorkerStatus.DRAINING
-    assert post(member(condition=Condition.ENDING), rows=(row(),), held={"w": 1}) is WorkerStatus.DRAINING
-    assert post(member(), rows=(row(),), asked={"w"}) is WorkerStatus.DRAINING
+def test_a_worker_drains_that_says_so_itself_or_was_asked_to_or_is_ending() -> None:
+    assert status(member(), rows=(row(state=WorkerState.DRAINING),)) is WorkerStatus.DRAINING
+    assert status(member(condition=Condition.ENDING), rows=(row(),), held={"w": 1}) is WorkerStatus.DRAINING
+    assert status(member(), rows=(row(),), asked={"w"}) is WorkerStatus.DRAINING
 
 
-def test_who_is_silent_is_lost() -> None:
-    assert post(member(), rows=(row(state=WorkerState.LOST),), held={"w": 1}) is WorkerStatus.LOST
+def test_a_worker_that_is_silent_is_lost() -> None:
+    assert status(member(), rows=(row(state=WorkerState.LOST),), held={"w": 1}) is WorkerStatus.LOST
 
 
-def test_who_holds_jobs_without_being_registered_is_busy() -> None:
-    found = crew(member(age=999), held={"w": 1})
-    assert (found.hands[0].post, found.late) == (WorkerStatus.BUSY, ())
+def test_a_worker_that_holds_jobs_without_being_registered_is_busy() -> None:
+    found = workers(member(age=999), held={"w": 1})
+    assert (found.workers[0].status, found.late) == (WorkerStatus.BUSY, ())
 
 
-def test_who_was_started_but_is_not_listed_yet_is_starting() -> None:
-    found = crew(member("a"), ordered={"a": NOW, "b": NOW})
-    assert [(hand.name, hand.post) for hand in found.hands] == [
+def test_a_worker_that_was_started_but_is_not_listed_yet_is_starting() -> None:
+    found = workers(member("a"), ordered={"a": NOW, "b": NOW})
+    assert [(worker.name, worker.status) for worker in found.workers] == [
         ("a", WorkerStatus.STARTING),
         ("b", WorkerStatus.STARTING),
     ]
 
 
-def test_who_has_ended_is_nobody_any_more() -> None:
+def test_a_worker_that_has_ended_counts_no_more() -> None:
     ended = member(condition=Condition.ENDED, exit_status=1)
-    assert crew(ended, rows=(row(),)) == FleetWorkers(ended=(ended,))
+    assert workers(ended, rows=(row(),)) == FleetWorkers(ended=(ended,))
 
 
-def test_who_registered_without_being_a_member_is_somebody_elses() -> None:
-    assert crew(rows=(row("stranger"),)) == FleetWorkers()
+def test_a_registered_worker_that_is_no_member_is_not_of_the_fleet() -> None:
+    assert workers(rows=(row("stranger"),)) == FleetWorkers()
 
 
-def test_who_does_not_join_in_time_or_is_silent_for_too_long_is_late() -> None:
-    assert crew(member(age=61)).late == ("w",)
-    assert crew(member(age=59)).late == ()
-    assert crew(member(age=999), rows=(row(state=WorkerState.LOST, silent=61),)).late == ("w",)
-    assert crew(member(age=999), rows=(row(state=WorkerState.LOST, silent=59),)).late == ()
-    assert crew(member(age=999), rows=(row(),)).late == ()
+def test_a_worker_that_does_not_join_in_time_or_is_silent_for_too_long_is_late() -> None:
+    assert workers(member(age=61)).late == ("w",)
+    assert workers(member(age=59)).late == ()
+    assert workers(member(age=999), rows=(row(state=WorkerState.LOST, silent=61),)).late == ("w",)
+    assert workers(member(age=999), rows=(row(state=WorkerState.LOST, silent=59),)).late == ()
+    assert workers(member(age=999), rows=(row(),)).late == ()
 
 
-def test_who_had_joined_and_is_not_registered_for_a_moment_is_not_late() -> None:
-    assert crew(member(age=999), joined={"w": NOW - SECOND * 59}).late == ()
-    assert crew(member(age=999), joined={"w": NOW - SECOND * 61}).late == ("w",)
+def test_a_worker_that_had_joined_and_is_not_registered_for_a_moment_is_not_late() -> None:
+    assert workers(member(age=999), joined={"w": NOW - SECOND * 59}).late == ()
+    assert workers(member(age=999), joined={"w": NOW - SECOND * 61}).late == ("w",)
 
 
 def test_those_idle_for_longest_are_named_first_and_the_busy_never() -> None:
-    found = crew(*map(member, "abcd"), rows=tuple(map(row, "abcd")), held={"d": 1})
+    found = workers(*map(member, "abcd"), rows=tuple(map(row, "abcd")), held={"d": 1})
     since = {"a": NOW - SECOND, "b": NOW - SECOND * 3, "c": NOW - SECOND * 2}
     assert longest_idle(found, since, 2) == ["b", "c"]
     assert longest_idle(found, since, 9) == ["b", "c", "a"]
@@ -125,94 +125,96 @@ def test_those_idle_for_longest_are_named_first_and_the_busy_never() -> None:
 # -- what is seen
 
 
-def sight(missing: str = "", *jobs: Count, **more: Any) -> Snapshot:
-    seen = ShardSnapshot(jobs, {}, {}, more.pop("falling", ()))
+def snapshot(missing: str = "", *jobs: Count, **more: Any) -> Snapshot:
     registry = Registry({}, {}, {}, more.pop("paused", frozenset()), (), 0.0, NOW)
     known: dict[str, Any] = {"ticks": [], "registry": registry, "rows": {}}
-    return Snapshot(at=NOW, shards=[seen], missing=missing, **known | more)
+    return Snapshot(at=NOW, counts=jobs, missing=missing, **known | more)
 
 
 def reading(seen: Snapshot, **fields: Any) -> FleetReading:
-    standing = EffectiveFleet(name=DEFAULT, fleet=Fleet(), queues=None, source=Source.DEFAULT, **fields)
-    return reading_of(standing, seen, FleetWorkers(), Throughput(), Unknown(), Unknown())
+    effective = EffectiveFleet(name=DEFAULT, fleet=Fleet(), queues=None, source=Source.DEFAULT, **fields)
+    return reading_of(effective, seen, FleetWorkers(), Throughput(), Unknown(), Unknown())
 
 
 QUEUED = Count("q", "t", State.QUEUED, 3)
 
 
 def test_while_a_shard_is_missing_what_the_others_hold_is_the_least_and_nothing_else_is_known() -> None:
-    found = reading(sight("shard 1 is away", QUEUED))
+    found = reading(snapshot("shard 1 is away", QUEUED))
     assert found.backlog == 3
     for gap in (found.running, found.due_soon, found.oldest_wait_seconds):
         assert gap == Unknown("shard 1 is away")
-    assert reading(sight("shard 1 is away")).backlog == Unknown("shard 1 is away")
-    assert reading(sight()).backlog == 0
+    assert reading(snapshot("shard 1 is away")).backlog == Unknown("shard 1 is away")
+    assert reading(snapshot()).backlog == 0
 
 
 def test_only_jobs_of_its_own_queues_count_and_none_of_paused_ones() -> None:
     later = ("later", NOW + SECOND * 9)
-    assert reading(sight("", QUEUED), except_queues=("q",)).backlog == 0
-    assert reading(sight("", QUEUED, paused=frozenset({"q"}))).backlog == 0
-    assert reading(sight(falling=(later,))).due_soon == (DueCount(9.0, 1),)
-    assert reading(sight(falling=(later,)), except_queues=("later",)).due_soon == ()
-    assert reading(sight(ticks=[later], paused=frozenset({"later"}))).due_soon == ()
+    assert reading(snapshot("", QUEUED), except_queues=("q",)).backlog == 0
+    assert reading(snapshot("", QUEUED, paused=frozenset({"q"}))).backlog == 0
+    assert reading(snapshot(due_later=(later,))).due_soon == (DueCount(9.0, 1),)
+    assert reading(snapshot(due_later=(later,)), except_queues=("later",)).due_soon == ()
+    assert reading(snapshot(ticks=[later], paused=frozenset({"later"}))).due_soon == ()
 
 
 def test_workers_count_as_busy_by_their_own_word_where_the_store_cannot_be_seen_whole() -> None:
     said = replace(row("w"), running=2)
-    assert sight(rows={"w": said}).held == {}
-    assert sight("shard 1 is away", rows={"w": said}).held == {"w": 2}
+    assert snapshot(rows={"w": said}).held == {}
+    assert snapshot("shard 1 is away", rows={"w": said}).held == {"w": 2}
 
 
-# -- flow
+# -- throughput
 
 
-def depths(at: float, queued: int = 0, running: int = 0, ended: int = 0, cancelled: int = 0) -> JobCounts:
-    counts = {("q", "t", State.SUCCEEDED): ended, ("q", "t", State.CANCELLED): cancelled}
-    return JobCounts(NOW + SECOND * at, queued, running, counts)
+Counted = tuple[datetime, JobCounts | Unknown]
 
 
-def flow(*looks: JobCounts | Unknown) -> Throughput:
+def depths(at: float, queued: int = 0, running: int = 0, ended: int = 0, cancelled: int = 0) -> Counted:
+    jobs = {State.QUEUED: queued, State.RUNNING: running, State.SUCCEEDED: ended, State.CANCELLED: cancelled}
+    return NOW + SECOND * at, {("q", "t", state): count for state, count in jobs.items()}
+
+
+def throughput(*counted: Counted) -> Throughput:
     found = Throughput()
-    for one in looks:
-        found = update(found, one)
+    for at, counts in counted:
+        found = update(found, at, counts)
     return found
 
 
 def test_a_first_look_says_nothing_about_rates() -> None:
-    found = flow(depths(0, queued=9, ended=100))
+    found = throughput(depths(0, queued=9, ended=100))
     assert isinstance(found.arrival_rate, Unknown)
     assert isinstance(found.service_seconds, Unknown)
 
 
 def test_rates_are_differences_between_looks() -> None:
-    found = flow(depths(0, queued=4, running=2), depths(2, queued=6, running=2, ended=4))
+    found = throughput(depths(0, queued=4, running=2), depths(2, queued=6, running=2, ended=4))
     assert found.arrival_rate == 3.0
     assert found.service_seconds == 1.0
 
 
 def test_counts_that_went_down_say_nothing_and_leave_what_was_known() -> None:
-    before = flow(depths(0, running=1), depths(1, running=1, ended=4))
-    found = update(before, depths(2, running=1, ended=1))
+    before = throughput(depths(0, running=1), depths(1, running=1, ended=4))
+    found = update(before, *depths(2, running=1, ended=1))
     assert isinstance(found.arrival_rate, Unknown)
     assert found.service_seconds == before.service_seconds == 0.25
-    assert update(found, depths(3, queued=2, running=1, ended=1)).arrival_rate == 2.0
+    assert update(found, *depths(3, queued=2, running=1, ended=1)).arrival_rate == 2.0
 
 
 def test_a_look_that_was_not_whole_is_no_difference() -> None:
-    found = flow(depths(0), Unknown("shard 1 is away"), depths(2, queued=50))
+    found = throughput(depths(0), (NOW, Unknown("shard 1 is away")), depths(2, queued=50))
     assert isinstance(found.arrival_rate, Unknown)
-    assert update(found, depths(3, queued=51)).arrival_rate == 1.0
+    assert update(found, *depths(3, queued=51)).arrival_rate == 1.0
 
 
 def test_what_never_ran_says_nothing_about_how_long_jobs_take() -> None:
-    found = flow(depths(0, queued=5), depths(1, cancelled=5))
+    found = throughput(depths(0, queued=5), depths(1, cancelled=5))
     assert (found.arrival_rate, isinstance(found.service_seconds, Unknown)) == (0.0, True)
 
 
 def test_a_rest_does_not_change_how_long_jobs_took() -> None:
-    worked = flow(depths(0, running=1), depths(1, running=1, ended=2))
-    rested = update(update(worked, depths(2, running=0, ended=2)), depths(9000, ended=2))
+    worked = throughput(depths(0, running=1), depths(1, running=1, ended=2))
+    rested = update(update(worked, *depths(2, running=0, ended=2)), *depths(9000, ended=2))
     assert isinstance(rested.service_seconds, float)
     assert rested.service_seconds == pytest.approx(1.5 / 2, rel=0.05)
 
@@ -227,12 +229,12 @@ def test_starts_that_keep_failing_are_tried_ever_more_slowly() -> None:
         assert found.until is not None
         waits.append((found.until - NOW).total_seconds())
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert found.allows(5, NOW, anybody_well=True) == 0
-    assert found.allows(5, NOW + LONGEST, anybody_well=False) == 1
-    assert found.allows(5, NOW + LONGEST, anybody_well=True) == 5
+    assert found.allows(5, NOW, any_well=True) == 0
+    assert found.allows(5, NOW + LONGEST, any_well=False) == 1
+    assert found.allows(5, NOW + LONGEST, any_well=True) == 5
     assert found.rested(NOW + LONGEST) is found
     assert found.rested(NOW + LONGEST * 3) == StartBackoff()
-    assert found.told(NOW) == "starting failed 9 times in a row (exit 1); next try in 60 s"
+    assert found.describe(NOW) == "starting failed 9 times in a row (exit 1); next try in 60 s"
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 
 from penstock.autoscaler import Memory, decide
 from penstock.model.errors import Invalid
-from penstock.model.fleet_readings import DueCount, FleetReading, ScalingDecision, Unknown
+from penstock.model.fleet_readings import DueCount, FleetReading, Unknown
 from penstock.model.fleets import Depth, Fleet, KeepWarm, Step, Wait
+from penstock.model.wire.fleets import FleetDecision
 
 MONDAY = datetime(2030, 1, 7, 12, tzinfo=UTC)
 FLEET = Fleet(max=20, target_wait="10s")
@@ -23,7 +24,7 @@ def reading(after: float = 0.0, **seen: object) -> FleetReading:
     return msgspec.convert(told, FleetReading, from_attributes=True)
 
 
-def decided(fleet: Fleet, *looks: FleetReading) -> ScalingDecision:
+def decided(fleet: Fleet, *looks: FleetReading) -> FleetDecision:
     """The last of several decisions in a row."""
     memory = Memory()
     decision = None
@@ -94,7 +95,7 @@ def test_a_load_that_lasts_counts_beside_the_backlog() -> None:
 # In
 
 
-def idle_for(fleet: Fleet, seconds: float, **seen: object) -> ScalingDecision:
+def idle_for(fleet: Fleet, seconds: float, **seen: object) -> FleetDecision:
     busy = reading(0, busy=5, running=5)
     return decided(fleet, busy, *(reading(1 + second, **{"idle": 5, **seen}) for second in range(int(seconds))))
 

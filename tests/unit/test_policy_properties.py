@@ -7,11 +7,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from penstock.autoscaler import Memory, decide
-from penstock.autoscaler.policy_input import ASSUMED_STARTUP_SECONDS, LEAST_START_COST_SECONDS
 from penstock.lab.simulation.scalers import Ours
 from penstock.lab.simulation.world import Machines, ScalerOrder, SimulatedSnapshot, TracedJob, World, trace_of
-from penstock.model.fleet_readings import DueCount, FleetReading, ScalingDecision, Unknown, known
+from penstock.model.fleet_readings import (
+    ASSUMED_STARTUP_SECONDS,
+    LEAST_START_COST_SECONDS,
+    DueCount,
+    FleetReading,
+    Unknown,
+    known,
+)
 from penstock.model.fleets import Depth, Fleet, KeepWarm, Step, Wait
+from penstock.model.wire.fleets import FleetDecision
 
 NOON = datetime(2030, 1, 7, 12, tzinfo=UTC)
 MOST_FLAPS = 4
@@ -190,7 +197,7 @@ def test_a_constant_load_does_not_make_the_fleet_flap(
     assert len([at for at in watched.flaps if at > trace.ends / 2]) <= MOST_FLAPS
 
 
-def _blind_for(fleet: Fleet, look: FleetReading, memory: Memory, span: object) -> ScalingDecision:
+def _blind_for(fleet: Fleet, look: FleetReading, memory: Memory, span: object) -> FleetDecision:
     assert isinstance(span, float)
     _, memory = decide(fleet, look, memory)
     decision, _ = decide(fleet, replace(look, at=look.at + timedelta(seconds=span)), memory)

@@ -1,4 +1,4 @@
-"""The autoscaler: how many workers a fleet should have (`policy`), the `loop` that sees to it, and its `simulation`."""
+"""The autoscaler: `policy` decides how many workers a fleet should have, `loop` starts and stops them."""
 
 from penstock.autoscaler.memory import Memory
 from penstock.autoscaler.policy import decide

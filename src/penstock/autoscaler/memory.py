@@ -1,4 +1,4 @@
-"""What a policy must remember from one look to the next. Small, and safe to lose: it is regained within minutes."""
+"""What a policy remembers from one observation to the next. Small, and safe to lose: relearned within minutes."""
 
 from datetime import datetime, timedelta
 
@@ -13,18 +13,18 @@ UNREGRETTED = 0.8
 
 
 class Peak(Struct, frozen=True):
-    """So many workers were wanted at a time, and never more of them since."""
+    """The number of workers wanted at a time, not exceeded since."""
 
     at: Instant
     workers: int
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """A fleet's past as its policy needs it. A new one knows nothing.
+    """What the policy of a fleet knows of earlier observations. A new one is empty.
 
-    `peaks` falls from first to last: the first is the most that was wanted within the time that idle workers are kept.
-    `keep_part` is that time as a part of what a start costs: it grows when workers are started soon after some were
-    stopped, and shrinks with every stop that was not regretted.
+    `peaks` falls from first to last: the first is the highest count wanted within the time that idle workers are kept.
+    `keep_part` is that time as a multiple of the cost of a start: it grows when workers are started soon after some
+    were stopped, and shrinks with every stop that no start followed.
     """
 
     looked_at: Instant | None = None
@@ -41,7 +41,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 def remember(peaks: tuple[Peak, ...], now: Peak, keep: timedelta) -> tuple[Peak, ...]:
-    """Peaks with one more look, without those that are over or were overtaken."""
+    """The peaks with one more, without those that are too old or no higher than it."""
     return (*(peak for peak in peaks if peak.workers > now.workers and now.at - peak.at <= keep), now)
 
 
@@ -53,7 +53,7 @@ def since(began: datetime | None, now: datetime, *, holds: bool) -> datetime | N
 
 
 def learn(memory: Memory, now: datetime, start: int, stop: int, start_cost: timedelta) -> Memory:
-    """Keep idle workers longer after a stop that was regretted, and less long after one that was not."""
+    """Keep idle workers longer if a start soon followed a stop, and less long after each stop."""
     if stop:
         part = max(LEAST_KEEP_PART, memory.keep_part * UNREGRETTED)
         return replace(memory, keep_part=part, stopped_at=now)

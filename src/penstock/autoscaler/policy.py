@@ -1,4 +1,4 @@
-"""How many workers a fleet should have: from a reading, and what is remembered, to a decision with its reason. Pure."""
+"""How many workers a fleet should have: from a reading and the memory of earlier ones to a decision. Pure."""
 
 from datetime import timedelta
 
@@ -7,143 +7,161 @@ from msgspec.structs import replace
 
 from penstock.autoscaler import policy_wait
 from penstock.autoscaler.memory import Memory, Peak, learn, remember, since
-from penstock.autoscaler.policy_input import LOOK_SECONDS, View, Want, view_of
 from penstock.model.clock import seconds
 from penstock.model.durations import settled
-from penstock.model.fleet_readings import FleetReading, ScalingDecision, known
+from penstock.model.fleet_plan import EffectiveFleet
+from penstock.model.fleet_readings import OBSERVE_SECONDS, CompleteReading, FleetReading, complete, known
 from penstock.model.fleets import Depth, Fleet, Wait
+from penstock.model.wire.fleets import FleetDecision, look_of
 
 
-def want_by_depth(rule: Depth, view: View, memory: Memory) -> tuple[Want, Memory]:
-    """As many as there are, a step more, or only those that are at work."""
-    due = view.backlog + view.due_within(view.startup + LOOK_SECONDS)
-    empty = since(memory.empty_since, view.at, holds=due == 0)
-    memory = replace(memory, empty_since=empty)
-    if empty is None:
-        return _out(rule, due, view, memory)
-    if view.at - empty < seconds(settled(rule.empty_for)):
-        return Want(view.present, "none due, but not for long"), memory
-    return Want(view.busy, "none due for long enough"), memory
+def manual_decision(effective: EffectiveFleet, reading: FleetReading) -> FleetDecision | None:
+    """What an operator has ordered; None where the policy decides."""
+    if effective.paused:
+        return _decision(reading, reading.present or 0, "paused: left as it is")
+    if effective.queues == ():
+        return _scale_to(0, reading, "serves no queue")
+    if effective.count is not None:
+        return _scale_to(effective.count, reading, "scaled by hand")
+    return None
 
 
-def _out(rule: Depth, due: int, view: View, memory: Memory) -> tuple[Want, Memory]:
-    add = max((step.add for step in rule.steps if due > step.above), default=0)
-    if add == 0:
-        return Want(view.present, f"{due} due, not above the lowest step"), memory
-    if memory.stepped_at is not None and view.at - memory.stepped_at < seconds(settled(rule.cooldown)):
-        return Want(view.present, f"{due} due, cooling down after the last step"), memory
-    return Want(view.present + add, f"{due} due"), replace(memory, stepped_at=view.at)
-
-
-class Bounds(Struct, frozen=True):
-    """The fewest and the most workers there may be at this time."""
-
-    least: int
-    most: int
-
-    def hold(self, count: int) -> int:
-        return min(self.most, max(self.least, count))
-
-
-def decide(fleet: Fleet, reading: FleetReading, memory: Memory) -> tuple[ScalingDecision, Memory]:
-    """What to do with a fleet now, and what to remember until the next look.
+def decide(fleet: Fleet, reading: FleetReading, memory: Memory) -> tuple[FleetDecision, Memory]:
+    """What to do with a fleet now, and what to remember until the next reading.
 
     The desired count is never below min nor above max, and never zero while there is due work, or work that will be due
     before a worker could be up. No more workers are stopped than are idle. What could not be observed changes nothing.
     """
-    view = view_of(fleet, reading)
-    if not isinstance(view, View):
-        return _blind(fleet, reading, memory, view)
-    want, memory = _want(fleet, view, memory)
-    return _act(fleet, view, want, replace(memory, looked_at=view.at, blind_since=None))
-
-
-def _want(fleet: Fleet, view: View, memory: Memory) -> tuple[Want, Memory]:
-    match fleet.rule:
-        case Wait() as rule:
-            return policy_wait.want(rule, fleet, view, memory)
-        case Depth() as rule:
-            return want_by_depth(rule, view, memory)
-
-
-def _act(fleet: Fleet, view: View, want: Want, memory: Memory) -> tuple[ScalingDecision, Memory]:
-    """Turn what is wanted into starts or stops, within bounds and after the stabilising waits."""
-    bounds = _bounds(fleet, view)
-    wanted = bounds.hold(want.workers)
+    seen = complete(fleet, reading)
+    if not isinstance(seen, CompleteReading):
+        return _decide_blind(fleet, reading, memory, seen)
+    workers, reason, memory = _wanted(fleet, seen, memory)
+    memory = replace(memory, looked_at=seen.at, blind_since=None)
+    bounds = _bounds(fleet, seen)
+    wanted = bounds.clamp(workers)
+    keep, keep_last = _keep_seconds(fleet, seen, memory)
     memory = replace(
         memory,
-        peaks=remember(memory.peaks, Peak(view.at, wanted), seconds(want.keep_seconds)),
-        wanted_at=view.at if wanted else memory.wanted_at,
-        short_since=since(memory.short_since, view.at, holds=wanted > view.present),
+        peaks=remember(memory.peaks, Peak(seen.at, wanted), seconds(keep)),
+        wanted_at=seen.at if wanted else memory.wanted_at,
+        short_since=since(memory.short_since, seen.at, holds=wanted > seen.present),
     )
-    start = wanted - view.present if _is_ripe(fleet, view, memory) else 0
-    stop = _surplus(view, bounds.hold(_kept(view, want, memory)))
-    decision = ScalingDecision(
-        desired=bounds.hold(view.present + start - stop),
-        start=start,
-        stop=stop,
-        reason=_reason(view, want, wanted, start, stop),
-        look_again_seconds=LOOK_SECONDS,
-    )
-    memory = learn(memory, view.at, start, stop, seconds(view.start_cost))
-    return decision, replace(memory, desired=decision.desired)
+    start = wanted - seen.present if _short_for_long_enough(fleet, seen, memory) else 0
+    stop = _surplus(seen, bounds.clamp(_kept(seen, keep_last, memory)))
+    if wanted != workers:
+        reason = f"{reason} (bounded to {wanted})"
+    desired = bounds.clamp(seen.present + start - stop)
+    decision = _decision(reading, desired, _explain(seen, reason, wanted, start, stop), start, stop)
+    return decision, replace(learn(memory, seen.at, start, stop, seconds(seen.start_cost)), desired=desired)
 
 
-def _bounds(fleet: Fleet, view: View) -> Bounds:
-    """Min and max; min is raised in warm hours, and while there is work that a fleet at zero would leave lying."""
-    ready = view.at + seconds(view.startup)
-    warm = (window.workers for window in fleet.keep_warm if window.covers(view.at) or window.covers(ready))
-    needed = 1 if view.backlog or view.due_within(view.startup + LOOK_SECONDS) else 0
+def want_by_depth(rule: Depth, seen: CompleteReading, memory: Memory) -> tuple[int, str, Memory]:
+    """As many workers as there are, a step more, or only those that are busy; with the reason."""
+    due = seen.backlog + seen.due_within(seen.startup + OBSERVE_SECONDS)
+    empty = since(memory.empty_since, seen.at, holds=due == 0)
+    memory = replace(memory, empty_since=empty)
+    if empty is None:
+        return _step_out(rule, due, seen, memory)
+    if seen.at - empty < seconds(settled(rule.empty_for)):
+        return seen.present, "none due, but not for long", memory
+    return seen.busy, "none due for long enough", memory
+
+
+def _step_out(rule: Depth, due: int, seen: CompleteReading, memory: Memory) -> tuple[int, str, Memory]:
+    add = max((step.add for step in rule.steps if due > step.above), default=0)
+    if add == 0:
+        return seen.present, f"{due} due, not above the lowest step", memory
+    if memory.stepped_at is not None and seen.at - memory.stepped_at < seconds(settled(rule.cooldown)):
+        return seen.present, f"{due} due, cooling down after the last step", memory
+    return seen.present + add, f"{due} due", replace(memory, stepped_at=seen.at)
+
+
+class Bounds(Struct, frozen=True):
+    """The fewest and the most workers that are allowed at this time."""
+
+    least: int
+    most: int
+
+    def clamp(self, count: int) -> int:
+        return min(self.most, max(self.least, count))
+
+
+def _wanted(fleet: Fleet, seen: CompleteReading, memory: Memory) -> tuple[int, str, Memory]:
+    """The count that the fleet's rule asks for, before bounds and stabilising waits, and the reason."""
+    match fleet.rule:
+        case Wait() as rule:
+            return policy_wait.want(rule, fleet, seen, memory)
+        case Depth() as rule:
+            return want_by_depth(rule, seen, memory)
+
+
+def _keep_seconds(fleet: Fleet, seen: CompleteReading, memory: Memory) -> tuple[float, float]:
+    """How long idle workers are kept, and the last of them. A depth rule has its own wait instead."""
+    return policy_wait.keep_seconds(fleet, seen, memory) if isinstance(fleet.rule, Wait) else (0.0, 0.0)
+
+
+def _bounds(fleet: Fleet, seen: CompleteReading) -> Bounds:
+    """Min and max of the fleet. Min is raised in warm hours, and to 1 while jobs are due or soon will be."""
+    ready = seen.at + seconds(seen.startup)
+    warm = (window.workers for window in fleet.keep_warm if window.covers(seen.at) or window.covers(ready))
+    needed = 1 if seen.backlog or seen.due_within(seen.startup + OBSERVE_SECONDS) else 0
     return Bounds(max(fleet.min, needed, *warm), fleet.max)
 
 
-def _is_ripe(fleet: Fleet, view: View, memory: Memory) -> bool:
-    """Whether there are too few workers, and have been for as long as that must last."""
-    return memory.short_since is not None and view.at - memory.short_since >= seconds(settled(fleet.out_after))
+def _short_for_long_enough(fleet: Fleet, seen: CompleteReading, memory: Memory) -> bool:
+    """Whether there have been too few workers for at least `out_after`."""
+    return memory.short_since is not None and seen.at - memory.short_since >= seconds(settled(fleet.out_after))
 
 
-def _kept(view: View, want: Want, memory: Memory) -> int:
-    """The most that was wanted lately; at least one, while the last worker is kept."""
-    rested = timedelta.max if memory.wanted_at is None else view.at - memory.wanted_at
-    return max(memory.peaks[0].workers, 1 if rested < seconds(want.keep_last_seconds) else 0)
+def _kept(seen: CompleteReading, keep_last: float, memory: Memory) -> int:
+    """The highest count wanted recently; at least one for `keep_last` seconds after any was wanted."""
+    rested = timedelta.max if memory.wanted_at is None else seen.at - memory.wanted_at
+    return max(memory.peaks[0].workers, 1 if rested < seconds(keep_last) else 0)
 
 
-def _surplus(view: View, kept: int) -> int:
-    """How many idle workers may go. None while jobs that are due later could not be counted."""
-    return max(0, min(view.idle, view.present - kept)) if view.sees_ahead else 0
+def _surplus(seen: CompleteReading, kept: int) -> int:
+    """How many idle workers may be stopped. None while jobs that are due later could not be counted."""
+    return max(0, min(seen.idle, seen.present - kept)) if seen.sees_ahead else 0
 
 
-def _reason(view: View, want: Want, wanted: int, start: int, stop: int) -> str:
-    bound = f" (bounded to {wanted})" if wanted != want.workers else ""
+def _explain(seen: CompleteReading, reason: str, wanted: int, start: int, stop: int) -> str:
     if start:
-        return f"start {start}: {want.reason}{bound}"
+        return f"start {start}: {reason}"
     if stop:
-        return f"stop {stop} of {view.idle} idle: {want.reason}{bound}"
-    if wanted > view.present:
-        return f"hold {view.present}, {wanted} wanted but not for long: {want.reason}{bound}"
-    if not view.sees_ahead:
-        return f"hold {view.present}: jobs due later could not be counted"
-    return f"hold {view.present}: {want.reason}{bound}"
+        return f"stop {stop} of {seen.idle} idle: {reason}"
+    if wanted > seen.present:
+        return f"hold {seen.present}, {wanted} wanted but not for long: {reason}"
+    if not seen.sees_ahead:
+        return f"hold {seen.present}: jobs due later could not be counted"
+    return f"hold {seen.present}: {reason}"
 
 
-def _blind(fleet: Fleet, reading: FleetReading, memory: Memory, missing: str) -> tuple[ScalingDecision, Memory]:
-    """Hold while something is Unknown; after a while see to it that there are at least the fallback's workers."""
+def _decide_blind(fleet: Fleet, reading: FleetReading, memory: Memory, missing: str) -> tuple[FleetDecision, Memory]:
+    """Hold while something needed is Unknown; after `blind_for` start up to the fallback's number of workers."""
     memory = replace(memory, blind_since=since(memory.blind_since, reading.at, holds=True), looked_at=reading.at)
     least = max(fleet.min, fleet.fallback if _blind_too_long(fleet, reading, memory) else 0)
-    there = _present(reading)
-    before = there if there is not None else memory.desired or 0
+    present = reading.present
+    before = present if present is not None else memory.desired or 0
     desired = min(fleet.max, max(least, before))
-    # Without knowing how many there are, one more start at each look would have no end.
-    start = 0 if there is None else max(0, desired - there)
+    # Where the present workers are not known, each observation would start more of them, without end.
+    start = 0 if present is None else max(0, desired - present)
     reason = f"{'fall back to' if start else 'hold'} {desired}: unknown {missing}"
-    decision = ScalingDecision(desired=desired, start=start, reason=reason, look_again_seconds=LOOK_SECONDS)
-    return decision, replace(memory, desired=desired)
+    return _decision(reading, desired, reason, start), replace(memory, desired=desired)
 
 
 def _blind_too_long(fleet: Fleet, reading: FleetReading, memory: Memory) -> bool:
     return memory.blind_since is not None and reading.at - memory.blind_since >= seconds(settled(fleet.blind_for))
 
 
-def _present(reading: FleetReading) -> int | None:
-    counts = (reading.starting, reading.idle, reading.busy)
-    return sum(count for count in counts if known(count)) if all(map(known, counts)) else None
+def _scale_to(count: int, reading: FleetReading, why: str) -> FleetDecision:
+    present = reading.present
+    if present is None or not known(reading.idle):
+        return _decision(reading, count, f"{why} to {count}; hold: its workers cannot be seen")
+    start, stop = max(0, count - present), min(reading.idle, max(0, present - count))
+    return _decision(reading, count, f"{why} to {count}", start, stop)
+
+
+def _decision(reading: FleetReading, desired: int, reason: str, start: int = 0, stop: int = 0) -> FleetDecision:
+    return FleetDecision(
+        at=reading.at, desired=desired, start=start, stop=stop, reason=reason, reading=look_of(reading)
+    )

@@ -7,7 +7,7 @@ from penstock.autoscaler.memory import Memory
 from penstock.autoscaler.policy import decide
 from penstock.lab.simulation.world import Machines, ScalerOrder, SimulatedSnapshot
 from penstock.model.clock import EPOCH, seconds
-from penstock.model.fleet_readings import DueCount, FleetReading, Unknown
+from penstock.model.fleet_readings import OBSERVE_SECONDS, DueCount, FleetReading, Unknown
 from penstock.model.fleets import Fleet
 
 
@@ -25,7 +25,7 @@ class Ours:
     def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
         decision, self.memory = decide(self.fleet, self._reading(sight), self.memory)
         self.last = sight.at
-        return ScalerOrder(decision.start, decision.stop, decision.look_again_seconds)
+        return ScalerOrder(decision.start, decision.stop, OBSERVE_SECONDS)
 
     def _reading(self, sight: SimulatedSnapshot) -> FleetReading:
         return FleetReading(

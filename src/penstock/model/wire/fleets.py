@@ -15,11 +15,14 @@ from penstock.model.names import Name
 HIDDEN = "***"
 
 DECISIONS_KEPT = 50
-"""How many decisions of a fleet can be looked at."""
+"""How many decisions of a fleet are recorded."""
+
+RECORDED = tuple(name for name in FleetReading.__struct_fields__ if name not in {"at", "due_soon", "lost"})
+"""The measurements of a reading that are recorded as they are."""
 
 
 class Look(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One look at a fleet, as it is recorded. What could not be measured is left out, and `unknown` says why.
+    """A reading of a fleet, as it is recorded. What could not be measured is left out, and `unknown` says why.
 
     `due_soon`: how many jobs are due within the next minute or so.
     """
@@ -41,7 +44,10 @@ class Look(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FleetDecision(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was decided about a fleet and why: so many workers are aimed at, so many were started or asked to stop."""
+    """A decision about a fleet, with its reason: `desired` workers are aimed at, `start` or `stop` of them changed now.
+
+    The policy decides how many to start or to stop; what is recorded is how many were started or asked to stop.
+    """
 
     at: Instant
     desired: int
@@ -52,9 +58,9 @@ class FleetDecision(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FleetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the autoscaler that acts says about a fleet. Kept as a notice.
+    """What the leading autoscaler records about a fleet. Kept as a notice.
 
-    `latest` is its last look, whether or not anything came of it; `decisions` are those that changed something, newest
+    `latest` is its last decision, even if it changed nothing; `decisions` are those that changed something, newest
     first. `started` and `stopped` count workers, `starts` and `stops` decisions, since the fleet was first seen. `runs`
     is what its workers run, also while it has none. `app` is the app of its workers; `copy_of` the planned fleet that
     it is for that app, where another app has the one of that name.
@@ -76,12 +82,12 @@ class FleetRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FleetItem(Struct, frozen=True, kw_only=True):
-    """One fleet: what it should be like, and how it is.
+    """One fleet: its settings in force, and its workers.
 
-    `queues` null: all that are in none of `except_queues`. `count`: so many workers by hand. `latest` is null until an
-    autoscaler has looked at it; `autoscaler` is null while none runs it. `app` is what its workers import. `faults` are
-    what was declared or ordered but cannot be; `trouble` is why workers cannot be started now. `decisions`, newest
-    first, are told of one fleet, not in lists.
+    `queues` null: all that are in none of `except_queues`. `count`: the number of workers set by hand. `latest` is null
+    until an autoscaler has observed it; `autoscaler` is null while none runs it. `app` is what its workers import.
+    `faults` are settings or orders that cannot be followed; `trouble` is why workers cannot be started now.
+    `decisions`, newest first, are given for one fleet, not in lists.
     """
 
     name: str
@@ -155,24 +161,26 @@ class ScaleRequest(Struct, frozen=True, forbid_unknown_fields=True):
     count: Count | Literal["auto"]
 
 
-def look_of(reading: FleetReading, lost: int | None) -> Look:
-    """A reading as it is recorded."""
-    fields = {name: getattr(reading, name) for name in reading.__struct_fields__ if name not in {"at", "due_soon"}}
+def look_of(reading: FleetReading) -> Look:
+    """A reading as it is recorded. Lost workers that could not be counted are left out without a reason."""
+    fields = {name: getattr(reading, name) for name in RECORDED}
     soon = reading.due_soon
     fields["due_soon"] = soon if isinstance(soon, Unknown) else sum(due.jobs for due in soon)
+    if isinstance(reading.lost, int):
+        fields["lost"] = reading.lost
     unknown = {name: value.unknown for name, value in fields.items() if isinstance(value, Unknown)}
     known: dict[str, Any] = {name: _rounded(value) for name, value in fields.items() if name not in unknown}
-    return Look(**known, lost=lost, unknown=unknown)
+    return Look(**known, unknown=unknown)
 
 
 def workers_of(look: Look) -> dict[str, int]:
-    """Workers by state, as far as they could be seen."""
+    """Workers by state, of the states that could be counted."""
     states = {name: getattr(look, name) for name in ("starting", "idle", "busy", "draining", "lost")}
     return {name: count for name, count in states.items() if count is not None}
 
 
 def shown(fleet: Fleet) -> Fleet:
-    """The fleet as it may be looked at: the values of its environment may be secrets."""
+    """The fleet as it may be shown: the values of its environment may be secrets."""
     return replace(fleet, environment=_hidden(fleet.environment))
 
 
