@@ -91,7 +91,7 @@ async def test_every_answer_names_its_request_as_the_client_did_or_anew(client: 
 async def test_what_a_request_caused_is_logged_under_its_id(
     client: Client, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.handler.setFormatter(JsonFormatter())
+    monkeypatch.setattr(caplog.handler, "formatter", JsonFormatter())
     monkeypatch.setattr(engine.store, "submit", _raising(RuntimeError("boom")))
     await client.post("/v1/jobs", json={"type": "other"}, headers={"X-Request-Id": "web-7f3a"})
     (told,) = [json.loads(line) for line in caplog.text.splitlines() if "failed" in line]
