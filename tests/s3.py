@@ -1,6 +1,5 @@
 """An S3 server for tests, started with the first that needs it, and objects in it that tests can make older."""
 
-import asyncio
 import atexit
 import math
 import os
@@ -91,8 +90,8 @@ class AgedObjects(S3Objects):
 
     async def _told_apart(self) -> None:
         """What is written now must have a later second than what was aged."""
-        for at, _ in self._aged:
-            await asyncio.sleep(max(0.0, at.timestamp() - _now()))
+        latest = max((at for at, _ in self._aged), default=SystemClock().now())
+        await SystemClock().sleep(max(timedelta(0), latest - SystemClock().now()))
 
     async def _ages(self, prefix: str) -> AsyncIterator[tuple[str, datetime]]:
         async for key, newest in super()._ages(prefix):

@@ -1,12 +1,16 @@
-"""Waiting for files: the kernel tells when something in a folder has changed (inotify), so that no test polls."""
+"""Waits for files and for processes: the kernel reports changes of a folder (inotify) and ends (pidfd); no polling."""
 
 import asyncio
 import ctypes
 import os
-from collections.abc import Callable
+import select
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
+
+T = TypeVar("T")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 # Created, written, moved here, moved away, deleted.
@@ -44,8 +48,46 @@ class FolderWatch:
         finally:
             loop.remove_reader(self._queue)
 
+    def wait(self, true: Callable[[], T | None], within: float) -> T:
+        """The first true answer, asked for now and after each change in the folder, without an event loop."""
+        deadline, changes = time.monotonic() + within, select.poll()
+        changes.register(self._queue, select.POLLIN)
+        while not (answer := true()):
+            if not changes.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                raise TimeoutError(f"not true within {within:g} s")
+            os.read(self._queue, _ENOUGH)
+        return answer
+
 
 async def until_there(file: Path) -> None:
     """Return once the file is there."""
     with FolderWatch(file.parent) as folder:
         await folder.until(file.exists)
+
+
+def wait_in(folder: Path, true: Callable[[], T | None], within: float) -> T:
+    """The first true answer about what is in the folder, without an event loop."""
+    with FolderWatch(folder) as watch:
+        return watch.wait(true, within)
+
+
+async def until_ended(pids: Iterable[int]) -> None:
+    """Return once each of these processes has ended, whoever started it; a zombie has ended."""
+    for pid in pids:
+        await until_one_ended([pid])
+
+
+async def until_one_ended(pids: Iterable[int]) -> None:
+    """Return once one of these processes has ended."""
+    loop, ended, handles = asyncio.get_running_loop(), asyncio.Event(), list[int]()
+    try:
+        for pid in pids:
+            handles.append(os.pidfd_open(pid))
+            loop.add_reader(handles[-1], ended.set)
+        await ended.wait()
+    except ProcessLookupError:
+        return
+    finally:
+        for handle in handles:
+            loop.remove_reader(handle)
+            os.close(handle)

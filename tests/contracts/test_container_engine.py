@@ -169,7 +169,7 @@ async def test_it_is_asked_also_if_nobody_looks(place: Place) -> None:
     [name] = await fleets.start(place.order(), 1)
     await place.ready(name)
     await fleets.stop(FLEET, [name])
-    await eventually(partial(_sleeps, clock))
+    await clock.wait_for_sleepers()
     clock.advance(HEARS_AFTER)
     await eventually(partial(_is_named, place, f"{name}.draining"))
     place.go()
@@ -185,10 +185,6 @@ async def test_looks_at_the_same_time_ask_only_once(place: Place) -> None:
     await asyncio.gather(*(fleets.stop(FLEET, [name]) for _ in range(3)))
     place.go()
     assert statuses(await ends(fleets, name)) == [0]
-
-
-async def _sleeps(clock: SimulatedClock) -> bool:
-    return clock.sleepers > 0
 
 
 async def _is_named(place: Place, name: str) -> bool:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock.engine import Engine
+from penstock.loop import run_service
 from penstock.model.clock import SystemClock
 from penstock.scheduler import Ticker
 from penstock.scheduler.http_api import HttpSchedulerApi
@@ -156,9 +157,10 @@ async def test_a_scheduler_over_http_fires_when_the_instant_has_come(client: Cli
     await create(client, interval=1)
     timekeeper = HttpSchedulerApi(OverClient(client), "x-1")
     ticker = Ticker(timekeeper, timedelta(seconds=1), SystemClock())
-    while not (ticks := (await client.get("/v1/schedules/s/ticks")).json()["ticks"]):  # noqa: ASYNC110 - its own delay
-        await asyncio.sleep((await ticker.step()).total_seconds())
-    (claimed,) = await claim(client)
+    running = asyncio.ensure_future(run_service("ticker", ticker.step))
+    (claimed,) = await claim(client, wait=10)
+    running.cancel()
+    ticks = (await client.get("/v1/schedules/s/ticks")).json()["ticks"]
     job = (await client.get(f"/v1/jobs/{claimed['job']}")).json()
     assert job["tick_at"] == ticks[0]["at"]
     assert datetime.fromisoformat(job["created_at"]) >= datetime.fromisoformat(job["tick_at"])

@@ -1,7 +1,7 @@
 """A worker process that runs the handlers of `worker_app`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -88,10 +88,3 @@ def handlers_in(folder: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKER_APP_FOLDER", str(folder))
         yield
-
-
-async def until(what: str, true: Callable[[], bool], seconds: float = WITHIN) -> None:
-    """Return once something outside this process is true."""
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110 - nothing in this process could tell
-            await asyncio.sleep(0.01)

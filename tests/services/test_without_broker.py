@@ -9,12 +9,15 @@ import pytest
 
 from penstock.broker.memory import MemoryBroker
 from penstock.engine import Engine
+from penstock.engine.claims import LOOK_AGAIN
 from penstock.model.errors import BrokerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import BacklogKey, Ticket
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import LONG, claim, claim_one, dispatcher, join, submit, success
+
+WITHIN = 15.0
 
 
 class OutOfReach(MemoryBroker):
@@ -40,7 +43,7 @@ class OutOfReach(MemoryBroker):
         self._reach()
         return await super().depths()
 
-    async def held(self, jobs: Sequence[JobId]) -> set[JobId]:
+    async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:
         self._reach()
         return await super().find_held(jobs)
 
@@ -70,12 +73,11 @@ async def test_a_worker_that_waits_finds_a_job_that_comes_later(
 ) -> None:
     await join(engine)
     waiting = asyncio.ensure_future(claim(engine, wait=LONG))
-    await asyncio.sleep(0.01)
-    job = await submit(engine)
-    while not waiting.done():
-        clock.advance(timedelta(milliseconds=100))
-        await asyncio.sleep(0.001)
-    assert [one.job for one in waiting.result()] == [job.id]
+    async with asyncio.timeout(WITHIN):
+        await clock.wait_for_sleepers()
+        job = await submit(engine)
+        clock.advance(LOOK_AGAIN)
+        assert [one.job for one in await waiting] == [job.id]
 
 
 async def test_a_worker_takes_its_types_from_any_queue_and_leaves_the_others(

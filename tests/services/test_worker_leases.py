@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,11 @@ from penstock.model.clock import SystemClock
 from penstock.model.job import Claim, Lease, Renewal
 from penstock.model.wire.jobs import Refusal
 from penstock.model.workers import Worker, WorkerState
+from tests.jumping_clock import JumpingClock
+from tests.logs import log_line
 from tests.services.fake_worker_api import WITHIN, FakeWorkerApi
-from tests.services.running_worker import APP, handlers_in, run_worker, until
-
-
-class JumpingClock(SystemClock):
-    """As if the process had been stopped for a while and then went on."""
-
-    def __init__(self) -> None:
-        self._jumped = 0.0
-
-    def jump(self, seconds: float) -> None:
-        self._jumped += seconds
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self._jumped
+from tests.services.running_worker import APP, handlers_in, run_worker
+from tests.watch import until_ended, until_one_ended, until_there
 
 
 async def test_a_lost_job_is_stopped_and_its_outcome_discarded(tmp_path: Path) -> None:
@@ -56,7 +46,8 @@ async def test_a_worker_that_cannot_renew_stops_its_jobs_before_their_leases_end
         before = at.executors()
         worker_api.down = True
         await at.appears("cleaned", 2.0)
-        await until("the stubborn one is killed", lambda: at.executors() != before, 2.0)
+        async with asyncio.timeout(2.0):
+            await until_one_ended(before)
         worker_api.down = False
         assert await at.worker_api.result(at.worker_api.submit("add", a=1)) == 2
         await at.worker_api.until("both are given back", lambda: {kind, stubborn} <= set(at.worker_api.released))
@@ -74,11 +65,14 @@ async def test_a_stubborn_handler_is_killed_when_its_lease_is_gone_whatever_grac
         before = at.executors()
         at.worker_api.down = True
         # It is asked to stop at 10.25 s, and from 14 s on the lease is gone.
-        clock.jump(11)
-        await until("it is asked", lambda: "could not renew its lease, asked to stop" in caplog.text)
+        with log_line("could not renew its lease, asked to stop") as asked:
+            clock.jump(11)
+            async with asyncio.timeout(WITHIN):
+                await asked.wait()
         assert at.executors() == before
         clock.jump(3)
-        await until("it is killed", lambda: not set(before) <= set(at.executors()), 5.0)
+        async with asyncio.timeout(5.0):
+            await until_one_ended(before)
         at.worker_api.down = False
         assert job not in {*at.worker_api.outcomes, *at.worker_api.released}
 
@@ -127,9 +121,11 @@ async def test_an_outcome_waits_for_the_engine_to_come_back(tmp_path: Path, capl
     async with run_worker(tmp_path) as at:
         job = at.worker_api.submit("wait_async", name="n")
         await at.appears("waiting-n")
-        at.worker_api.down = True
-        at.go()
-        await until("it is noticed", lambda: "cannot be reached" in caplog.text)
+        with log_line("cannot be reached") as noticed:
+            at.worker_api.down = True
+            at.go()
+            async with asyncio.timeout(WITHIN):
+                await noticed.wait()
         at.worker_api.down = False
         assert await at.worker_api.result(job) == "n"
         assert caplog.text.count("cannot be reached") == 1
@@ -143,8 +139,8 @@ async def test_an_outcome_is_told_even_when_its_lease_ended_meanwhile(tmp_path: 
         await at.appears("waiting-n")
         at.worker_api.down = True
         at.go()
-        ended = time.monotonic() + worker_api.lease
-        await until("its lease has ended", lambda: time.monotonic() > ended)
+        # Time itself is waited for: a clock that jumps would look like a worker that was paused.
+        await SystemClock().sleep(timedelta(seconds=worker_api.lease))
         at.worker_api.down = False
         assert await at.worker_api.result(job) == "n"
 
@@ -262,6 +258,7 @@ from penstock.worker.agent.agent import Agent
 from penstock.worker.agent.agent import run
 from tests.services.fake_worker_api import FakeWorkerApi
 from tests.services.running_worker import settings
+from tests.watch import until_ended, until_one_ended, until_there
 
 async def main():
     worker_api = FakeWorkerApi()
@@ -278,27 +275,28 @@ def agent_process(folder: Path) -> "subprocess.Popen[bytes]":
         return subprocess.Popen([sys.executable, "-c", AGENT], cwd=Path(__file__).parents[2])
 
 
+async def jobs_run(folder: Path) -> None:
+    """Return once both jobs of the agent's process run."""
+    async with asyncio.timeout(WITHIN):
+        await until_there(folder / "blocking")
+        await until_there(folder / "stubborn")
+
+
 async def test_nothing_outlives_an_agent_that_is_killed(tmp_path: Path) -> None:
     process = agent_process(tmp_path)
     try:
-        await until("its jobs run", lambda: (tmp_path / "blocking").exists() and (tmp_path / "stubborn").exists())
+        await jobs_run(tmp_path)
         below = [one.pid for one in psutil.Process(process.pid).children()]
     finally:
         process.kill()
         process.wait(WITHIN)
-    await until("all have ended", lambda: not any(map(_lives, below)))
+    async with asyncio.timeout(WITHIN):
+        await until_ended(below)
 
 
 async def test_a_signal_drains_a_worker_in_the_foreground(tmp_path: Path) -> None:
     process = agent_process(tmp_path)
-    await until("its jobs run", lambda: (tmp_path / "blocking").exists() and (tmp_path / "stubborn").exists())
+    await jobs_run(tmp_path)
     os.kill(process.pid, signal.SIGTERM)
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(WITHIN) == 0
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

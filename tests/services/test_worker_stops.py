@@ -1,12 +1,14 @@
 """How a worker ends jobs that do not end by themselves: asked first, then interrupted, then killed."""
 
+import asyncio
 from pathlib import Path
 
-import psutil
 import pytest
 
 from penstock.model.job import ErrorCode
-from tests.services.running_worker import run_worker, until
+from tests.services.fake_worker_api import WITHIN
+from tests.services.running_worker import run_worker
+from tests.watch import until_ended
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,8 @@ async def test_a_program_that_ignores_the_signal_is_killed_with_all_it_started(t
         pid = int(await at.appears("stubborn"))
         at.worker_api.cancelling.add(job)
         assert (await at.worker_api.outcome(job)).cancelled
-        await until("it is gone", lambda: not psutil.pid_exists(pid))
+        async with asyncio.timeout(WITHIN):
+            await until_ended([pid])
 
 
 async def test_a_program_that_takes_too_long_is_timed_out(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ class SimulatedClock:
         self._now = now
         self._elapsed = timedelta()
         self._sleepers: list[tuple[timedelta, asyncio.Future[None]]] = []
+        self._slept = asyncio.Event()
 
     def now(self) -> datetime:
         return self._now
@@ -27,6 +28,7 @@ class SimulatedClock:
             return
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append((self._elapsed + span, awake))
+        self._slept.set()
         await awake
 
     @property
@@ -34,8 +36,14 @@ class SimulatedClock:
         """How many sleeps are still to be woken."""
         return sum(not awake.done() for _, awake in self._sleepers)
 
+    async def wait_for_sleepers(self, count: int = 1) -> None:
+        """Return once this many sleeps are still to be woken."""
+        while self.sleepers < count:
+            self._slept.clear()
+            await self._slept.wait()
+
     def advance(self, span: timedelta) -> None:
-        """Let time pass, on the wall and on the monotonic clock; wake whoever has slept long enough, earliest first."""
+        """Let time pass, on the wall and on the monotonic clock; wake the sleeps that are over, earliest first."""
         self._now += span
         self._elapsed += span
         self._wake()
