@@ -10,6 +10,9 @@ from penstock.api.request import JSON, ApiReply, ApiRequest
 
 Endpoint = Callable[[ApiRequest], Awaitable[ApiReply]]
 
+GROUPS = {"batches": "batch"}
+"""Tags that differ from the name of their operations' module: a tag is public and stays."""
+
 
 class Answer(Struct, frozen=True):
     """What a good answer holds: a struct as JSON, something of the given content types, or nothing."""
@@ -64,7 +67,9 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> str:
-        return self.run.__module__.rpartition(".")[2]
+        """The tag of the OpenAPI document, which generated clients name their modules after."""
+        module = self.run.__module__.rpartition(".")[2]
+        return GROUPS.get(module, module)
 
 
 def operation(
