@@ -200,7 +200,7 @@ async def test_a_change_that_sets_the_course_back_doubles_nothing(
     await simulated.runs(11 * SECOND)
     (job,) = await jobs_of(engine)
     assert await engine.store.put_schedule(replace(before, priority=9), before.version) is not None
-    engine.changes.publish()
+    engine.signals.schedules.publish(None)
     await simulated.settles()
     assert [record.job for record in await history(engine)] == [job.id]
     assert (await engine.jobs.get(job.id)).state is State.QUEUED

@@ -66,7 +66,7 @@ class Autoscaler:
         self._asleep: list[EffectiveFleet] = []
         self._out = False
         self.wake = asyncio.Event()
-        self._end_listening = engine.arrivals.listen(self._wake_for)
+        self._end_listening = engine.signals.work.subscribe(self._wake_for)
 
     @property
     def acts(self) -> bool:

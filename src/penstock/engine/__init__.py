@@ -1,28 +1,27 @@
 """The engine: the moves over store, broker and objects. Every face of Penstock acts through it alone."""
 
 import random
-from collections.abc import Sequence
-from functools import partial
 
 from penstock.broker import Broker
 from penstock.config import Settings
-from penstock.engine.catalog import Catalog, Types
+from penstock.engine.catalog import Catalog
 from penstock.engine.files import Files
 from penstock.engine.fleets import Fleets
+from penstock.engine.job_types import Types
 from penstock.engine.jobs import Jobs
 from penstock.engine.keys import Keys
 from penstock.engine.meters import Meters
+from penstock.engine.parts import EngineParts
 from penstock.engine.queues import Queues
+from penstock.engine.repeats import RepeatedSubmits
 from penstock.engine.scheduler_api import Ticks
 from penstock.engine.schedules import Schedules
 from penstock.engine.shards import SdkPlacement, Shards
-from penstock.engine.signals import Arrivals, JobWaiters, ScheduleSignals, Signal, Signals
-from penstock.engine.submit import TicketPosting
+from penstock.engine.signals import JobWaiters, ScheduleChanges, Signals
 from penstock.engine.window import Tickets
 from penstock.engine.worker_api import EngineWorkerApi
 from penstock.model.clock import Clock
 from penstock.model.errors import ShuttingDown
-from penstock.model.lifecycle import Event
 from penstock.model.ports import SchedulerApi, WorkerApi
 from penstock.objects import ObjectStore
 from penstock.store import Store
@@ -49,43 +48,46 @@ class Engine:
         self.clock = clock
         self.leaving = False
         self.meters = Meters()
-        self.job_waiters = JobWaiters(clock)
-        self.catalog = Catalog(store, clock)
-        self.keys = Keys(self.catalog, clock, required=settings.server.needs_keys)
-        self.tickets = Tickets(broker, settings.timing, clock, shared=self.shared)
+        self.signals = Signals(broker, clock)
+        self.catalog = Catalog(store, clock, self.signals)
+        self.tickets = Tickets(broker, self.catalog, self.signals, settings.timing, clock, shared=self.shared)
         self.files = Files(store, objects, settings, clock, rng)
+        self.job_waiters = JobWaiters(clock)
+        self.schedule_changes = ScheduleChanges(rng)
+        parts = EngineParts(
+            store, clock, settings, rng, self.signals, self.meters, self.catalog, self.tickets, self.files
+        )
+        self.keys = Keys(self.catalog, clock, required=settings.server.needs_keys)
         self.queues = Queues(store, self.catalog, self.tickets)
-        self.posting = TicketPosting(self.catalog, self.tickets)
+        self.types = Types(parts, self.queues)
         self.fleets = Fleets(store, self.catalog, settings)
-        self.changes = ScheduleSignals(rng)
-        self.arrivals = Arrivals()
-        self.signals = Signals(self)
-        self.tickets.on_backlog = partial(self.signals.publish, Signal.BACKLOG)
-        self.tickets.on_line_backlog = self.signals.publish_backlog
-        self.changes.on_note = partial(self.signals.publish, Signal.SCHEDULES)
-        self.catalog.on_tell = partial(self.signals.publish, Signal.NOTICES)
-        self.arrivals.on_arrival = self.signals.publish_work
-        self.ticks = Ticks(self)
-        self.schedules = Schedules(self)
-        self.jobs = Jobs(self, rng)
-        self.worker_api = EngineWorkerApi(self, rng)
+        self.ticks = Ticks(parts, self.schedule_changes)
+        self.schedules = Schedules(parts, self.ticks)
+        self.jobs = Jobs(parts, RepeatedSubmits(parts, self.schedules, self.ticks), self.job_waiters)
+        self.worker_api = EngineWorkerApi(parts, self.schedules)
         self.shards = Shards(store)
         self.sdk_placement = SdkPlacement(store)
-        self.types = Types(self)
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        """What events and signals cause in this process; the actions of one run in the order of these rows."""
+        events, signals = self.signals.events, self.signals
+        events.subscribe(self.meters.count_moves)
+        events.subscribe(self.job_waiters.observe)
+        events.subscribe(self.tickets.observe)
+        events.subscribe(self.schedule_changes.observe)
+        signals.backlog.subscribe(lambda _: self.tickets.wake.set())
+        signals.window_full.subscribe(self.tickets.receive_backlog)
+        signals.notices.subscribe(lambda _: self.catalog.forget())
+        signals.notices.subscribe(lambda _: self.tickets.pauses_changed())
+        signals.schedules.subscribe(lambda _: self.schedule_changes.advance())
+        signals.ended.subscribe(self.job_waiters.wake)
+        signals.ended.subscribe(self.schedule_changes.observe_ended)
 
     @property
     def shared(self) -> bool:
         """Whether other processes use the same broker."""
         return bool(self.settings.broker.url)
-
-    def publish_events(self, events: Sequence[Event]) -> None:
-        """Tell whoever waits, here and in other processes, what has become durable."""
-        self.meters.heed(events)
-        self.job_waiters.observe(events)
-        self.tickets.observe(events)
-        self.changes.observe(events)
-        self.arrivals.observe(events)
-        self.signals.publish_events(events)
 
     async def ready(self) -> None:
         """Return if jobs can be accepted now; raise Unavailable if not, and if this process is about to stop."""
@@ -96,7 +98,7 @@ class Engine:
 
     async def close(self) -> None:
         """Let go of the broker, the objects and the store, in this order."""
-        self.changes.close()
+        self.schedule_changes.close()
         await self.tickets.close()
         await self.broker.close()
         await self.objects.close()

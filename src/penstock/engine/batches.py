@@ -12,11 +12,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.config import RetentionSettings
 from penstock.engine.submit import Insertion, Preparation, Prepared
 from penstock.model.clock import seconds
 from penstock.model.errors import KeyConflict, MapChanged, NotFound, PenstockError, Unavailable
@@ -24,10 +25,7 @@ from penstock.model.ids import JobId, Series, place_in_series
 from penstock.model.job import NewJob
 from penstock.model.submission import Known, Submission
 from penstock.model.wire.jobs import SubmitRequest
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
+from penstock.store import Store
 
 ADDED_WITHIN = timedelta(minutes=10)
 """How long after its anchor a repeated batch adds the jobs that an interruption left out."""
@@ -55,18 +53,18 @@ class Batches:
 
     def __init__(
         self,
-        engine: "Engine",
-        preparing: Preparation,
-        inserting: Insertion,
+        store: Store,
+        retention: RetentionSettings,
+        preparation: Preparation,
+        insertion: Insertion,
         submit_alone: Callable[[Sequence[SubmitRequest]], Awaitable[list[SubmitOutcome]]],
     ) -> None:
-        self._store = engine.store
-        retention = engine.settings.retention
+        self._store = store
         # Half: what is added now must still not be pruned once it is written.
         shortest = seconds(min(retention.succeeded_seconds, retention.failed_seconds)) / 2
         self._added_within = min(ADDED_WITHIN, shortest)
-        self._preparing = preparing
-        self._inserting = inserting
+        self._preparation = preparation
+        self._insertion = insertion
         self._submit_alone = submit_alone
 
     async def submit(self, asked: Placed, key: BatchKey) -> dict[int, SubmitOutcome]:
@@ -95,7 +93,7 @@ class Batches:
         """MapChanged if the key has another place by now: then nothing was written there."""
         if not asked:
             return {}
-        series, ring = self._preparing.new_series(key.key)
+        series, ring = self._preparation.new_series(key.key)
         outcomes, anchor = await self._anchor(asked, series)
         if anchor is None:
             return outcomes
@@ -122,7 +120,7 @@ class Batches:
         return refused, None
 
     async def _insert_anchor(self, anchor: NewJob) -> Submission:
-        (answer,) = await self._inserting.insert([anchor])
+        (answer,) = await self._insertion.insert([anchor])
         if isinstance(answer, Unavailable):
             raise answer
         return answer
@@ -152,10 +150,10 @@ class Batches:
         return prepared
 
     async def _prepare(self, asked: Placed, places: Sequence[int], series: Series) -> list[Prepared]:
-        return await self._preparing.prepare([asked[index] for index in places], series.ids(places))
+        return await self._preparation.prepare([asked[index] for index in places], series.ids(places))
 
     async def _insert(self, jobs: Sequence[Prepared]) -> list[SubmitOutcome]:
-        answers = iter(await self._inserting.insert_in_one([job for job in jobs if isinstance(job, NewJob)]))
+        answers = iter(await self._insertion.insert_in_one([job for job in jobs if isinstance(job, NewJob)]))
         return [next(answers) if isinstance(job, NewJob) else job for job in jobs]
 
 

@@ -5,27 +5,20 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from penstock.engine.signals import Signals
 from penstock.model.clock import Clock
 from penstock.model.declarations import DeclaredType, declare, plain_type
-from penstock.model.errors import Forbidden, Invalid, NotFound, Starting, StoreUnavailable, Unavailable, UnknownType
+from penstock.model.errors import Forbidden, Starting, StoreUnavailable, Unavailable, UnknownType
 from penstock.model.ids import ShardId
-from penstock.model.job import JobFilter
-from penstock.model.lifecycle import WAITING, State
 from penstock.model.notices import Name, Notice, NoticeKind, newest, notice_change
 from penstock.model.schema import checker
-from penstock.model.wire.types import RetiredType, TypeItem
 from penstock.model.workers import JobType, Seen, Worker
 from penstock.store import Shard, Store
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
 
 logger = logging.getLogger("penstock.engine")
 
@@ -118,13 +111,13 @@ class CatalogReading(Struct, frozen=True):
 class Catalog:
     """The registry through a short memory, so that a submit costs no read."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, signals: Signals) -> None:
         self._store = store
         self._clock = clock
+        self._signals = signals
         self._reading: CatalogReading | None = None
         self._stale = True
         self._reading_now: asyncio.Future[CatalogReading] | None = None
-        self.on_tell: Callable[[], None] = lambda: None
         self.expecting: str | None = None
         """The app that this process is importing, and whose types it will declare; None once it has, or has no app."""
         self._checkers: dict[str, tuple[JobType, Callable[[bytes], None]]] = {}
@@ -209,7 +202,7 @@ class Catalog:
             raise StoreUnavailable("others change the same all the time; retry in a moment", retry_after=RETRY_AFTER)
         self.forget()
         if changes:
-            self.on_tell()
+            self._signals.notices.send(None)
 
     async def spread(self, kind: NoticeKind, name: str) -> tuple[ShardId, ...]:
         """Tell every shard what counts about a name, if anything does. The shards that could not be told."""
@@ -269,99 +262,3 @@ def _types_in(notices: Iterable[Notice]) -> dict[str, DeclaredType]:
             except msgspec.ValidationError as error:
                 logger.debug("the declaration of %s cannot be read: %s", one.name, error)
     return types
-
-
-CANCELLED_AT_ONCE = 1000
-"""Most jobs that one call cancels; whoever wants all of them asks again."""
-
-
-class Types:
-    """The declared types: listed, renamed, retired."""
-
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._store = engine.store
-        self._catalog = engine.catalog
-
-    async def list(self) -> list[TypeItem]:
-        """By name."""
-        reading = await self._catalog.read()
-        return [_item(reading, name) for name in sorted(reading.types)]
-
-    async def alias(self, name: str, run_as: str) -> TypeItem:
-        """Let jobs and submits of one type be run as another, which must be declared."""
-
-        def told(reading: CatalogReading) -> dict[str, bytes | None]:
-            declared = reading.type(run_as, allow_unknown=False)
-            if declared.name == name:
-                raise Invalid(f"job type {name!r} cannot be run as {run_as!r}, which is run as {name!r} already")
-            return {name: run_as.encode()}
-
-        await self._catalog.change(NoticeKind.ALIAS, told)
-        self._engine.tickets.pauses_changed()
-        reading = await self._catalog.read()
-        return _item(reading, reading.run_as(name))
-
-    async def remove_alias(self, name: str) -> None:
-        """Let a type be run by its own handler again."""
-
-        def told(reading: CatalogReading) -> dict[str, bytes | None]:
-            if name not in reading.aliases:
-                raise NotFound(f"job type {name!r} is run as no other")
-            return {name: None}
-
-        await self._catalog.change(NoticeKind.ALIAS, told)
-        self._engine.tickets.pauses_changed()
-
-    async def retire(self, name: str, *, cancel: bool = False) -> RetiredType:
-        """Withdraw what is declared about a type, and its alias: no job of it is accepted any more.
-
-        Code that is deployed later may declare it again. Jobs that wait stay; `cancel` cancels some of them.
-        """
-
-        def told(reading: CatalogReading) -> dict[str, bytes | None]:
-            if name not in reading.types and name not in reading.aliases and reading.retired_at(name) is None:
-                raise NotFound(
-                    f"there is no job type {name!r}; known: {', '.join(sorted(reading.types)) or 'none yet'}"
-                )
-            return {name: None} if reading.retired_at(name) is None else {}
-
-        await self._catalog.change(NoticeKind.TYPE, told)
-        await self._catalog.change(NoticeKind.ALIAS, lambda reading: {name: None} if name in reading.aliases else {})
-        cancelled = await self._cancel(name) if cancel else 0
-        return RetiredType(name, await self._jobs(name), cancelled)
-
-    async def _cancel(self, name: str) -> int:
-        cancelled = 0
-        for called, state in await self._find_waiting(name):
-            page = await self._store.page(JobFilter(type=called, state=state), None, CANCELLED_AT_ONCE - cancelled)
-            answers = await self._store.cancel([job.id for job in page.jobs])
-            events = [answer.event for answer in answers if answer.event is not None]
-            self._engine.publish_events(events)
-            cancelled += len(events)
-        return cancelled
-
-    async def _find_waiting(self, name: str) -> Sequence[tuple[str, State]]:
-        """Under which names, and in which states, jobs of a type wait."""
-        found = [one for one in await self._store.counts() if plain_type(one.type) == name and one.jobs]
-        return sorted({(one.type, one.state) for one in found if one.state in WAITING})
-
-    async def _jobs(self, name: str) -> dict[State, int]:
-        """Those that have not ended."""
-        jobs: dict[State, int] = {}
-        for count in await self._engine.queues.counts():
-            if count.type == name and not count.state.terminal and count.jobs:
-                jobs[count.state] = jobs.get(count.state, 0) + count.jobs
-        return jobs
-
-
-def _item(reading: CatalogReading, name: str) -> TypeItem:
-    declared = reading.types[name]
-    fields = {field: getattr(declared, field) for field in JobType.__struct_fields__}
-    return TypeItem(
-        **fields,
-        declared_at=declared.declared_at,
-        signature=declared.signature,
-        aliases=tuple(sorted(old for old in reading.aliases if reading.run_as(old) == name)),
-        run_as=None if reading.run_as(name) == name else reading.run_as(name),
-    )

@@ -1,55 +1,57 @@
 """How a worker comes by its jobs: by tickets that are there, from the lines in the store, or by the next ticket."""
 
 import asyncio
-import random
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, to_the_end, trouble_of
 from penstock.engine.catalog import CatalogReading
+from penstock.engine.parts import EngineParts
 from penstock.engine.type_fit import unfit_types
 from penstock.engine.window import BacklogHints
 from penstock.model.clock import seconds
 from penstock.model.declarations import plain_type, unfit_for
 from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
 from penstock.model.job import BacklogKey, Claim, ErrorCode, JobError, Lease, ObjectLink, Ticket
-from penstock.model.wire.jobs import Outcome
+from penstock.model.wire.jobs import Outcome, Refusal
 from penstock.model.workers import WorkRequest
 from penstock.store import Shard, Share
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-    from penstock.engine.worker_api import EngineWorkerApi
-
 
 ZERO = timedelta(0)
 LOOK_AGAIN = timedelta(milliseconds=500)
 """How often the lines are looked at while there is no broker to wake anyone."""
 
+Settle = Callable[[Sequence[Outcome]], Awaitable[list[Refusal]]]
+Release = Callable[[Sequence[Lease]], Awaitable[list[Refusal]]]
+
 
 class Claims:
     """Claims for workers. What was claimed for one that went away meanwhile is given back."""
 
-    def __init__(self, engine: "Engine", work: "EngineWorkerApi", rng: random.Random) -> None:
-        self._engine = engine
-        self._work = work
-        self._store = engine.store
-        self._rng = rng
-        self._lease = seconds(engine.settings.timing.lease_seconds)
-        self._lines = BacklogHints(engine.clock)
+    def __init__(self, parts: EngineParts, settle: Settle, release: Release) -> None:
+        self._store = parts.store
+        self._clock = parts.clock
+        self._catalog = parts.catalog
+        self._tickets = parts.tickets
+        self._files = parts.files
+        self._meters = parts.meters
+        self._rng = parts.rng
+        self._lease = seconds(parts.settings.timing.lease_seconds)
+        self._settle = settle
+        self._release = release
+        self._lines = BacklogHints(parts.clock)
         self._widened: tuple[CatalogReading | None, dict[str, tuple[WorkRequest, WorkRequest]]] = (None, {})
 
     async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
         """Up to `limit` jobs, the moment there are any; none after `wait`."""
-        clock = self._engine.clock
+        clock = self._clock
         deadline = clock.monotonic() + wait.total_seconds()
         while True:
-            reading = await self._engine.catalog.read()
+            reading = await self._catalog.read()
             left = seconds(max(0.0, deadline - clock.monotonic()))
             claims = await self._once(worker, self._as_it_is_now(worker, wanted, reading), limit, left)
             if claims or clock.monotonic() >= deadline:
@@ -70,7 +72,7 @@ class Claims:
         Without a broker there are only the lines.
         """
         lines = await self._read_backlogs(wanted)
-        tickets = self._engine.tickets
+        tickets = self._tickets
         try:
             urgent = self._lines.priorities(self._store.shards(), lines)
             if taken := await tickets.take(replace(wanted, least_priority=urgent), limit, ZERO):
@@ -82,12 +84,12 @@ class Claims:
         except BrokerUnavailable:
             claims = await self._without_broker(worker, wanted, limit)
             if not claims:
-                await self._engine.clock.sleep(min(wait, LOOK_AGAIN))
+                await self._clock.sleep(min(wait, LOOK_AGAIN))
             return claims
 
     async def _read_backlogs(self, wanted: WorkRequest) -> frozenset[BacklogKey]:
         """The lines in which it looks for itself; jobs that were sent to another queue come by tickets."""
-        types = (await self._engine.catalog.read()).types.values()
+        types = (await self._catalog.read()).types.values()
         return frozenset(
             BacklogKey(declared.queue, declared.name)
             for declared in types
@@ -102,7 +104,7 @@ class Claims:
         if len(tickets) >= limit:
             self._lines.mark_full({(ticket.shard, ticket.line) for ticket in tickets})
         if dispatched := {ticket.line for ticket in tickets} - lines:
-            await self._engine.tickets.wake_if_low(dispatched)
+            await self._tickets.wake_if_low(dispatched)
         parts = list(split(tickets, lambda ticket: ticket.shard).values())
         return await self._claim_and_fill([(self._store.claim(part, worker, self._lease), part) for part in parts])
 
@@ -167,7 +169,7 @@ class Claims:
         filled: list[Claim] | None = None
         try:
             filled = await self._fill_all(await asyncio.shield(claiming))
-            self._engine.meters.note_claims(filled)
+            self._meters.note_claims(filled)
             return filled
         finally:
             if filled is None:
@@ -199,7 +201,7 @@ class Claims:
             if call in late:
                 keep(asyncio.ensure_future(self._undo(call, tickets)))
             elif trouble_of(call) is not None:
-                self._engine.tickets.publish_later(tickets)
+                self._tickets.publish_later(tickets)
                 lost += 1
             else:
                 claims += call.result()
@@ -212,21 +214,21 @@ class Claims:
         try:
             await self._give_back(await call)
         except Unavailable:
-            self._engine.tickets.publish_later(tickets)
+            self._tickets.publish_later(tickets)
 
     async def _give_back(self, claims: Sequence[Claim]) -> None:
-        await self._work.release([_lease(claim) for claim in claims])
+        await self._release([_lease(claim) for claim in claims])
 
     async def _fill(self, claim: Claim, link: ObjectLink) -> Claim | None:
         """The claim with its large params read in; without them the attempt ends here."""
         try:
-            params = await self._engine.files.read_value(link)
+            params = await self._files.read_value(link)
         except Unavailable:
             await self._give_back([claim])
             return None
         except (NotFound, CorruptObject) as trouble:
             error = JobError(ErrorCode.CORRUPT_INPUT, f"params: {trouble.message}")
-            await self._work.settle([Outcome(job=claim.job, fence=claim.fence, error=error)])
+            await self._settle([Outcome(job=claim.job, fence=claim.fence, error=error)])
             return None
         return replace(claim, params=Raw(params), params_object=None)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from penstock.model.clock import seconds
 from penstock.model.declarations import plain_type
-from penstock.model.errors import Invalid, InvalidParams
+from penstock.model.errors import Invalid, InvalidParams, NotFound
 from penstock.model.ids import JobId
 from penstock.model.job import FileLink, Job, NewJob
 from penstock.model.retry import NAMED, Retry, RetryKind
@@ -55,6 +55,10 @@ def same_again(job: JobId, old: Job) -> NewJob:
         tags=old.tags,
         retry_of=old.id,
     )
+
+
+def missing_job(job: JobId) -> NotFound:
+    return NotFound(f"there is no job {job}; it may have been removed after its retention")
 
 
 def fingerprint(request: SubmitRequest, inputs: Sequence[FileLink]) -> bytes:

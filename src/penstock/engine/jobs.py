@@ -1,11 +1,9 @@
 """The client's moves: submit, get, wait, list, cancel, retry."""
 
-import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -14,12 +12,15 @@ from msgspec.structs import replace
 from penstock.engine.batches import Batches, BatchKey, SubmitOutcome
 from penstock.engine.catalog import CatalogReading
 from penstock.engine.files import job_prefix
-from penstock.engine.job_spec import same_again
+from penstock.engine.job_spec import missing_job, same_again
+from penstock.engine.parts import EngineParts
+from penstock.engine.repeats import RepeatedSubmits
+from penstock.engine.signals import JobWaiters
 from penstock.engine.submit import Insertion, Preparation
 from penstock.engine.type_fit import fits_a_worker, fits_all, last_had, servers_of
 from penstock.model.clock import Instant
 from penstock.model.declarations import DeclaredType
-from penstock.model.errors import Conflict, KeyConflict, MapChanged, NotFound, Unavailable
+from penstock.model.errors import Conflict, KeyConflict, MapChanged, Unavailable
 from penstock.model.fleet_readings import Runs
 from penstock.model.ids import JobId
 from penstock.model.job import Job, JobFilter, NewJob
@@ -27,10 +28,6 @@ from penstock.model.lifecycle import State
 from penstock.model.notices import NoticeKind
 from penstock.model.submission import Known, Submission
 from penstock.model.wire.jobs import JobItem, JobPage, LogPage, SubmitRequest, job_item
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
 
 MAX_AGE = timedelta(seconds=30)
 """An autoscaler that has said nothing for longer is not counted on."""
@@ -193,14 +190,16 @@ PLACED_AGAIN = 3
 class Jobs:
     """Jobs as their clients see them."""
 
-    def __init__(self, engine: "Engine", rng: random.Random) -> None:
-        self._engine = engine
-        self._store = engine.store
-        self._files = engine.files
-        self._preparing = Preparation(engine, rng)
-        self._inserting = Insertion(engine)
+    def __init__(self, parts: EngineParts, repeats: RepeatedSubmits, waiters: JobWaiters) -> None:
+        self._store = parts.store
+        self._files = parts.files
+        self._catalog = parts.catalog
+        self._signals = parts.signals
+        self._waiters = waiters
+        self._preparation = Preparation(parts, repeats)
+        self._insertion = Insertion(parts)
         self._reasons = WaitReasons()
-        self._batches = Batches(engine, self._preparing, self._inserting, self.submit)
+        self._batches = Batches(parts.store, parts.settings.retention, self._preparation, self._insertion, self.submit)
 
     async def submit(self, requests: Sequence[SubmitRequest]) -> list[SubmitOutcome]:
         """Make each job durable, or refuse it by itself. One answer each, in order."""
@@ -214,8 +213,8 @@ class Jobs:
         return outcomes
 
     async def _submit(self, requests: Sequence[SubmitRequest]) -> list[SubmitOutcome]:
-        prepared = await self._preparing.prepare(requests)
-        answers = iter(await self._inserting.insert([job for job in prepared if isinstance(job, NewJob)]))
+        prepared = await self._preparation.prepare(requests)
+        answers = iter(await self._insertion.insert([job for job in prepared if isinstance(job, NewJob)]))
         return [_answer(next(answers)) if isinstance(job, NewJob) else job for job in prepared]
 
     async def submit_batch(self, requests: Mapping[int, SubmitRequest], key: BatchKey) -> dict[int, SubmitOutcome]:
@@ -225,12 +224,12 @@ class Jobs:
     async def get(self, job: JobId) -> Job:
         (found,) = await self._store.get([job])
         if found is None:
-            raise NotFound(f"there is no job {job}; it may have been removed after its retention")
+            raise missing_job(job)
         return found
 
     async def wait(self, job: JobId, span: timedelta) -> Job:
         """The job once it has ended, or as it is after `span`."""
-        return await self._engine.job_waiters.wait_until_ended(job, lambda: self.get(job), span)
+        return await self._waiters.wait_until_ended(job, lambda: self.get(job), span)
 
     async def item(self, job: Job, seen_at: datetime | None = None) -> JobItem:
         """The public face of a job, with large params and results read in; as it was at `seen_at`, else as of now."""
@@ -238,16 +237,16 @@ class Jobs:
             job = replace(job, params=await self._files.read_value(job.params_object))
         if job.result is None and job.result_object is not None:
             job = replace(job, result=await self._files.read_value(job.result_object))
-        reading = await self._engine.catalog.read()
+        reading = await self._catalog.read()
         return job_item(job, self._reasons.find(job, reading, seen_at or await self._store.now()))
 
     async def cancel(self, job: JobId, *, force: bool = False) -> Job:
         """Cancel a waiting job, ask a running one to stop (`force`: end it now), leave an ended one as it is."""
         (cancellation,) = await self._store.cancel([job], force=force)
         if cancellation.job is None:
-            raise NotFound(f"there is no job {job}; it may have been removed after its retention")
+            raise missing_job(job)
         if cancellation.event is not None:
-            self._engine.publish_events([cancellation.event])
+            self._signals.publish_events([cancellation.event])
         return cancellation.job
 
     async def retry(self, job: JobId) -> Job:
@@ -264,12 +263,12 @@ class Jobs:
         return made.job
 
     async def _submit_again(self, old: Job) -> Submission | Unavailable:
-        again = same_again(self._preparing.new_id(), old)
+        again = same_again(self._preparation.new_id(), old)
         if old.params_object is not None:
             value = await self._files.read_value(old.params_object)
             again = replace(again, params_object=await self._files.keep_value(f"{job_prefix(again.id)}/params", value))
         again = replace(again, inputs=await self._files.inherit(again.id, old.inputs))
-        (made,) = await self._inserting.insert([again])
+        (made,) = await self._insertion.insert([again])
         return made
 
     async def log(self, job: JobId, after: int, limit: int) -> LogPage:
@@ -281,7 +280,7 @@ class Jobs:
     async def list(self, where: JobFilter, cursor: str | None, limit: int) -> JobPage:
         """Newest first; large params and results are left out."""
         page = await self._store.page(where, cursor, limit)
-        reading, now = await self._engine.catalog.read(), await self._store.now()
+        reading, now = await self._catalog.read(), await self._store.now()
         items = tuple(job_item(job, self._reasons.find(job, reading, now)) for job in page.jobs)
         return JobPage(items, page.cursor, page.missing)
 

@@ -5,10 +5,13 @@ Moves are counted in batches, as they become durable: a job that another process
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
 
 from penstock.model.job import Claim, Loss
 from penstock.model.lifecycle import Event, Move, State
@@ -60,7 +63,7 @@ class Meters:
         self.connections: Callable[[], int] = lambda: 0
         self.connections_max = 0
 
-    def heed(self, events: Sequence[Event]) -> None:
+    def count_moves(self, events: Sequence[Event]) -> None:
         """Count moves that have become durable."""
         self.moves.update(map(_MOVE_KEY, events))
         _note_all(self.runs, [(event.type, event.ran_seconds) for event in events if event.ran_seconds is not None])
@@ -109,3 +112,44 @@ def _note_all(histograms: dict[str, Histogram], measured: Iterable[tuple[str, fl
             name, found = type_name, histograms.setdefault(type_name, Histogram())
         found.counts[bisect_left(JOB_BOUNDS, seconds)] += 1
         found.seconds += seconds
+
+
+Buckets = Annotated[list[int], Meta(min_length=len(JOB_BOUNDS) + 1, max_length=len(JOB_BOUNDS) + 1)]
+Durations = dict[str, tuple[Buckets, float]]
+
+
+class Tally(Struct, frozen=True, omit_defaults=True):
+    """Increments of a worker's counters and histograms; a worker makes no other moves than these."""
+
+    moves: list[tuple[str, Move, State, int]] = []
+    waits: Durations = {}
+    runs: Durations = {}
+    refusals: dict[Loss, int] = {}
+
+
+def take_tally(meters: Meters) -> bytes | None:
+    """What was counted since the last time, which then begins at nothing; None if nothing was."""
+    tally = Tally(
+        moves=[(*key, count) for key, count in meters.moves.items()],
+        waits=_durations(meters.waits),
+        runs=_durations(meters.runs),
+        refusals=dict(meters.refusals),
+    )
+    for counted in (meters.moves, meters.waits, meters.runs, meters.refusals):
+        counted.clear()
+    return None if tally == Tally() else msgspec.json.encode(tally)
+
+
+def add_tally(meters: Meters, told: bytes) -> None:
+    """Count what another process has counted; msgspec.MsgspecError if it cannot be read, and then nothing of it."""
+    tally = msgspec.json.decode(told, type=Tally)
+    for name, move, state, count in tally.moves:
+        meters.moves[name, move, state] += count
+    meters.refusals.update(tally.refusals)
+    for mine, theirs in ((meters.waits, tally.waits), (meters.runs, tally.runs)):
+        for name, (counts, seconds) in theirs.items():
+            mine.setdefault(name, Histogram()).add_counts(counts, seconds)
+
+
+def _durations(histograms: Mapping[str, Histogram]) -> Durations:
+    return {name: (one.counts, one.seconds) for name, one in histograms.items()}

@@ -1,11 +1,14 @@
 """`interval` on a submitted job: the short way to make a schedule. Its first tick is now, and its job is the answer."""
 
 import hashlib
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from penstock.engine.job_spec import missing_job
+from penstock.engine.parts import EngineParts
 from penstock.engine.schedule_spec import same_intention
+from penstock.engine.scheduler_api import Ticks
+from penstock.engine.schedules import Schedules
 from penstock.model import ticks
 from penstock.model.errors import Invalid, KeyConflict, PenstockError
 from penstock.model.schedule import Decision, Schedule, Verdict
@@ -14,10 +17,6 @@ from penstock.model.wire.jobs import SubmitRequest
 from penstock.model.wire.schedules import ScheduleBody
 from penstock.store import schedule_key
 
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
-
 EXCLUDED = ("delay_seconds", "scheduled_at", "expires_at", "inputs")
 """What one job may have and a repeating one cannot: its jobs are due at their ticks, and each would need its own."""
 
@@ -25,9 +24,11 @@ EXCLUDED = ("delay_seconds", "scheduled_at", "expires_at", "inputs")
 class RepeatedSubmits:
     """Makes the schedule of a job that was submitted with an interval."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._store = engine.store
+    def __init__(self, parts: EngineParts, schedules: Schedules, ticks: Ticks) -> None:
+        self._store = parts.store
+        self._signals = parts.signals
+        self._schedules = schedules
+        self._ticks = ticks
 
     async def submit(self, request: SubmitRequest, job_id: str) -> Submission | PenstockError:
         """The first job of a new schedule named after `job_id`; with a key, of the one that the key made before.
@@ -39,8 +40,8 @@ class RepeatedSubmits:
             made = await self._store.put_schedule(wanted, None)
             if made is None:
                 return await self._find_existing(wanted, request)
-            self._engine.changes.publish()
-            (ticked,) = await self._engine.ticks.tick([_first_tick(made)])
+            self._signals.schedules.publish(None)
+            (ticked,) = await self._ticks.tick([_first_tick(made)])
             return Known(ticked.jobs[0], ticked.events[0]) if ticked.jobs else await self._find_existing(made, request)
         except PenstockError as error:
             return error
@@ -48,12 +49,12 @@ class RepeatedSubmits:
     async def _schedule(self, request: SubmitRequest, job_id: str) -> Schedule:
         _refuse_excluded(request)
         name = f"every-{job_id}" if request.idempotency_key is None else _name_of_key(request.idempotency_key)
-        now = await self._engine.schedules.now()
-        return replace(await self._engine.schedules.check(name, _body(request), now), next_tick_at=now)
+        now = await self._schedules.now()
+        return replace(await self._schedules.check(name, _body(request), now), next_tick_at=now)
 
     async def _find_existing(self, wanted: Schedule, request: SubmitRequest) -> Submission:
         """The first job of the schedule as it stands, made by an earlier call or by a scheduler that was faster."""
-        schedule = await self._engine.schedules.get(wanted.name)
+        schedule = await self._schedules.get(wanted.name)
         if not same_intention(schedule, wanted):
             raise KeyConflict(
                 f"the idempotency key {request.idempotency_key!r} was used for schedule {schedule.name}, "
@@ -62,7 +63,10 @@ class RepeatedSubmits:
         first = ticks.tick_job_id(
             schedule.name, schedule.created_at, schedule.created_at, self._store.shard_for(schedule_key(schedule.name))
         )
-        return Known(await self._engine.jobs.get(first))
+        (job,) = await self._store.get([first])
+        if job is None:
+            raise missing_job(first)
+        return Known(job)
 
 
 def _first_tick(schedule: Schedule) -> Decision:

@@ -3,23 +3,20 @@
 import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.engine.catalog import CatalogReading
+from penstock.engine.parts import EngineParts
 from penstock.engine.schedule_spec import tick_job
+from penstock.engine.signals import ScheduleChanges
 from penstock.model.errors import Invalid
 from penstock.model.job import NewJob
 from penstock.model.names import reason_of
 from penstock.model.schedule import Decision, Every, Overlap, Schedule, Ticked, TickMove, TickRecord, Verdict
 from penstock.model.wire.schedules import Agenda
 from penstock.store import schedule_key
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
 
 FAILPOINT = "PENSTOCK_FAILPOINT"
 """Names the place at which this process ends itself. Unset, and it should be, nothing happens anywhere."""
@@ -41,10 +38,14 @@ STALE = Ticked(applied=False)
 class Ticks:
     """Keeps Timekeeper directly, over this process's store and broker."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._store = engine.store
-        self._changes = engine.changes
+    def __init__(self, parts: EngineParts, changes: ScheduleChanges) -> None:
+        self._store = parts.store
+        self._catalog = parts.catalog
+        self._tickets = parts.tickets
+        self._signals = parts.signals
+        self._meters = parts.meters
+        self._allow_unknown = parts.settings.server.allow_unknown_types
+        self._changes = changes
 
     async def due(self, slot: timedelta, limit: int, wait: timedelta = ZERO, seen: str | None = None) -> Agenda:
         if seen is not None:
@@ -68,9 +69,9 @@ class Ticks:
 
         Durable first, then ticketed: whoever dies in between leaves a job that the dispatcher finds.
         """
-        self._engine.catalog.require_types()
+        self._catalog.require_types()
         schedules = await self._store.get_schedules([decision.name for decision in decisions])
-        reading = await self._engine.catalog.read()
+        reading = await self._catalog.read()
         standing = {
             index: self._move(decision, schedule, reading)
             for index, (decision, schedule) in enumerate(zip(decisions, schedules, strict=True))
@@ -83,20 +84,20 @@ class Ticks:
     async def _tick(self, moves: Sequence[TickMove]) -> list[Ticked]:
         if not moves:
             return []
-        marked = await self._engine.posting.mark([job for move in moves for job in move.jobs])
+        marked = await self._tickets.mark([job for move in moves for job in move.jobs])
         by_id = {job.id: job for job in marked}
         ready = [replace(move, jobs=tuple(by_id[job.id] for job in move.jobs)) for move in moves]
-        ticked = await self._store.tick(ready, self._engine.tickets.ticket_for)
+        ticked = await self._store.tick(ready, self._tickets.ticket_for)
         failpoint(AFTER_TICK_COMMIT)
-        await self._engine.posting.post(marked, [job for one in ticked for job in one.jobs])
-        self._engine.publish_events([event for one in ticked for event in (*one.events, *one.yielded)])
+        await self._tickets.publish_marked(marked, [job for one in ticked for job in one.jobs])
+        self._signals.publish_events([event for one in ticked for event in (*one.events, *one.yielded)])
         self._note(ready, ticked)
         return ticked
 
     def _note(self, moves: Sequence[TickMove], ticked: Sequence[Ticked]) -> None:
         records = sum(len(move.records) for move, one in zip(moves, ticked, strict=True) if one.applied)
         jobs = sum(len(one.jobs) for one in ticked)
-        self._engine.meters.note_ticks(jobs=jobs, skips=max(0, records - jobs))
+        self._meters.note_ticks(jobs=jobs, skips=max(0, records - jobs))
 
     def _move(self, decision: Decision, schedule: Schedule, reading: CatalogReading) -> TickMove:
         outcomes = [self._outcome(schedule, verdict, reading) for verdict in decision.verdicts]
@@ -118,8 +119,8 @@ class Ticks:
         return _TickOutcome(TickRecord(verdict.at, job=job.id), job)
 
     def _job(self, schedule: Schedule, at: datetime, reading: CatalogReading) -> NewJob:
-        declared = reading.type(schedule.type, allow_unknown=self._engine.settings.server.allow_unknown_types)
-        self._engine.catalog.check(declared, schedule.params)
+        declared = reading.type(schedule.type, allow_unknown=self._allow_unknown)
+        self._catalog.check(declared, schedule.params)
         return tick_job(schedule, declared, at, self._store.shard_for(schedule_key(schedule.name)))
 
     def _await_ends(self, moves: Iterable[TickMove], schedules: Sequence[Schedule | None]) -> None:

@@ -2,22 +2,20 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from penstock.engine.parts import EngineParts
 from penstock.engine.schedule_spec import changed_body, is_outdated, new_schedule, replaced, same_intention, when_of
+from penstock.engine.scheduler_api import Ticks
 from penstock.model import ticks
 from penstock.model.clock import from_millis, seconds, to_millis
 from penstock.model.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge
 from penstock.model.job import Job
 from penstock.model.schedule import Cron, Decision, Every, Schedule, Ticked, TickRecord, Verdict
 from penstock.model.wire.schedules import OnConflict, ScheduleBody, ScheduleChange, ScheduleRequest, WhenBody
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
+from penstock.store import Store
 
 BACKFILL_TICKS = 1000
 """Most ticks that one backfill may ask for."""
@@ -35,9 +33,9 @@ TRIES = 20
 class ManualTicks:
     """Guarded like any tick, and allowed while the schedule is paused: somebody asked for it."""
 
-    def __init__(self, engine: "Engine", get: Callable[[str], Awaitable[Schedule]]) -> None:
-        self._engine = engine
-        self._store = engine.store
+    def __init__(self, store: Store, ticks: Ticks, get: Callable[[str], Awaitable[Schedule]]) -> None:
+        self._store = store
+        self._ticks = ticks
         self._get = get
 
     async def trigger(self, name: str) -> Job:
@@ -78,7 +76,7 @@ class ManualTicks:
             verdicts=tuple(map(Verdict, instants)),
             by_hand=True,
         )
-        (ticked,) = await self._engine.ticks.tick([decision])
+        (ticked,) = await self._ticks.tick([decision])
         return ticked
 
     async def _find_unrecorded(self, schedule: Schedule, instants: Sequence[datetime]) -> list[datetime]:
@@ -161,15 +159,17 @@ class Schedules:
     `queues`: only schedules whose jobs go to these can be made, seen or touched; Forbidden for others. None: all can.
     """
 
-    def __init__(self, engine: "Engine", queues: Collection[str] | None = None) -> None:
-        self._engine = engine
-        self._store = engine.store
+    def __init__(self, parts: EngineParts, ticks: Ticks, queues: Collection[str] | None = None) -> None:
+        self._parts = parts
+        self._ticks = ticks
+        self._store = parts.store
+        self._catalog = parts.catalog
         self._queues = queues
-        self._by_hand = ManualTicks(engine, self.get)
+        self._manual = ManualTicks(parts.store, ticks, self.get)
 
     def within(self, queues: Collection[str] | None) -> "Schedules":
         """The same, limited to schedules whose jobs go to these queues."""
-        return self if queues is None else Schedules(self._engine, queues)
+        return self if queues is None else Schedules(self._parts, self._ticks, queues)
 
     async def create(self, request: ScheduleRequest) -> tuple[Schedule, bool]:
         """Make the schedule, and True; where there is one of that name, do as `on_conflict` says, and False."""
@@ -248,7 +248,7 @@ class Schedules:
             await self.get(name)
         if not await self._store.drop_schedule(name):
             raise NotFound(f"there is no schedule {name!r}")
-        self._engine.changes.publish()
+        self._parts.signals.schedules.publish(None)
 
     async def history(self, name: str, before: datetime | None, limit: int) -> Sequence[TickRecord]:
         """What became of its ticks, newest first."""
@@ -271,25 +271,25 @@ class Schedules:
 
     async def trigger(self, name: str) -> Job:
         """A job now, recorded as a tick of its own; the ticks to come stay as they are."""
-        return await self._by_hand.trigger(name)
+        return await self._manual.trigger(name)
 
     async def backfill(self, name: str, from_at: datetime, to_at: datetime) -> Sequence[TickRecord]:
         """Give a job to each tick of the range that has neither job nor record, and tell which; earliest first."""
-        return await self._by_hand.backfill(name, from_at, to_at)
+        return await self._manual.backfill(name, from_at, to_at)
 
     async def check(self, name: str, body: ScheduleBody, now: datetime) -> Schedule:
         """The schedule that the body describes, if its jobs could be made today."""
         schedule = new_schedule(name, body, now)
-        limit = self._engine.settings.limits.inline_bytes
+        limit = self._parts.settings.limits.inline_bytes
         if len(schedule.params) > limit:
             raise TooLarge(
                 f"params: a schedule keeps at most {limit:,} bytes (limits.inline_bytes); "
                 "let its job read the rest from elsewhere"
             )
-        self._engine.catalog.require_types()
-        allow_unknown = self._engine.settings.server.allow_unknown_types
-        declared = (await self._engine.catalog.read()).type(body.type, allow_unknown=allow_unknown)
-        self._engine.catalog.check(declared, schedule.params)
+        self._catalog.require_types()
+        allow_unknown = self._parts.settings.server.allow_unknown_types
+        declared = (await self._catalog.read()).type(body.type, allow_unknown=allow_unknown)
+        self._catalog.check(declared, schedule.params)
         await self._refuse_foreign(schedule)
         return schedule
 
@@ -301,7 +301,7 @@ class Schedules:
             )
 
     async def _is_own(self, schedule: Schedule) -> bool:
-        reading = await self._engine.catalog.read()
+        reading = await self._catalog.read()
         declared = reading.types.get(reading.run_as(schedule.type))
         queue = schedule.queue or (schedule.type if declared is None else declared.queue)
         return self._queues is None or queue in self._queues
@@ -317,7 +317,7 @@ class Schedules:
         raise too_busy(name)
 
     def _noted(self, stored: Schedule) -> Schedule:
-        self._engine.changes.publish()
+        self._parts.signals.schedules.publish(None)
         return stored
 
     async def now(self) -> datetime:

@@ -1,195 +1,232 @@
-"""Bells: what happens in one process and is worth a look in the others, at once instead of at their next reading."""
+"""Signals: what happens in one process and concerns other processes at once, not only at their next read of the store.
+
+A signal has local actions. `publish` runs them and tells the other processes, where the same actions run. Every signal
+is a hint: a process that misses one finds the same in the store a little later. `Signals.events` has the moves that
+this process made durable; it is local, and the signals about jobs are derived from it.
+
+To add a signal (a `journal` for a live feed, say), add an attribute to `Signals`. The engine's table of actions names
+what each causes in its process; a notifier of events is one more action of `events`.
+"""
 
 import asyncio
 import logging
 import random
 import struct
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import Generic, TypeVar
 
 import msgspec
 
-from penstock.broker import SignalMessage
-from penstock.engine.by_shard import keep
+from penstock.broker import Broker
 from penstock.model.clock import Clock, seconds, within
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, from_packed, to_packed
 from penstock.model.job import BacklogKey, Job
 from penstock.model.lifecycle import TERMINAL, Event, Move, State
 
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
-
 logger = logging.getLogger("penstock.engine")
 
 MIN_INTERVAL = timedelta(milliseconds=20)
-"""The shortest time between two rings of one bell: what comes in between goes with the next."""
+"""The shortest time between two messages of one signal: what is published in between is sent together."""
 
 WORK_MIN_INTERVAL = timedelta(milliseconds=100)
-"""For queues that got work: the bell that would be rung most often, and is worth least to those who are awake."""
+"""For queues that got work: the most frequent signal, and of little use to autoscalers that are awake."""
 
 UNKNOWN_QUEUES = frozenset({""})
-"""In place of the queues that got work, where rings may have been missed."""
+"""Published in place of the queues that got work, after messages may have been missed."""
 
 RETRY_PAUSE = timedelta(seconds=1)
 
+Payload = TypeVar("Payload")
+Action = Callable[[Payload], None]
 
-class Signal(StrEnum):
-    """What can be rung. All of them are hints: whoever misses one looks again a little later by itself."""
 
-    BACKLOG = "backlog"
-    NOTICES = "notices"
-    SCHEDULES = "schedules"
-    CANCELS = "cancels"
-    ENDED = "ended"
-    WORK = "work"
-    LINE = "line"
+class Actions(Generic[Payload]):
+    """Functions of this process that are called in the order in which they subscribed."""
+
+    def __init__(self) -> None:
+        self._actions: list[Action[Payload]] = []
+
+    def subscribe(self, action: Action[Payload]) -> Callable[[], None]:
+        """Have `action` called from now on; the function returned ends that."""
+        self._actions.append(action)
+
+        def unsubscribe() -> None:
+            with suppress(ValueError):
+                self._actions.remove(action)
+
+        return unsubscribe
+
+    def run(self, payload: Payload) -> None:
+        for action in self._actions:
+            action(payload)
+
+
+class _Outbox:
+    """Sends signals to other processes. Closed until this process listens: without a shared broker there are none."""
+
+    def __init__(self, broker: Broker, clock: Clock) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._tasks: set[asyncio.Future[None]] = set()
+        self.is_open = False
+
+    def send_later(self, name: str, delay: timedelta, take_message: Callable[[], bytes]) -> None:
+        task = asyncio.ensure_future(self._send(name, delay, take_message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send(self, name: str, delay: timedelta, take_message: Callable[[], bytes]) -> None:
+        await self._clock.sleep(delay)
+        try:
+            await self._broker.send_signal(name, take_message())
+        except Unavailable as error:
+            logger.debug("the signal %s was not sent: %s", name, error)
+
+
+class Signal(Actions[Payload]):
+    """One signal: its local actions, and its messages to other processes.
+
+    `encode` makes one message of all payloads since the last one; `decode` also gets the empty message, which stands
+    for messages that were missed.
+    """
+
+    def __init__(
+        self,
+        outbox: _Outbox,
+        name: str,
+        encode: Callable[[Sequence[Payload]], bytes],
+        decode: Callable[[bytes], Payload],
+        min_interval: timedelta = MIN_INTERVAL,
+    ) -> None:
+        super().__init__()
+        self._outbox = outbox
+        self._encode = encode
+        self._decode = decode
+        self._min_interval = min_interval
+        self._unsent: list[Payload] = []
+        self.name = name
+
+    def publish(self, payload: Payload) -> None:
+        """Run the local actions now, and those of other processes soon."""
+        self.run(payload)
+        self.send(payload)
+
+    def send(self, payload: Payload) -> None:
+        """Run the actions of other processes soon; however often it is called meanwhile, one message is sent."""
+        if not self._outbox.is_open:
+            return
+        self._unsent.append(payload)
+        if len(self._unsent) == 1:
+            self._outbox.send_later(self.name, self._min_interval, self._take_message)
+
+    def receive(self, message: bytes) -> None:
+        """Run the local actions for a message of another process; ValueError or struct.error if it is unreadable."""
+        self.run(self._decode(message))
+
+    def _take_message(self) -> bytes:
+        payloads, self._unsent = self._unsent, []
+        return self._encode(payloads)
+
+
+class PackedIds:
+    """The job ids of a message, unpacked when they are iterated: mostly no task waits for any of them."""
+
+    def __init__(self, message: bytes) -> None:
+        self._message = message
+
+    def __iter__(self) -> Iterator[JobId]:
+        return from_packed(self._message)
+
+
+_encode_json = msgspec.json.Encoder().encode
+_decode_queues = msgspec.json.Decoder(frozenset[str]).decode
+_decode_backlogs = msgspec.json.Decoder(frozenset[BacklogKey]).decode
 
 
 class Signals:
-    """Rings for other processes, and does here what their rings ask for. Silent until it is asked to `listen`.
+    """Every signal of the system. They reach other processes once this one listens."""
 
-    With a broker inside the process there is nobody else to ring for.
-    """
-
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._listening = False
-        self._ended: list[JobId] = []
-        self._work: set[str] = set()
-        self._backlogs: set[BacklogKey] = set()
-        self._waiting: set[Signal] = set()
-        self.cancels = asyncio.Event()
-
-    def publish(self, bell: Signal) -> None:
-        """Soon, and once however often it is asked for meanwhile."""
-        if self._listening and bell not in self._waiting:
-            self._waiting.add(bell)
-            keep(asyncio.ensure_future(self._send(bell)))
-
-    def publish_work(self, queues: frozenset[str]) -> None:
-        """Tell the others in which queues jobs have become due."""
-        if self._listening:
-            self._work |= queues
-            self.publish(Signal.WORK)
-
-    def publish_backlog(self, lines: frozenset[BacklogKey]) -> None:
-        """Tell the others which lines go on behind the window."""
-        if self._listening:
-            self._backlogs |= lines
-            self.publish(Signal.LINE)
+    def __init__(self, broker: Broker, clock: Clock) -> None:
+        self._broker = broker
+        self._outbox = outbox = _Outbox(broker, clock)
+        self.events = Actions[Sequence[Event]]()
+        """Every move that this process made durable, in order."""
+        self.backlog = _plain(outbox, "backlog")
+        """Jobs wait in the store for a dispatcher."""
+        self.notices = _plain(outbox, "notices")
+        """Types, pauses, keys or fleets were changed."""
+        self.schedules = _plain(outbox, "schedules")
+        """A schedule was changed."""
+        self.cancels = _plain(outbox, "cancels")
+        """A running job was asked to stop."""
+        self.ended = Signal[Iterable[JobId]](
+            outbox, "ended", lambda ended: to_packed(chain.from_iterable(ended)), PackedIds
+        )
+        """These jobs have ended."""
+        self.work = Signal[frozenset[str]](
+            outbox,
+            "work",
+            lambda queues: _encode_json(frozenset().union(*queues)),
+            lambda message: _decode_queues(message) if message else UNKNOWN_QUEUES,
+            WORK_MIN_INTERVAL,
+        )
+        """Jobs of these queues have become due."""
+        self.window_full = Signal[frozenset[BacklogKey]](
+            outbox,
+            "line",
+            lambda backlogs: _encode_json(frozenset().union(*backlogs)),
+            lambda message: _decode_backlogs(message or b"[]"),
+        )
+        """A dispatcher left jobs of these backlogs in the store, as the broker's window for them is full."""
+        known = (self.backlog, self.notices, self.schedules, self.cancels, self.ended, self.work, self.window_full)
+        self._receivers: dict[str, Callable[[bytes], None]] = {signal.name: signal.receive for signal in known}
 
     def publish_events(self, events: Sequence[Event]) -> None:
-        """Tell the others which jobs have ended and which were asked to stop."""
-        if not self._listening:
+        """Tell this process, and others as far as it concerns them, what has become durable."""
+        self.events.run(events)
+        self.publish_work(frozenset(event.queue for event in events if event.after is State.QUEUED))
+        if not self._outbox.is_open:
             return
         if ended := [event.job for event in events if event.after in TERMINAL]:
-            self._ended += ended
-            self.publish(Signal.ENDED)
+            self.ended.send(ended)
         if any(event.move is Move.CANCEL and event.before is State.RUNNING for event in events):
-            self.publish(Signal.CANCELS)
+            self.cancels.send(None)
+
+    def publish_work(self, queues: frozenset[str]) -> None:
+        """Tell autoscalers that jobs of these queues have become due."""
+        if queues:
+            self.work.publish(queues)
 
     async def listen(self) -> timedelta:
-        """Do what rings ask for, until the broker is closed or lost; how long to wait before listening again."""
-        self._listening = True
-        async for rung in self._engine.broker.listen(tuple(Signal)):
+        """Do what the signals of other processes ask for, until the broker is closed or lost; the pause before the
+        next call."""
+        self._outbox.is_open = True
+        async for sent in self._broker.listen(tuple(self._receivers)):
             try:
-                self._receive(rung)
+                self._receivers[sent.signal](sent.message)
             except (ValueError, struct.error) as error:
-                # Of another version perhaps: a hint that is not understood is a hint that was missed.
-                logger.debug("a ring of the bell %s cannot be read: %s", rung.signal, error)
+                # Perhaps of another version: a hint that cannot be read is a hint that was missed.
+                logger.debug("a message of the signal %s cannot be read: %s", sent.signal, error)
         return RETRY_PAUSE
 
-    async def _send(self, bell: Signal) -> None:
-        await self._engine.clock.sleep(WORK_MIN_INTERVAL if bell is Signal.WORK else MIN_INTERVAL)
-        self._waiting.discard(bell)
-        try:
-            await self._engine.broker.send_signal(bell, self._message(bell))
-        except Unavailable as error:
-            logger.debug("nobody heard the bell %s: %s", bell, error)
 
-    def _message(self, bell: Signal) -> bytes:
-        message = b""
-        if bell is Signal.ENDED:
-            message, self._ended = to_packed(self._ended), []
-        elif bell is Signal.WORK:
-            message, self._work = _encode(self._work), set()
-        elif bell is Signal.LINE:
-            message, self._backlogs = _encode(self._backlogs), set()
-        return message
-
-    def _receive(self, rung: SignalMessage) -> None:
-        match rung.signal:
-            case Signal.BACKLOG:
-                self._engine.tickets.wake.set()
-            case Signal.NOTICES:
-                self._engine.catalog.forget()
-                self._engine.tickets.pauses_changed()
-            case Signal.SCHEDULES:
-                self._engine.changes.receive()
-            case Signal.CANCELS:
-                self.cancels.set()
-            case Signal.ENDED:
-                self._engine.job_waiters.wake(from_packed(rung.message))
-                self._engine.changes.observe_ended(from_packed(rung.message))
-            case Signal.WORK:
-                self._engine.arrivals.receive(_queues(rung.message) if rung.message else UNKNOWN_QUEUES)
-            case Signal.LINE:
-                self._engine.tickets.receive_backlog(_lines(rung.message or b"[]"))
-
-
-_encode = msgspec.json.Encoder().encode
-_queues = msgspec.json.Decoder(frozenset[str]).decode
-_lines = msgspec.json.Decoder(list[BacklogKey]).decode
-
-
-ArrivalListener = Callable[[frozenset[str]], None]
-
-
-class Arrivals:
-    """Tells whoever starts workers. A hint: whoever misses one sees the jobs at the next look into the store."""
-
-    def __init__(self) -> None:
-        self._listeners: list[ArrivalListener] = []
-        self.on_arrival: ArrivalListener = lambda _: None
-
-    def listen(self, listener: ArrivalListener) -> Callable[[], None]:
-        """Call this with the names of queues; what comes back ends it."""
-        self._listeners.append(listener)
-
-        def end() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return end
-
-    def observe(self, events: Sequence[Event]) -> None:
-        self.publish(frozenset(event.queue for event in events if event.after is State.QUEUED))
-
-    def publish(self, queues: frozenset[str]) -> None:
-        """It happened here."""
-        if queues:
-            self.receive(queues)
-            self.on_arrival(queues)
-
-    def receive(self, queues: frozenset[str]) -> None:
-        """It happened, here or elsewhere."""
-        for listener in self._listeners:
-            listener(queues)
+def _plain(outbox: _Outbox, name: str) -> Signal[None]:
+    """A signal without a payload."""
+    return Signal[None](outbox, name, lambda _: b"", lambda _: None)
 
 
 AWAITED_JOBS = 10_000
 
 
-class ScheduleSignals:
-    """A number that grows with each change, and the jobs whose end is such a change.
+class ScheduleChanges:
+    """A version that grows with each change of a schedule, and the jobs whose end counts as such a change.
 
-    A hint, like a ticket: a change that another process made and no bell told of is seen at the next reading.
+    A hint: a change by another process whose signal was missed is seen at the next read.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -197,27 +234,21 @@ class ScheduleSignals:
         self._count = 0
         self._changed = asyncio.Event()
         self._closed = False
-        self.on_note: Callable[[], None] = lambda: None
         self._awaited: dict[JobId, None] = {}
 
     @property
     def seen(self) -> str:
-        """A name for the present state; another process, or the next life of this one, never gives the same."""
+        """The present version. No other process, and no later run of this one, gives the same."""
         return f"{self._epoch}-{self._count}"
 
-    def publish(self) -> None:
-        """Something was changed here: everyone who waits looks again, here and by a bell elsewhere."""
-        self.receive()
-        self.on_note()
-
-    def receive(self) -> None:
-        """Something was changed elsewhere."""
+    def advance(self) -> None:
+        """Start the next version, and wake the tasks that wait for it."""
         self._count += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def await_end(self, jobs: Iterable[JobId]) -> None:
-        """The end of these jobs is a change: a schedule waits for it."""
+        """Count the end of these jobs as a change: a schedule waits for it."""
         self._awaited.update(dict.fromkeys(jobs))
         while len(self._awaited) > AWAITED_JOBS:
             del self._awaited[next(iter(self._awaited))]
@@ -227,32 +258,32 @@ class ScheduleSignals:
             self.observe_ended(event.job for event in events if event.after in TERMINAL)
 
     def observe_ended(self, jobs: Iterable[JobId]) -> None:
-        """It is a change where one of these is awaited."""
+        """Start the next version if the end of one of these jobs is awaited."""
         if not self._awaited:
             return
         ended = [job for job in jobs if job in self._awaited]
         for job in ended:
             self._awaited.pop(job, None)
         if ended:
-            self.receive()
+            self.advance()
 
     async def wait_for_change(self, seen: str, span: timedelta) -> None:
-        """Return once the present state is not `seen` any more, or `span` has passed."""
+        """Return once the present version is not `seen` any more, or `span` has passed."""
         if seen == self.seen and not self._closed:
             await within(span, self._changed.wait())
 
     def close(self) -> None:
-        """Let everyone go who waits, now and from now on."""
+        """Wake the tasks that wait, and let none wait from now on."""
         self._closed = True
         self._changed.set()
 
 
 RECHECK_INTERVAL = timedelta(seconds=1)
-"""How soon an end is seen that no bell told of."""
+"""How soon the end of a job is seen whose signal was missed."""
 
 
 class JobWaiters:
-    """Who waits for which job."""
+    """The tasks of this process that wait for the end of a job."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -263,7 +294,7 @@ class JobWaiters:
             self.wake(event.job for event in events if event.after in TERMINAL)
 
     def wake(self, jobs: Iterable[JobId]) -> None:
-        """Wake who waits for these."""
+        """Wake the tasks waiting for these jobs."""
         if self._waiting:
             for job in jobs:
                 for waiter in self._waiting.get(job, ()):
@@ -296,19 +327,19 @@ async def _set_within(event: asyncio.Event, span: timedelta) -> None:
 
 
 class WakeUps:
-    """Each loop waits on an event of its own, so that none clears it before another has seen it."""
+    """Wakes loops. Each waits on an event of its own, so that none clears it before another has seen it."""
 
     def __init__(self) -> None:
         self._events: list[asyncio.Event] = []
 
     def event(self) -> asyncio.Event:
-        """One more loop's own."""
+        """The event of one more loop."""
         event = asyncio.Event()
         self._events.append(event)
         return event
 
     def drop(self, event: asyncio.Event) -> None:
-        """Its loop has ended."""
+        """Forget the event of a loop that has ended."""
         self._events.remove(event)
 
     def set(self) -> None:

@@ -1,33 +1,27 @@
 """From requests to jobs that a store can insert: defaults resolved, params checked, large values and inputs stored."""
 
-import random
-from collections import Counter
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from penstock.engine.by_shard import each, split
-from penstock.engine.catalog import Catalog, CatalogReading
+from penstock.engine.catalog import CatalogReading
 from penstock.engine.files import job_prefix
 from penstock.engine.job_spec import fingerprint, new_job
+from penstock.engine.parts import EngineParts
 from penstock.engine.repeats import RepeatedSubmits
-from penstock.engine.window import Tickets
 from penstock.model.clock import to_millis
 from penstock.model.errors import PenstockError, Unavailable
 from penstock.model.ids import JobId, Series, ShardId, new_job_id, shard_of
-from penstock.model.job import BacklogKey, Job, NewJob, Ticket
+from penstock.model.job import NewJob
 from penstock.model.lifecycle import State
 from penstock.model.submission import Held, Inserted, Misplaced, Submission
 from penstock.model.wire.jobs import SubmitRequest
 from penstock.model.workers import JobType
 from penstock.store.batcher import Batcher
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
 
 Prepared: TypeAlias = NewJob | Submission | PenstockError
 """A job to insert; one that was made already, by the first tick of its schedule; or why there is none."""
@@ -38,44 +32,42 @@ ANY_ID: Iterable[None] = repeat(None)
 class Preparation:
     """Makes jobs of requests, and the ids of new jobs."""
 
-    def __init__(self, engine: "Engine", rng: random.Random) -> None:
-        self._engine = engine
-        self._rng = rng
-        self._repeating = RepeatedSubmits(engine)
+    def __init__(self, parts: EngineParts, repeats: RepeatedSubmits) -> None:
+        self._parts = parts
+        self._repeats = repeats
+        self._inline_bytes = parts.settings.limits.inline_bytes
 
     def new_id(self, key: str | None = None, now: datetime | None = None) -> JobId:
-        at_millis = to_millis(now or self._engine.clock.now())
-        return new_job_id(at_millis, self._engine.store.shard_for(key), self._rng)
+        at_millis = to_millis(now or self._parts.clock.now())
+        return new_job_id(at_millis, self._parts.store.shard_for(key), self._parts.rng)
 
     def new_series(self, key: str) -> tuple[Series, int | None]:
         """Ids for the jobs of a batch where its key belongs, and the ring that says so."""
-        series = Series.new(to_millis(self._engine.clock.now()), self._engine.store.shard_for(key), self._rng)
-        return series, self._engine.store.epoch(key)
+        parts = self._parts
+        series = Series.new(to_millis(parts.clock.now()), parts.store.shard_for(key), parts.rng)
+        return series, parts.store.epoch(key)
 
     async def prepare(self, requests: Sequence[SubmitRequest], ids: Iterable[JobId | None] = ANY_ID) -> list[Prepared]:
         """One answer each, in order. A job without an id gets one of its own, where its key belongs if it has one."""
-        terms = await self._terms()
+        self._parts.catalog.require_types()
+        resolver = _TypeResolver(self._parts, self.new_id, await self._parts.catalog.read())
         return [
-            await self._with_more(request, job, terms) if self._has_more(request) else terms.resolve(request, job)
+            await self._with_more(request, job, resolver) if self._has_more(request) else resolver.resolve(request, job)
             for request, job in zip(requests, ids, strict=False)
         ]
-
-    async def _terms(self) -> "_TypeResolver":
-        self._engine.catalog.require_types()
-        return _TypeResolver(self, self._engine, await self._engine.catalog.read())
 
     def _has_more(self, request: SubmitRequest) -> bool:
         return (
             request.idempotency_key is not None
             or request.interval is not None
             or bool(request.inputs)
-            or len(request.params) > self._engine.settings.limits.inline_bytes
+            or len(request.params) > self._inline_bytes
         )
 
-    async def _with_more(self, request: SubmitRequest, job: JobId | None, terms: "_TypeResolver") -> Prepared:
+    async def _with_more(self, request: SubmitRequest, job: JobId | None, resolver: "_TypeResolver") -> Prepared:
         if request.interval is not None:
-            return await self._repeating.submit(request, job or self.new_id())
-        new = terms.resolve(request, job)
+            return await self._repeats.submit(request, job or self.new_id())
+        new = resolver.resolve(request, job)
         try:
             return await self._complete(new, request) if isinstance(new, NewJob) else new
         except PenstockError as error:
@@ -83,10 +75,10 @@ class Preparation:
 
     async def _complete(self, new: NewJob, request: SubmitRequest) -> NewJob:
         """With its large values stored, and with a fingerprint if it has a key."""
-        files = self._engine.files
+        files = self._parts.files
         if request.inputs:
             new = replace(new, inputs=await files.adopt(new.id, request.inputs))
-        if len(request.params) > self._engine.settings.limits.inline_bytes:
+        if len(request.params) > self._inline_bytes:
             link = await files.keep_value(f"{job_prefix(new.id)}/params", bytes(request.params))
             new = replace(new, params=None, params_object=link)
         return replace(new, fingerprint=fingerprint(request, new.inputs)) if new.key is not None else new
@@ -95,13 +87,15 @@ class Preparation:
 class _TypeResolver:
     """What the jobs of one call have in common: looked up once, however many they are."""
 
-    def __init__(self, preparing: Preparation, engine: "Engine", reading: CatalogReading) -> None:
-        self._new_id = preparing.new_id
-        self._epoch = engine.store.epoch
-        self._catalog = engine.catalog
-        self._allow_unknown = engine.settings.server.allow_unknown_types
+    def __init__(
+        self, parts: EngineParts, new_id: Callable[[str | None, datetime], JobId], reading: CatalogReading
+    ) -> None:
+        self._new_id = new_id
+        self._epoch = parts.store.epoch
+        self._catalog = parts.catalog
+        self._allow_unknown = parts.settings.server.allow_unknown_types
         self._reading = reading
-        self._now = engine.clock.now()
+        self._now = parts.clock.now()
         self._types: dict[str, JobType] = {}
 
     def resolve(self, request: SubmitRequest, job: JobId | None) -> NewJob | PenstockError:
@@ -129,8 +123,11 @@ class Insertion:
     Jobs with keys have one of their own: it may have to wait for a key that another transaction holds.
     """
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    def __init__(self, parts: EngineParts) -> None:
+        self._store = parts.store
+        self._tickets = parts.tickets
+        self._signals = parts.signals
+        self._meters = parts.meters
         self._writes: dict[tuple[ShardId, bool], Batcher[NewJob, Submission]] = {}
 
     async def insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
@@ -154,7 +151,7 @@ class Insertion:
 
     async def _insert_unless_moved(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
         """Look first for the jobs that keys were given before the ring changed; insert the others."""
-        moved = await self._engine.store.find_moved(jobs)
+        moved = await self._store.find_moved(jobs)
         answers = iter(await self._insert([job for job, known in zip(jobs, moved, strict=True) if known is None]))
         return [next(answers) if known is None else known for known in moved]
 
@@ -176,47 +173,11 @@ class Insertion:
         return together.submit(jobs)
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
-        marked = await self._engine.posting.mark(jobs)
-        answers = await self._engine.store.submit(marked, self._engine.tickets.ticket_for)
+        marked = await self._tickets.mark(jobs)
+        answers = await self._store.submit(marked, self._tickets.ticket_for)
         made = [answer for answer in answers if isinstance(answer, Inserted)]
-        self._engine.meters.submitted += len(made)
-        await self._engine.posting.post(marked, [one.new for one in made])
+        self._meters.submitted += len(made)
+        await self._tickets.publish_marked(marked, [one.new for one in made])
         # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.
-        self._engine.arrivals.publish(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
+        self._signals.publish_work(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
         return answers
-
-
-class TicketPosting:
-    """Jobs due now get a ticket at once where the window has room, so that an idle system answers at once."""
-
-    def __init__(self, catalog: Catalog, tickets: Tickets) -> None:
-        self._catalog = catalog
-        self._tickets = tickets
-
-    async def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
-        """The jobs to insert, those `ticketed` that are due and find room; `post` must follow the write."""
-        paused = (await self._catalog.read()).paused
-        wanted = Counter([(job.queue, job.type) for job in jobs if job.delay is None and job.due_at is None])
-        room = await self._tickets.room([BacklogKey(*line) for line in wanted])
-        # All or nothing per line: a part of a batch in the broker would overtake the rest of it.
-        fits = {line for line in room if line.queue not in paused and wanted[line] <= room[line]}
-        if not fits:
-            return list(jobs)
-        # A line equals the tuple of its parts, which is quicker to make.
-        return [
-            replace(job, ticketed=True)
-            if job.delay is None and job.due_at is None and (job.queue, job.type) in fits
-            else job
-            for job in jobs
-        ]
-
-    async def post(self, marked: Sequence[NewJob], created: Sequence[Job] | Sequence[NewJob]) -> None:
-        """Publish the tickets of those that were created, and tell the dispatcher of the others."""
-        ticketed = {job.id for job in marked if job.ticketed}
-        await self._tickets.publish([_ticket(job) for job in created if job.id in ticketed])
-        for line in {(job.queue, job.type) for job in created if job.id not in ticketed}:
-            self._tickets.mark_backlog(BacklogKey(*line))
-
-
-def _ticket(job: Job | NewJob) -> Ticket:
-    return Ticket(shard_of(job.id), job.id, job.queue, job.type, job.priority)

@@ -7,24 +7,22 @@ it was accepted by a declaration that another worker has, or soon will.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from penstock.engine.catalog import CatalogReading
+from penstock.engine.catalog import Catalog, CatalogReading
+from penstock.engine.parts import EngineParts
 from penstock.model.declarations import DeclaredType, Schema, unfit_for, unfit_type
 from penstock.model.errors import CorruptObject, InvalidParams, NotFound, ObjectsUnavailable
 from penstock.model.fences import claims_of
 from penstock.model.ids import JobId
 from penstock.model.job import JSON_NULL, ErrorCode, Job, Lease, Loss
+from penstock.model.notices import NoticeKind
 from penstock.model.schema import checker
 from penstock.model.wire.jobs import Outcome, Refusal
 from penstock.model.workers import Worker, WorkerState
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
 
 SILENT_FOR = timedelta(seconds=20)
 """A worker not heard from for this long is called lost: more than a lease and a heartbeat."""
@@ -56,6 +54,39 @@ def last_had(name: str, reading: CatalogReading) -> datetime | None:
         return None
     seen = [worker.seen_at for worker in reading.workers if name in worker.types]
     return max(at for at in (declared.declared_at, declared.left_at, *seen) if at is not None)
+
+
+PRECISION = timedelta(minutes=1)
+"""A departure that is less than this after what is known is not written: each shard saw the worker at its own time."""
+
+
+async def note_departures(catalog: Catalog, gone: Sequence[Worker]) -> None:
+    """Keep with each type that only these workers had when the last of them was heard from."""
+
+    def told(reading: CatalogReading) -> dict[str, bytes | None]:
+        departures = {name: at for name, at in _departures(gone, reading).items() if _is_later(name, at, reading)}
+        return {name: msgspec.json.encode(replace(reading.types[name], left_at=at)) for name, at in departures.items()}
+
+    if gone:
+        await catalog.change(NoticeKind.TYPE, told)
+
+
+def _departures(gone: Iterable[Worker], reading: CatalogReading) -> dict[str, datetime]:
+    """When workers that are gone were last heard from, by type, of those that no other worker has now."""
+    now = reading.shard_now
+    had = {name for worker in reading.workers if not is_silent(worker, now) for name in worker.types}
+    found: dict[str, datetime] = {}
+    for worker in gone:
+        at = worker.seen_at or now
+        found |= {name: max(at, found.get(name, at)) for name in worker.types if name not in had}
+    return found
+
+
+def _is_later(name: str, at: datetime, reading: CatalogReading) -> bool:
+    declared = reading.types.get(name)
+    if declared is None:
+        return False
+    return at - max(declared.declared_at, declared.left_at or declared.declared_at) >= PRECISION
 
 
 FIRST_WAIT = timedelta(milliseconds=250)
@@ -162,9 +193,11 @@ def _declared(type_name: str, reading: CatalogReading) -> list[DeclaredType]:
 class Misfits:
     """Takes such attempts out of what is to be settled."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
-        self._store = engine.store
+    def __init__(self, parts: EngineParts) -> None:
+        self._store = parts.store
+        self._catalog = parts.catalog
+        self._files = parts.files
+        self._signals = parts.signals
 
     async def part(self, outcomes: Sequence[Outcome], jobs: Mapping[JobId, Job]) -> tuple[list[Outcome], list[Refusal]]:
         """What is to be settled, and what was done about the rest: `jobs` that another worker may take."""
@@ -186,7 +219,7 @@ class Misfits:
         if job.params is not None or job.params_object is None:
             return job.params or JSON_NULL
         try:
-            return await self._engine.files.read_value(job.params_object)
+            return await self._files.read_value(job.params_object)
         except (NotFound, CorruptObject):
             return None
         except ObjectsUnavailable as error:
@@ -199,9 +232,9 @@ class Misfits:
             found = {job.id: _terms_of(job, params, reading) for job, params in misfits}
             return {job: one for job, one in found.items() if one is not None}
 
-        found = terms(await self._engine.catalog.read())
+        found = terms(await self._catalog.read())
         # Nothing fails by what was known a second ago: a newer declaration may have been told since.
-        return found if len(found) == len(misfits) else terms(await self._engine.catalog.read_store())
+        return found if len(found) == len(misfits) else terms(await self._catalog.read_store())
 
     async def _give_back(self, misfits: Sequence[tuple[Lease, "_GiveBackTerms"]]) -> list[Refusal]:
         """Uncharged. First the name under which it waits: whoever dies in between leaves it running under that."""
@@ -210,7 +243,7 @@ class Misfits:
             leases = [lease for lease, its in misfits if its == terms]
             await self._store.retype(leases, terms.name)
             answers = await self._store.release(leases, delay=terms.delay)
-            self._engine.publish_events([answer.event for answer in answers if answer.event is not None])
+            self._signals.publish_events([answer.event for answer in answers if answer.event is not None])
             told += [
                 Refusal(one.job, one.fence, loss) for one in answers if (loss := _loss(one.loss, terms)) is not None
             ]

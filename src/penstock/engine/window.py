@@ -8,18 +8,21 @@ line behind the window workers take from the store; what they leave is the dispa
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from penstock.broker import Broker
 from penstock.config import TimingSettings
 from penstock.engine.by_shard import split
-from penstock.engine.signals import WakeUps
+from penstock.engine.catalog import Catalog
+from penstock.engine.signals import Signals, WakeUps
 from penstock.model.clock import Clock, seconds
 from penstock.model.errors import BrokerUnavailable, Unavailable
-from penstock.model.ids import ShardId
-from penstock.model.job import BacklogKey, Claim, Ticket
+from penstock.model.ids import ShardId, shard_of
+from penstock.model.job import BacklogKey, Claim, Job, NewJob, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.workers import WorkRequest
 from penstock.store import Shard, Share
@@ -41,8 +44,19 @@ BACKLOG_HINT_TTL = 2.0
 class Tickets:
     """This process's view of the broker's window. A hint: being wrong costs a delay, never a job."""
 
-    def __init__(self, broker: Broker, timing: TimingSettings, clock: Clock, *, shared: bool) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        catalog: Catalog,
+        signals: Signals,
+        timing: TimingSettings,
+        clock: Clock,
+        *,
+        shared: bool,
+    ) -> None:
         self._broker = broker
+        self._catalog = catalog
+        self._signals = signals
         self._shared = shared
         self._timing = timing
         self._clock = clock
@@ -55,8 +69,6 @@ class Tickets:
         self._depths_at = float("-inf")
         self._takers: set[asyncio.Task[list[Ticket]]] = set()
         self.wake = WakeUps()
-        self.on_backlog: Callable[[], None] = lambda: None
-        self.on_line_backlog: Callable[[frozenset[BacklogKey]], None] = lambda lines: None
 
     @property
     def ticket_for(self) -> timedelta:
@@ -65,6 +77,30 @@ class Tickets:
         What waits in the broker for longer does not lapse.
         """
         return seconds(self._timing.ticket_seconds)
+
+    async def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """The jobs to insert, with those `ticketed` that are due and find room; `publish_marked` must follow."""
+        paused = (await self._catalog.read()).paused
+        wanted = Counter([(job.queue, job.type) for job in jobs if job.delay is None and job.due_at is None])
+        room = await self.room([BacklogKey(*backlog) for backlog in wanted])
+        # All or nothing per backlog: a part of a batch in the broker would overtake the rest of it.
+        fits = {backlog for backlog in room if backlog.queue not in paused and wanted[backlog] <= room[backlog]}
+        if not fits:
+            return list(jobs)
+        # A BacklogKey equals the tuple of its parts, which is quicker to make.
+        return [
+            replace(job, ticketed=True)
+            if job.delay is None and job.due_at is None and (job.queue, job.type) in fits
+            else job
+            for job in jobs
+        ]
+
+    async def publish_marked(self, marked: Sequence[NewJob], created: Sequence[Job] | Sequence[NewJob]) -> None:
+        """Publish the tickets of the jobs that were created, and wake the dispatchers for those without."""
+        ticketed = {job.id for job in marked if job.ticketed}
+        await self.publish([_ticket(job) for job in created if job.id in ticketed])
+        for backlog in {(job.queue, job.type) for job in created if job.id not in ticketed}:
+            self.mark_backlog(BacklogKey(*backlog))
 
     async def room(self, lines: Iterable[BacklogKey]) -> dict[BacklogKey, int]:
         """For each line, how many jobs may be ticketed at their submit; none where others wait ahead.
@@ -147,7 +183,7 @@ class Tickets:
         self._backlogs[shard] = backlog
         self._told = {line: until for line, until in self._told.items() if line in backlog}
         if backlog:
-            self.on_line_backlog(backlog)
+            self._signals.window_full.send(backlog)
 
     def receive_backlog(self, lines: Iterable[BacklogKey]) -> None:
         """Another process's dispatcher left jobs of these lines waiting: new ones must not overtake them."""
@@ -158,12 +194,7 @@ class Tickets:
         """A job of this line waits in the store for a ticket. Where others wait already, a dispatcher here knows."""
         self._told[line] = self._clock.monotonic() + BACKLOG_HINT_TTL
         if not self._is_local_backlog(line):
-            self._wake_dispatchers()
-
-    def _wake_dispatchers(self) -> None:
-        """Those of this process, and by a bell those of others."""
-        self.wake.set()
-        self.on_backlog()
+            self._signals.backlog.publish(None)
 
     async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
         """Tickets for a subscription, the moment there are any; none after `wait`, or when a pause has changed."""
@@ -200,7 +231,7 @@ class Tickets:
             with suppress(Unavailable):
                 depths = await self._depths()
                 if any(depths.get(line, 0) * 2 < self._timing.window_jobs for line in low):
-                    self._wake_dispatchers()
+                    self._signals.backlog.publish(None)
 
     def observe(self, events: Sequence[Event]) -> None:
         """Jobs that came back to queued or scheduled need the dispatcher."""
@@ -210,7 +241,11 @@ class Tickets:
             if event.after is State.QUEUED:
                 self.mark_backlog(BacklogKey(event.queue, event.type))
             elif event.after is State.SCHEDULED:
-                self._wake_dispatchers()
+                self._signals.backlog.publish(None)
+
+
+def _ticket(job: Job | NewJob) -> Ticket:
+    return Ticket(shard_of(job.id), job.id, job.queue, job.type, job.priority)
 
 
 def _cancelling() -> bool:

@@ -5,15 +5,16 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from penstock.engine.by_shard import PATIENCE, each, split
 from penstock.engine.claims import Claims
-from penstock.engine.departures import note_departures
 from penstock.engine.files import job_prefix
-from penstock.engine.type_fit import Misfits
+from penstock.engine.parts import EngineParts
+from penstock.engine.schedules import Schedules
+from penstock.engine.type_fit import Misfits, note_departures
 from penstock.model.clock import seconds
 from penstock.model.errors import Invalid, ObjectsUnavailable, Unavailable
 from penstock.model.ids import JobId, shard_of, shards_of
@@ -36,10 +37,6 @@ from penstock.model.lifecycle import POISON_LOSSES, State
 from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal
 from penstock.model.wire.schedules import OnConflict, ScheduleRequest
 from penstock.model.workers import JobType, Worker, WorkRequest
-
-if TYPE_CHECKING:
-    from penstock.engine import Engine
-
 
 KEPT_QUEUES = 1000
 LONGEST_SPREAD = timedelta(minutes=5)
@@ -106,33 +103,37 @@ Shown = TypeVar("Shown", Lease, Outcome, LogEntry)
 class EngineWorkerApi:
     """Keeps Reach directly, over this process's store, broker and objects."""
 
-    def __init__(self, engine: "Engine", rng: random.Random) -> None:
-        self._engine = engine
-        self._store = engine.store
-        self._files = engine.files
-        self._rng = rng
-        self._lease = seconds(engine.settings.timing.lease_seconds)
-        self._inline_bytes = engine.settings.limits.inline_bytes
-        self._budget = RetryBudget(engine.settings.timing.retries_per_second, rng)
-        self._claiming = Claims(engine, self, rng)
-        self._misfits = Misfits(engine)
+    def __init__(self, parts: EngineParts, schedules: Schedules) -> None:
+        self._store = parts.store
+        self._clock = parts.clock
+        self._catalog = parts.catalog
+        self._files = parts.files
+        self._signals = parts.signals
+        self._meters = parts.meters
+        self._rng = parts.rng
+        self._timing = parts.settings.timing
+        self._limits = parts.settings.limits
+        self._lease = seconds(self._timing.lease_seconds)
+        self._schedules = schedules
+        self._budget = RetryBudget(self._timing.retries_per_second, parts.rng)
+        self._claims = Claims(parts, self.settle, self.release)
+        self._misfits = Misfits(parts)
 
     async def join(
         self, worker: Worker, types: Sequence[JobType], within: Collection[str] | None = None
     ) -> JoinResponse:
         """`within`: it may declare types of these queues only."""
-        await self._engine.catalog.declare(types, seconds(worker.code_age_seconds), within, worker.app)
+        await self._catalog.declare(types, seconds(worker.code_age_seconds), within, worker.app)
         await self._store.put_worker(worker)
-        self._engine.catalog.forget()
-        timing = self._engine.settings.timing
-        return JoinResponse(timing.lease_seconds, timing.heartbeat_seconds)
+        self._catalog.forget()
+        return JoinResponse(self._timing.lease_seconds, self._timing.heartbeat_seconds)
 
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
         for schedule in schedules:
-            await self._engine.schedules.create(replace(schedule, on_conflict=OnConflict.REPLACE))
+            await self._schedules.create(replace(schedule, on_conflict=OnConflict.REPLACE))
 
     async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
-        return await self._claiming.claim(worker, wanted, limit, wait)
+        return await self._claims.claim(worker, wanted, limit, wait)
 
     async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
         seen = asyncio.ensure_future(self._store.put_worker(worker))
@@ -186,7 +187,7 @@ class EngineWorkerApi:
         for answer in answers:
             job, event = jobs.get(answer.job), answer.event
             if job is not None and job.started_at and event is not None and event.ran_seconds is None:
-                self._engine.meters.note_run(job.type, (event.at - job.started_at).total_seconds())
+                self._meters.note_run(job.type, (event.at - job.started_at).total_seconds())
 
     async def _jobs(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
         return {job.id: job for job in await self._store.get(ids) if job is not None} if ids else {}
@@ -196,7 +197,7 @@ class EngineWorkerApi:
         if outcome.cancelled:
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.CANCELLED)
         if outcome.error is None:
-            if outcome.outputs or len(outcome.result) > self._inline_bytes:
+            if outcome.outputs or len(outcome.result) > self._limits.inline_bytes:
                 return None
             result = bytes(outcome.result)
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.SUCCEEDED, result=result)
@@ -209,7 +210,7 @@ class EngineWorkerApi:
         """A retry waits as its policy says, and no less than the budget of its queue asks for."""
         if settlement.retry_in is None:
             return settlement
-        slot = self._budget.slot(job.queue, self._engine.clock.monotonic())
+        slot = self._budget.slot(job.queue, self._clock.monotonic())
         return replace(settlement, retry_in=max(settlement.retry_in, slot))
 
     async def _with_objects(self, outcome: Outcome) -> Settlement:
@@ -222,7 +223,7 @@ class EngineWorkerApi:
             )
         result = bytes(outcome.result)
         link = None
-        if len(result) > self._inline_bytes:
+        if len(result) > self._limits.inline_bytes:
             link = await self._files.keep_value(f"{job_prefix(outcome.job)}/{outcome.fence}/result", result)
         return Settlement(
             job=outcome.job,
@@ -240,20 +241,20 @@ class EngineWorkerApi:
         return await self._each_shard(leases, given_back) if leases else []
 
     def _report(self, answers: Sequence[Settled]) -> list[Refusal]:
-        self._engine.publish_events([answer.event for answer in answers if answer.event is not None])
+        self._signals.publish_events([answer.event for answer in answers if answer.event is not None])
         refused = [
             Refusal(answer.job, answer.fence, answer.loss)
             for answer in answers
             if answer.loss is not None and answer.loss is not Loss.MINE_ALREADY
         ]
-        self._engine.meters.note_refusals(refused)
+        self._meters.note_refusals(refused)
         return refused
 
     async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
         return await self._each_shard(entries, self._append_logs)
 
     async def _append_logs(self, entries: Sequence[LogEntry]) -> list[Refusal]:
-        cap = self._engine.settings.limits.log_bytes
+        cap = self._limits.log_bytes
         appends = (
             self._store.append_log(Lease(entry.job, entry.fence), entry.lines, cap, entry.first) for entry in entries
         )
@@ -275,11 +276,11 @@ class EngineWorkerApi:
         return await self._files.write_output(lease, number, body, content_type, digest)
 
     async def leave(self, worker: str) -> None:
-        rows = [one for one in (await self._engine.catalog.read()).workers if one.id == worker]
+        rows = [one for one in (await self._catalog.read()).workers if one.id == worker]
         await self._store.delete_worker(worker)
-        self._engine.catalog.forget()
+        self._catalog.forget()
         try:
-            await note_departures(self._engine.catalog, rows)
+            await note_departures(self._catalog, rows)
         except Unavailable as error:
             # It has left, whether or not this can be kept.
             logger.debug("when %s left is not remembered: %s", worker, error)

@@ -110,8 +110,8 @@ def ticker_loops(ticker: Ticker, on_step: OnStep | None = None) -> list[Loop]:
 
 
 def signal_loops(engine: Engine) -> list[Loop]:
-    """The loop that hears the bells of other processes, where there are any."""
-    return [run_service("bells", engine.signals.listen)] if engine.shared else []
+    """The loop that receives the signals of other processes, where there are any."""
+    return [run_service("signals", engine.signals.listen)] if engine.shared else []
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

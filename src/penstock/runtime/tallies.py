@@ -16,8 +16,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.engine import Engine
-from penstock.engine.meters import Meters
-from penstock.engine.tally import add_tally, take_tally
+from penstock.engine.meters import Meters, add_tally, take_tally
 from penstock.runtime.services import run_loops
 from penstock.scheduler import run_service
 

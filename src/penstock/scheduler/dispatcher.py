@@ -45,7 +45,7 @@ class Dispatcher:
 
     async def step(self) -> timedelta:
         promoted = await self._shard.promote(PROMOTE_JOBS)
-        self._engine.publish_events(promoted)
+        self._engine.signals.publish_events(promoted)
         try:
             rest = await self._post()
         except BrokerUnavailable as error:

@@ -74,7 +74,7 @@ class Reaper:
     async def _reap(self, move: Callable[[int], Awaitable[list[Event]]]) -> bool:
         """Apply a move; True when there may be more to do."""
         events = await move(REAP_JOBS)
-        self._engine.publish_events(events)
+        self._engine.signals.publish_events(events)
         return len(events) == REAP_JOBS
 
 

@@ -3,8 +3,7 @@
 from datetime import datetime, timedelta
 
 from penstock.engine import Engine
-from penstock.engine.departures import note_departures
-from penstock.engine.type_fit import SILENT_FOR
+from penstock.engine.type_fit import SILENT_FOR, note_departures
 from penstock.model.clock import EARLIEST, seconds
 from penstock.model.workers import Seen
 from penstock.store import Shard

@@ -1,4 +1,4 @@
-"""Two processes that share a broker and a store hear of each other at once, not at their next reading."""
+"""Two processes that share a broker and a store learn of each other's changes at once, not at their next read."""
 
 import asyncio
 import random
@@ -47,14 +47,14 @@ async def submitted(engine: Engine) -> Job:
     return job
 
 
-async def rung(clock: SimulatedClock) -> None:
-    """Let what was rung go out and be heard."""
+async def deliver(clock: SimulatedClock) -> None:
+    """Let the published signals be sent and received."""
     await turns()
     clock.advance(timedelta(milliseconds=20))
     await turns()
 
 
-async def test_who_waits_for_a_job_hears_of_its_end_in_another_process(
+async def test_a_caller_waiting_for_a_job_learns_of_its_end_in_another_process(
     engine: Engine, elsewhere: Engine, clock: SimulatedClock
 ) -> None:
     await join(engine)
@@ -62,19 +62,19 @@ async def test_who_waits_for_a_job_hears_of_its_end_in_another_process(
     waiting = asyncio.ensure_future(elsewhere.jobs.wait(job.id, LONG))
     claimed = await claim_one(engine)
     assert await engine.worker_api.settle([success(claimed, 3)]) == []
-    await rung(clock)
+    await deliver(clock)
     async with asyncio.timeout(PROMPTLY):
         assert (await waiting).state is State.SUCCEEDED
 
 
-async def test_a_ring_that_cannot_be_read_costs_only_itself(
+async def test_a_message_that_cannot_be_read_costs_only_itself(
     engine: Engine, elsewhere: Engine, clock: SimulatedClock
 ) -> None:
     heard: list[frozenset[str]] = []
-    elsewhere.arrivals.listen(heard.append)
-    for bell in ("work", "line", "ended"):
-        await engine.broker.send_signal(bell, b"\xff")
-    engine.signals.publish_work(frozenset({"sums\n", "post"}))
+    elsewhere.signals.work.subscribe(heard.append)
+    for signal in ("work", "line", "ended"):
+        await engine.broker.send_signal(signal, b"\xff")
+    engine.signals.work.publish(frozenset({"sums\n", "post"}))
     await turns()
     clock.advance(timedelta(milliseconds=100))
     await turns()
@@ -87,9 +87,11 @@ async def test_a_cancel_in_one_process_asks_for_a_heartbeat_in_the_others(
     await join(engine)
     job = await submitted(engine)
     await claim_one(engine)
+    heard: list[None] = []
+    engine.signals.cancels.subscribe(heard.append)
     await elsewhere.jobs.cancel(job.id)
-    await rung(clock)
-    assert engine.signals.cancels.is_set()
+    await deliver(clock)
+    assert heard == [None]
 
 
 async def test_a_pause_is_seen_by_the_others_before_their_reading_is_old(
@@ -98,7 +100,7 @@ async def test_a_pause_is_seen_by_the_others_before_their_reading_is_old(
     await join(engine)
     assert not (await elsewhere.catalog.read()).paused
     await engine.queues.pause(ADD.queue, paused=True)
-    await rung(clock)
+    await deliver(clock)
     assert (await elsewhere.catalog.read()).paused == {ADD.queue}
 
 
@@ -108,36 +110,36 @@ async def test_a_job_that_waits_in_the_store_wakes_dispatchers_everywhere(
     await join(engine)
     wake = elsewhere.tickets.wake.event()
     engine.tickets.mark_backlog(SUMS)
-    await rung(clock)
+    await deliver(clock)
     assert wake.is_set()
 
 
-async def test_new_jobs_overtake_no_line_that_another_process_has_seen(
+async def test_new_jobs_overtake_no_backlog_that_another_process_has_seen(
     engine: Engine, elsewhere: Engine, clock: SimulatedClock
 ) -> None:
     await join(engine)
     assert (await elsewhere.tickets.room([SUMS]))[SUMS] > 0
     engine.tickets.record_backlog(ShardId(0), frozenset({SUMS}))
-    await rung(clock)
+    await deliver(clock)
     assert await elsewhere.tickets.room([SUMS]) == {SUMS: 0}
 
 
 async def test_a_changed_schedule_wakes_tickers_everywhere(
     engine: Engine, elsewhere: Engine, clock: SimulatedClock
 ) -> None:
-    seen = elsewhere.changes.seen
-    engine.changes.publish()
-    await rung(clock)
-    assert elsewhere.changes.seen != seen
+    seen = elsewhere.schedule_changes.seen
+    engine.signals.schedules.publish(None)
+    await deliver(clock)
+    assert elsewhere.schedule_changes.seen != seen
 
 
-async def test_what_is_rung_often_goes_out_once(engine: Engine, elsewhere: Engine, clock: SimulatedClock) -> None:
+async def test_a_signal_published_often_is_sent_once(engine: Engine, elsewhere: Engine, clock: SimulatedClock) -> None:
     heard = engine.broker.listen(["backlog"])
     for _ in range(100):
         engine.tickets.mark_backlog(SUMS)
-    await rung(clock)
+    await deliver(clock)
     engine.tickets.mark_backlog(SUMS)
-    await rung(clock)
+    await deliver(clock)
     assert [(await anext(aiter(heard))).signal, (await anext(aiter(heard))).signal] == ["backlog", "backlog"]
     listening = asyncio.ensure_future(anext(aiter(heard)))
     await turns()
