@@ -47,9 +47,9 @@ class SimulatedTicker:
 
     async def step(self) -> timedelta:
         """One step, woken as the service would be."""
-        if self._engine.schedule_changes.seen != self._heard:
+        if self._engine.schedule_version.seen != self._heard:
             await self.ticker.follow_changes()
-            self._heard = self._engine.schedule_changes.seen
+            self._heard = self._engine.schedule_version.seen
         return await self.ticker.step()
 
     async def settles(self) -> None:

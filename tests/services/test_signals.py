@@ -127,10 +127,10 @@ async def test_new_jobs_overtake_no_backlog_that_another_process_has_seen(
 async def test_a_changed_schedule_wakes_tickers_everywhere(
     engine: Engine, elsewhere: Engine, clock: SimulatedClock
 ) -> None:
-    seen = elsewhere.schedule_changes.seen
+    seen = elsewhere.schedule_version.seen
     engine.signals.schedules.publish(None)
     await deliver(clock)
-    assert elsewhere.schedule_changes.seen != seen
+    assert elsewhere.schedule_version.seen != seen
 
 
 async def test_a_signal_published_often_is_sent_once(engine: Engine, elsewhere: Engine, clock: SimulatedClock) -> None:

@@ -17,7 +17,7 @@ from penstock.engine.repeats import RepeatedSubmits
 from penstock.engine.scheduler_api import Ticks
 from penstock.engine.schedules import Schedules
 from penstock.engine.shards import SdkPlacement, Shards
-from penstock.engine.signals import JobWaiters, ScheduleChanges, Signals
+from penstock.engine.signals import JobWaiters, ScheduleVersion, Signals
 from penstock.engine.window import Tickets
 from penstock.engine.worker_api import EngineWorkerApi
 from penstock.model.clock import Clock
@@ -53,7 +53,7 @@ class Engine:
         self.tickets = Tickets(broker, self.catalog, self.signals, settings.timing, clock, shared=self.shared)
         self.files = Files(store, objects, settings, clock, rng)
         self.job_waiters = JobWaiters(clock)
-        self.schedule_changes = ScheduleChanges(rng)
+        self.schedule_version = ScheduleVersion(rng)
         parts = EngineParts(
             store, clock, settings, rng, self.signals, self.meters, self.catalog, self.tickets, self.files
         )
@@ -61,7 +61,7 @@ class Engine:
         self.queues = Queues(store, self.catalog, self.tickets)
         self.types = Types(parts, self.queues)
         self.fleets = Fleets(store, self.catalog, settings)
-        self.ticks = Ticks(parts, self.schedule_changes)
+        self.ticks = Ticks(parts, self.schedule_version)
         self.schedules = Schedules(parts, self.ticks)
         self.jobs = Jobs(parts, RepeatedSubmits(parts, self.schedules, self.ticks), self.job_waiters)
         self.worker_api = EngineWorkerApi(parts, self.schedules)
@@ -75,14 +75,14 @@ class Engine:
         events.subscribe(self.meters.count_moves)
         events.subscribe(self.job_waiters.observe)
         events.subscribe(self.tickets.observe)
-        events.subscribe(self.schedule_changes.observe)
+        events.subscribe(self.schedule_version.observe)
         signals.backlog.subscribe(lambda _: self.tickets.wake.set())
         signals.window_full.subscribe(self.tickets.receive_backlog)
         signals.notices.subscribe(lambda _: self.catalog.forget())
         signals.notices.subscribe(lambda _: self.tickets.pauses_changed())
-        signals.schedules.subscribe(lambda _: self.schedule_changes.advance())
+        signals.schedules.subscribe(lambda _: self.schedule_version.advance())
         signals.ended.subscribe(self.job_waiters.wake)
-        signals.ended.subscribe(self.schedule_changes.observe_ended)
+        signals.ended.subscribe(self.schedule_version.observe_ended)
 
     @property
     def shared(self) -> bool:
@@ -98,7 +98,7 @@ class Engine:
 
     async def close(self) -> None:
         """Let go of the broker, the objects and the store, in this order."""
-        self.schedule_changes.close()
+        self.schedule_version.close()
         await self.tickets.close()
         await self.broker.close()
         await self.objects.close()

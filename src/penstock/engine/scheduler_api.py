@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from penstock.engine.catalog import CatalogReading
 from penstock.engine.parts import EngineParts
 from penstock.engine.schedule_spec import tick_job
-from penstock.engine.signals import ScheduleChanges
+from penstock.engine.signals import ScheduleVersion
 from penstock.model.errors import Invalid
 from penstock.model.job import NewJob
 from penstock.model.names import reason_of
@@ -38,7 +38,7 @@ STALE = Ticked(applied=False)
 class Ticks:
     """Keeps Timekeeper directly, over this process's store and broker."""
 
-    def __init__(self, parts: EngineParts, changes: ScheduleChanges) -> None:
+    def __init__(self, parts: EngineParts, changes: ScheduleVersion) -> None:
         self._store = parts.store
         self._catalog = parts.catalog
         self._tickets = parts.tickets

@@ -223,7 +223,7 @@ def _plain(outbox: _Outbox, name: str) -> Signal[None]:
 AWAITED_JOBS = 10_000
 
 
-class ScheduleChanges:
+class ScheduleVersion:
     """A version that grows with each change of a schedule, and the jobs whose end counts as such a change.
 
     A hint: a change by another process whose signal was missed is seen at the next read.

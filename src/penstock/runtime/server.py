@@ -142,7 +142,7 @@ async def _http(engine: Engine, listener: socket.socket) -> AsyncIterator[str]:
 
     async def let_go() -> None:
         await engine.broker.close()
-        engine.schedule_changes.close()
+        engine.schedule_version.close()
 
     async with answer(_Leaving(create_app(engine), engine), listener, engine, let_go) as url:
         yield url
