@@ -21,7 +21,7 @@ from penstock.model.shards import ShardState, shard_for_key
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store.seam import schedule_key
-from penstock.testing.sweeps import Sweeps
+from penstock.testing.sweeps import AllShardSweeps
 from tests.services.engine_steps import ADD, OTHER, request, submit
 from tests.services.faulty_shards import FaultyShard, FaultyShards, key_at
 
@@ -282,7 +282,7 @@ class TestForgetting:
 
         async def remembered() -> int:
             case.clock.advance(2 * HOUR + timedelta(seconds=1))
-            await Sweeps(here.store).prune(KEEP, 99)
+            await AllShardSweeps(here.store).prune(KEEP, 99)
             await here.engine.shards.forget_former_rings(KEEP)
             return len(here.store.roster.map.ring.before)
 

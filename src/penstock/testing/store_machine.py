@@ -19,7 +19,7 @@ from penstock.model.lifecycle import State
 from penstock.store.seam import Share, Store
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_model import KEEP, LEASE, TICKET, Model, ModelJob, by_shard
-from penstock.testing.sweeps import Sweeps
+from penstock.testing.sweeps import AllShardSweeps
 
 T = TypeVar("T")
 NewStore = Callable[[SimulatedClock], AbstractAsyncContextManager[Store]]
@@ -68,7 +68,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._clock = SimulatedClock()
         self._opened = AsyncExitStack()
         self._store = self._run(self._open())
-        self._sweeps = Sweeps(self._store)
+        self._sweeps = AllShardSweeps(self._store)
         self._model = Model(self._clock)
         self._jobs: list[JobId] = [self._new_id()]
         self._leases: list[Lease] = [Lease(self._jobs[0], 1)]

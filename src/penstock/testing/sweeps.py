@@ -11,7 +11,7 @@ from penstock.model.lifecycle import Event
 from penstock.store.seam import DueSummary, PostTickets, Shard, Share, Store
 
 
-class Sweeps:
+class AllShardSweeps:
     """Asks every shard in turn; what is left of a limit is for the next one."""
 
     def __init__(self, store: Store) -> None:

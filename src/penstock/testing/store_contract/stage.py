@@ -15,7 +15,7 @@ from penstock.model.job import BacklogKey, Claim, Count, Job, JobFilter, Lease, 
 from penstock.model.lifecycle import State
 from penstock.store.seam import PostTickets, Share, Store
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.sweeps import Sweeps
+from penstock.testing.sweeps import AllShardSweeps
 
 LEASE = timedelta(seconds=15)
 TICKET = timedelta(seconds=30)
@@ -28,7 +28,7 @@ class StoreStage:
 
     def __init__(self, store: Store, clock: SimulatedClock) -> None:
         self.store = store
-        self.sweeps = Sweeps(store)
+        self.sweeps = AllShardSweeps(store)
         self.clock = clock
         self.rng = random.Random(7)
 
