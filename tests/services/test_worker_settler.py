@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from penstock.client.calls import Reply
+from penstock.http1 import error_of
 from penstock.model.errors import Forbidden, Invalid, Malformed, PenstockError, StoreUnavailable, TooLarge
 from penstock.model.ids import shard_of
 from penstock.model.job import ErrorCode, Lease
 from penstock.model.wire.jobs import Outcome, SettleRequest
-from penstock.worker.http_api import error_of
 from tests.services.fake_worker_api import FakeWorkerApi
 from tests.services.running_worker import run_worker
 

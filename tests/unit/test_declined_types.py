@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from penstock.testing.clock import SimulatedClock
-from penstock.worker.agent.declined import FIRST_SECONDS, LONGEST_SECONDS, Declined
+from penstock.worker.agent.claimer import FIRST_DECLINED_SECONDS, LONGEST_DECLINED_SECONDS, Declined
 
 
 def test_a_type_that_did_not_fit_is_left_longer_each_time_until_one_fits() -> None:
@@ -17,8 +17,8 @@ def test_a_type_that_did_not_fit_is_left_longer_each_time_until_one_fits() -> No
         spans.append(declined.left()["mail"])
         clock.advance(timedelta(seconds=spans[-1]))
         assert declined.left() == {}
-    assert spans[:3] == [FIRST_SECONDS, 2 * FIRST_SECONDS, 4 * FIRST_SECONDS]
-    assert spans[-1] == LONGEST_SECONDS
+    assert spans[:3] == [FIRST_DECLINED_SECONDS, 2 * FIRST_DECLINED_SECONDS, 4 * FIRST_DECLINED_SECONDS]
+    assert spans[-1] == LONGEST_DECLINED_SECONDS
     declined.ran("mail")
     declined.given_back("mail")
-    assert declined.left() == {"mail": FIRST_SECONDS}
+    assert declined.left() == {"mail": FIRST_DECLINED_SECONDS}

@@ -8,15 +8,15 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from types import MappingProxyType
 
 from penstock.autoscaler.backends import FleetBackend
 from penstock.autoscaler.backends.processes import ProcessFleets
 from penstock.autoscaler.loop import Autoscaler
 from penstock.config import Settings
 from penstock.engine import Engine
+from penstock.http1 import ServerConnection
 from penstock.model.clock import Clock, SystemClock, seconds
-from penstock.model.errors import InvalidSetting, ServerUnavailable, Unavailable
+from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
 from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
 from penstock.runtime.metrics_server import telling_metrics, with_metrics_address
@@ -27,34 +27,10 @@ from penstock.runtime.worker_environ import container_environ, pod_environ, work
 from penstock.scheduler import Ticker, run_service
 from penstock.scheduler.http_api import HttpSchedulerApi
 from penstock.worker.agent.agent import declare
-from penstock.worker.calls import Broken, Calls
-from penstock.worker.http_api import error_of
 from penstock.worker.prefork.launcher import Launcher
 from penstock.worker.protocol import Loaded
 
 scheduler_logger = logging.getLogger("penstock.scheduler")
-
-JSON = MappingProxyType({"content-type": "application/json"})
-
-
-class HttpSchedulerConnection:
-    """Keeps `scheduler.http.Line` over kept connections to one server."""
-
-    def __init__(self, url: str, key: str = "") -> None:
-        self._url = url
-        self._calls = Calls(url, key)
-
-    async def post(self, path: str, body: bytes, seconds: float) -> bytes:
-        try:
-            answer = await self._calls.call("POST", path, body, JSON, seconds)
-        except Broken as error:
-            raise ServerUnavailable(f"no answer from {self._url}: {error}") from None
-        if not answer.good:
-            raise error_of(answer, self._url)
-        return answer.body
-
-    async def close(self) -> None:
-        await self._calls.close()
 
 
 async def schedule(settings: Settings) -> None:
@@ -86,14 +62,14 @@ async def _schedule_directly(settings: Settings, stopping: Stopping) -> None:
 
 async def _schedule_over_http(settings: Settings, stopping: Stopping) -> None:
     warn_of_no_metrics(settings, "scheduler")
-    timekeeper = HttpSchedulerApi(HttpSchedulerConnection(settings.worker.url, settings.worker.key), process_name())
-    ticker = Ticker(timekeeper, seconds(settings.timing.slot_seconds), SystemClock())
+    api = HttpSchedulerApi(ServerConnection(settings.worker.url, settings.worker.key), process_name())
+    ticker = Ticker(api, seconds(settings.timing.slot_seconds), SystemClock())
     try:
         async with run_loops(ticker_loops(ticker)):
             scheduler_logger.info("scheduler ready, for %s", settings.worker.url)
             await stopping.asked.wait()
     finally:
-        await timekeeper.close()
+        await api.close()
 
 
 def process_name() -> str:

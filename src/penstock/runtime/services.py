@@ -22,7 +22,7 @@ Loop = Coroutine[None, None, None]
 @asynccontextmanager
 async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
     """Sweep every shard while the body runs; with `ticker`, also turn the ticks of schedules into jobs."""
-    sweeping = Sweeps(engine)
+    sweeping = ShardServices(engine)
     loops = [run_service("shards", sweeping.step), *signal_loops(engine)]
     if ticker:
         slot = seconds(engine.settings.timing.slot_seconds)
@@ -34,7 +34,7 @@ async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
             await sweeping.end()
 
 
-class Sweeps:
+class ShardServices:
     """One set of loops for each shard in use, so that a slow one delays nothing but its own jobs."""
 
     def __init__(self, engine: Engine) -> None:

@@ -2,11 +2,10 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -16,17 +15,10 @@ from msgspec.structs import replace
 
 from penstock.client.calls import Reply
 from penstock.client.direct import Direct
-from penstock.client.http import (
-    TRANSFER_SECONDS,
-    UNREADABLE,
-    TransferBroken,
-    Transfers,
-    excerpt,
-    note_retry_after,
-    problem_in,
-)
+from penstock.client.http import TRANSFER_SECONDS, UNREADABLE, TransferBroken, Transfers
+from penstock.http1 import ANSWER_SECONDS, CONNECT_SECONDS, JSON, ServerConnection, error_of, no_answer
 from penstock.model.clock import SystemClock
-from penstock.model.errors import BY_CODE, CorruptObject, PenstockError, Refused, ServerUnavailable, Unavailable
+from penstock.model.errors import CorruptObject, PenstockError, ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
 from penstock.model.keys import authorization
@@ -49,7 +41,6 @@ from penstock.model.wire.jobs import (
 )
 from penstock.model.wire.schedules import OnConflict, ScheduleRequest
 from penstock.model.workers import JobType, Worker, WorkRequest
-from penstock.worker.calls import CONNECT_SECONDS, Broken, Calls
 
 CHUNK_BYTES = 256 * 1024
 
@@ -74,22 +65,20 @@ async def _chunks(path: Path) -> AsyncIterator[bytes]:
             yield chunk
 
 
-ANSWER_SECONDS = 10.0
 GIVE_BACK_SECONDS = 3.0
-JSON = MappingProxyType({"content-type": "application/json"})
 
 T = TypeVar("T")
 
 
 class HttpWorkerApi:
-    """Keeps Reach over one server's `/v1/workers`. No answer in time, or none at all, is ServerUnavailable."""
+    """`WorkerApi` over one server's `/v1/workers`. No answer in time is ServerUnavailable."""
 
     def __init__(self, url: str, key: str = "") -> None:
         self._worker = ""
         self._url = url
         self._authorization = authorization(key)
         self._encoder = msgspec.json.Encoder()
-        self._calls = Calls(url, key)
+        self._server = ServerConnection(url, key)
         self._files: httpx2.AsyncClient | None = None
         self._past = Transfers()
         self._direct = Direct(SystemClock())
@@ -101,7 +90,7 @@ class HttpWorkerApi:
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
         for schedule in schedules:
             request = replace(schedule, on_conflict=OnConflict.REPLACE)
-            await self._send("POST", "/v1/schedules", self._encoder.encode(request), JSON)
+            await self._server.send("POST", "/v1/schedules", self._encoder.encode(request), JSON)
 
     async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
         queues = tuple(sorted(wanted.queues)) if wanted.queues is not None else None
@@ -121,7 +110,7 @@ class HttpWorkerApi:
         self, request: ClaimRequest, seconds: float, hang_up: "asyncio.Future[None]"
     ) -> list[Claim]:
         body = self._encoder.encode(request)
-        answer = await self._send("POST", self._path("claim"), body, JSON, seconds, hang_up)
+        answer = await self._server.send("POST", self._path("claim"), body, JSON, seconds, hang_up)
         return list(self._read(answer, ClaimResponse).claims)
 
     async def _give_back(self, asking: "asyncio.Future[list[Claim]]") -> None:
@@ -189,7 +178,7 @@ class HttpWorkerApi:
                 if answer.is_success:
                     self._direct.of_no_use()
         except httpx2.HTTPError as error:
-            raise self._unavailable(error) from None
+            raise no_answer(self._url, error) from None
         return None
 
     async def _through_server(self, path: str) -> AsyncIterator[bytes]:
@@ -200,7 +189,7 @@ class HttpWorkerApi:
                 async for chunk in answer.aiter_bytes():
                     yield chunk
         except httpx2.HTTPError as error:
-            raise self._unavailable(error) from None
+            raise no_answer(self._url, error) from None
 
     async def write_output(
         self, lease: Lease, number: int, body: AsyncIterator[bytes], content_type: str, digest: str
@@ -214,7 +203,7 @@ class HttpWorkerApi:
         try:
             answer = await self._transfers().put(path, content=body, headers=headers)
         except (httpx2.HTTPError, httpx2.StreamError) as error:
-            raise self._unavailable(error) from None
+            raise no_answer(self._url, error) from None
         if not answer.is_success:
             raise error_of(Reply(answer.status_code, answer.content, answer.headers), self._url)
         return self._read(answer.content, ObjectLink)
@@ -234,10 +223,10 @@ class HttpWorkerApi:
         return ObjectLink(offer.id, announced.size, announced.digest, announced.content_type)
 
     async def leave(self, worker: str) -> None:
-        await self._send("DELETE", f"/v1/workers/{worker}", b"", {})
+        await self._server.send("DELETE", f"/v1/workers/{worker}", b"", {})
 
     async def close(self) -> None:
-        await self._calls.close()
+        await self._server.close()
         if self._files is not None:
             await self._files.aclose()
         await self._past.close()
@@ -255,43 +244,10 @@ class HttpWorkerApi:
         return f"/v1/workers/{self._worker}/{rest}"
 
     async def _post(self, path: str, request: msgspec.Struct, answer: type[T], seconds: float = ANSWER_SECONDS) -> T:
-        return self._read(await self._send("POST", path, self._encoder.encode(request), JSON, seconds), answer)
+        return self._read(await self._server.post(path, self._encoder.encode(request), seconds), answer)
 
     def _read(self, raw: bytes, answer: type[T]) -> T:
         try:
             return msgspec.json.decode(raw, type=answer)
         except UNREADABLE as error:
             raise ServerUnavailable(f"{self._url} gave an answer that cannot be read: {error}") from None
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        body: bytes,
-        headers: Mapping[str, str],
-        seconds: float = ANSWER_SECONDS,
-        hang_up: "asyncio.Future[None] | None" = None,
-    ) -> bytes:
-        try:
-            answer = await self._calls.call(method, path, body, headers, seconds, hang_up)
-        except Broken as error:
-            raise self._unavailable(error) from None
-        if not answer.good:
-            raise error_of(answer, self._url)
-        return answer.body
-
-    def _unavailable(self, error: Exception) -> ServerUnavailable:
-        return ServerUnavailable(f"no answer from {self._url}: {str(error) or type(error).__name__}")
-
-
-def error_of(reply: Reply, url: str) -> PenstockError:
-    """The error that an answer stands for: Refused only if the server itself says so, otherwise it may pass."""
-    problem = problem_in(reply)
-    kind = None if problem is None else BY_CODE.get(problem.code)
-    if problem is not None and kind is not None and issubclass(kind, (Refused, Unavailable)):
-        # Its Retry-After is meant for clients in a hurry; a worker's own pace is slow enough.
-        return kind(problem.detail or problem.title)
-    words = excerpt(reply) if problem is None else f": {problem.detail or problem.title}"
-    error = ServerUnavailable(f"{url} answered {reply.status}{words}", status=reply.status)
-    note_retry_after(error, reply)
-    return error

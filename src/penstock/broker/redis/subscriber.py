@@ -10,8 +10,9 @@ from typing import Any
 from redis.asyncio import Connection
 from redis.exceptions import RedisError
 
+from penstock.backoff import backoff_seconds
 from penstock.broker.redis.client import RedisAddress
-from penstock.model.clock import Clock
+from penstock.model.clock import Clock, seconds
 from penstock.model.errors import BrokerUnavailable
 
 logger = logging.getLogger("penstock.broker")
@@ -156,8 +157,7 @@ class Subscriber:
         self._failures = 0
 
     def _back_off(self) -> timedelta:
-        longest = min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2 ** min(self._failures, 10))
-        return timedelta(seconds=longest * self._rng.uniform(0.5, 1.0))
+        return seconds(backoff_seconds(self._failures, FIRST_REST_SECONDS, LONGEST_REST_SECONDS, self._rng))
 
 
 async def _send(connection: Connection, words: Iterable[str]) -> None:

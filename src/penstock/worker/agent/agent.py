@@ -26,8 +26,7 @@ from penstock.model.wire.schedules import ScheduleRequest
 from penstock.model.workers import LONG_AGO_SECONDS, HandlerKind, Worker, WorkerState, WorkRequest
 from penstock.worker.agent.attempt import LeaseTerms
 from penstock.worker.agent.attempts import Attempts, Rules
-from penstock.worker.agent.claimer import Claimer
-from penstock.worker.agent.declined import Declined
+from penstock.worker.agent.claimer import Claimer, Declined
 from penstock.worker.agent.drain import Drain
 from penstock.worker.agent.executor_process import MIB, limit_bytes
 from penstock.worker.agent.executors import LOAD_SECONDS, Executors, Plan
@@ -36,12 +35,11 @@ from penstock.worker.agent.heartbeat import Heartbeat
 from penstock.worker.agent.logs import Logs
 from penstock.worker.agent.outage import LONGEST_AFTER_SECONDS, LONGEST_SECONDS, Backoff, Outage
 from penstock.worker.agent.settler import Settler
-from penstock.worker.agent.watchdog import Watchdog
 from penstock.worker.processes import ORPHANED
 from penstock.worker.protocol import Load, Loaded
 
 
-async def declare(loaded: Loaded, reach: WorkerApi, code_age_seconds: float) -> None:
+async def declare(loaded: Loaded, api: WorkerApi, code_age_seconds: float) -> None:
     """Bring what the app declares to the server. InvalidSetting if that cannot be; Unavailable if it is not now.
 
     What newer code has declared stays.
@@ -50,7 +48,7 @@ async def declare(loaded: Loaded, reach: WorkerApi, code_age_seconds: float) -> 
         return
     requests = [msgspec.json.decode(raw, type=ScheduleRequest) for raw in loaded.schedules]
     try:
-        await reach.declare([replace(one, code_age_seconds=code_age_seconds) for one in requests])
+        await api.declare([replace(one, code_age_seconds=code_age_seconds) for one in requests])
     except (Forbidden, Invalid, TooLarge) as error:
         raise InvalidSetting(f"a schedule of the app was refused: {error.message}") from error
 
@@ -86,7 +84,7 @@ class Agent:
     def __init__(
         self,
         app: str,
-        reach: WorkerApi,
+        api: WorkerApi,
         settings: Settings,
         clock: Clock,
         *,
@@ -94,12 +92,12 @@ class Agent:
         rng: random.Random | None = None,
     ) -> None:
         self._app = app
-        self._reach = reach
+        self._api = api
         self._settings = settings
         self._clock = clock
         self._rng = rng or random.Random()
         self._outage = Outage(clock)
-        self._draining = Drain()
+        self._drain_state = Drain()
         self.id = worker or new_worker_id(self._rng)
         self.executors_wanted = settings.worker.executors or usable_cores()
         self.capacity = settings.worker.capacity or JOBS_PER_EXECUTOR * self.executors_wanted
@@ -128,14 +126,14 @@ class Agent:
         """Work until drained; afterwards no job is held and no process is left."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                self._attempts.open(tasks, self._renewing)
+                self._attempts.open(tasks, self._heartbeat)
                 claiming, loops = self._start_claiming(tasks), self._start_loops(tasks)
-                await self._draining.wait_for_begin()
+                await self._drain_state.wait_for_begin()
                 await self._end_claiming(claiming)
                 await self._drain()
                 for loop in loops:
                     loop.cancel()
-                self._settling.close()
+                self._settler.close()
                 self._logs.close()
         finally:
             await self._end_executors()
@@ -144,24 +142,24 @@ class Agent:
     def beat(self) -> None:
         """Renew at once: there may be something to hear."""
         if self._ready:
-            self._renewing.now()
+            self._heartbeat.now()
 
     def drain(self) -> None:
         """Stop claiming, let running jobs finish, release the rest. A second call releases at once."""
-        self._draining.begin()
+        self._drain_state.begin()
 
     def _start_claiming(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         return [
-            self._start_loop(tasks, "claim", partial(self._claiming.step, least, self._new_backoff()))
+            self._start_loop(tasks, "claim", partial(self._claimer.step, least, self._new_backoff()))
             for least in {1, max(2, self.capacity // 2)}
         ]
 
     def _start_loops(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         return [
-            self._start_loop(tasks, "settle", self._settling.step),
-            self._start_loop(tasks, "renew", self._renewing.step),
+            self._start_loop(tasks, "settle", self._settler.step),
+            self._start_loop(tasks, "renew", self._heartbeat.step),
             self._start_loop(tasks, "log", self._logs.step),
-            self._start_loop(tasks, "watch", self._watching.step),
+            self._start_loop(tasks, "watch", self._watchdog.step),
         ]
 
     def _start_loop(
@@ -172,16 +170,16 @@ class Agent:
     async def _end_claiming(self, claiming: list[asyncio.Task[None]]) -> None:
         """Before any job is given back: a claim still under way could bring it again, with nobody left to hear."""
         self._attempts.close()
-        self._renewing.now()
-        await within(CLAIM_LINGER, self._claiming.wait_until_idle())
+        self._heartbeat.now()
+        await within(CLAIM_LINGER, self._claimer.wait_until_idle())
         for claim in claiming:
             claim.cancel()
         await asyncio.wait(claiming, timeout=LAST_WORDS.total_seconds())
 
     async def _drain(self) -> None:
         patience = seconds(self._settings.worker.drain_seconds)
-        await self._draining.carry_out(self._attempts, self._settling, self._terms, patience)
-        await within(LAST_WORDS, self._settling.quiet())
+        await self._drain_state.carry_out(self._attempts, self._settler, self._terms, patience)
+        await within(LAST_WORDS, self._settler.quiet())
 
     async def _end_executors(self) -> None:
         await self._executors.close()
@@ -189,7 +187,7 @@ class Agent:
 
     async def _say_goodbye(self) -> None:
         try:
-            await within(LAST_WORDS, self._reach.leave(self.id))
+            await within(LAST_WORDS, self._api.leave(self.id))
         except PenstockError as error:
             logger.warning("could not say goodbye to the server: %s", error)
         logger.info("worker %s has ended", self.id)
@@ -219,7 +217,7 @@ class Agent:
         while True:
             try:
                 answer = await self._join_once()
-                await declare(self._loaded, self._reach, self._code_age())
+                await declare(self._loaded, self._api, self._code_age())
             except Unavailable as error:
                 await backoff.wait(error)
             else:
@@ -227,7 +225,7 @@ class Agent:
                 return answer
 
     async def _join_once(self) -> JoinResponse:
-        return await self._reach.join(self._describe(), self._loaded.types)
+        return await self._api.join(self._describe(), self._loaded.types)
 
     def _code_age(self) -> float:
         """Seconds since this worker's code was deployed: as the settings say, or since it started."""
@@ -250,21 +248,19 @@ class Agent:
             shared=frozenset(name for name, kind in kinds.items() if kind in SHARING),
             programs=loaded.programs,
         )
-        reach, clock, terms = self._reach, self._clock, self._terms
+        api, clock, terms = self._api, self._clock, self._terms
         declined = Declined(clock)
-        self._logs = Logs(reach, clock, self._new_quiet_backoff)
-        self._settling = Settler(
-            reach, clock, self._logs, terms, self._new_backoff(), self._new_quiet_backoff, declined
-        )
+        self._logs = Logs(api, clock, self._new_quiet_backoff)
+        self._settler = Settler(api, clock, self._logs, terms, self._new_backoff(), self._new_quiet_backoff, declined)
         self._attempts = Attempts(
-            rules, terms, reach, clock, self._executors, self._settling, self._logs, self._new_backoff
+            rules, terms, api, clock, self._executors, self._settler, self._logs, self._new_backoff
         )
-        self._renewing = Heartbeat(
-            reach, self._attempts, self._describe, self._join_once, terms, clock, self._outage,
+        self._heartbeat = Heartbeat(
+            api, self._attempts, self._describe, self._join_once, terms, clock, self._outage,
             self._new_backoff(LONGEST_SECONDS),
         )  # fmt: skip
-        self._claiming = Claimer(self.id, self._work_request(), reach, self._attempts, terms, clock, declined)
-        self._watching = Watchdog(self._attempts, self._executors, clock)
+        self._claimer = Claimer(self.id, self._work_request(), api, self._attempts, terms, clock, declined)
+        self._watchdog = Watchdog(self._attempts, self._executors, clock)
         self._executors.report_to(self._attempts)
         if HandlerKind.ISOLATED in kinds.values():
             self._executors.keep_spare()
@@ -291,7 +287,7 @@ class Agent:
             except_queues=self._settings.worker.except_queues,
             capacity=self.capacity,
             running=len(self._attempts.running()) if self._ready else 0,
-            state=WorkerState.DRAINING if self._draining.on else WorkerState.READY,
+            state=WorkerState.DRAINING if self._drain_state.on else WorkerState.READY,
             started_at=self._started_at,
             code_age_seconds=self._code_age(),
         )
@@ -302,6 +298,37 @@ class Agent:
     def _new_quiet_backoff(self) -> Backoff:
         """For what fails by itself, while the server is there for everything else."""
         return Backoff(None, self._clock, self._rng)
+
+
+BUSY_INTERVAL = seconds(0.1)
+IDLE_INTERVAL = seconds(1.0)
+MEMORY_SECONDS = 0.25
+
+
+class Watchdog:
+    """Looks at attempts and executors: ten times a second while there is work, else when something changes."""
+
+    def __init__(self, attempts: Attempts, executors: Executors, clock: Clock) -> None:
+        self._attempts = attempts
+        self._executors = executors
+        self._clock = clock
+        self._memory_at = clock.monotonic()
+
+    async def step(self) -> None:
+        """Look once, then wait until it is time to look again."""
+        self.look()
+        if self._attempts.running() or self._executors.unsteady:
+            await self._clock.sleep(BUSY_INTERVAL)
+        else:
+            await within(IDLE_INTERVAL, self._attempts.wait_for_change())
+
+    def look(self) -> None:
+        self._attempts.look()
+        self._executors.look()
+        now = self._clock.monotonic()
+        if now >= self._memory_at:
+            self._memory_at = now + MEMORY_SECONDS
+            self._executors.look_at_memory()
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -66,7 +66,7 @@ class Attempts:
         self,
         rules: Rules,
         terms: LeaseTerms,
-        reach: WorkerApi,
+        api: WorkerApi,
         clock: Clock,
         executors: Executors,
         settling: Settler,
@@ -75,7 +75,7 @@ class Attempts:
     ) -> None:
         self._rules = rules
         self._terms = terms
-        self._reach = reach
+        self._api = api
         self._clock = clock
         self._executors = executors
         self._settling = settling
@@ -254,7 +254,7 @@ class Attempts:
             self.ended([(attempt, Halted())])
             return
         if claim.inputs:
-            attempt.inputs = await fetch_inputs(self._reach, attempt, self._new_backoff())
+            attempt.inputs = await fetch_inputs(self._api, attempt, self._new_backoff())
         if claim.doubtful:
             await self._confirm(attempt)
         if kind is HandlerKind.COMMAND:
@@ -294,7 +294,7 @@ class Attempts:
         self.ended([(attempt, await run.run())])
 
     async def _store_and_close(self, attempt: Attempt, returned: Returned) -> None:
-        links = await store_outputs(self._reach, attempt, returned.outputs or {}, self._new_backoff())
+        links = await store_outputs(self._api, attempt, returned.outputs or {}, self._new_backoff())
         self._close([(attempt, returned)], links)
 
     # -- what jobs do

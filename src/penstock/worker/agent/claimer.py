@@ -12,7 +12,6 @@ from penstock.model.job import Claim
 from penstock.model.ports import WorkerApi
 from penstock.model.workers import WorkRequest
 from penstock.worker.agent.attempt import LeaseTerms, Wakeup
-from penstock.worker.agent.declined import Declined
 from penstock.worker.agent.outage import Backoff
 
 logger = logging.getLogger("penstock.worker")
@@ -20,6 +19,8 @@ REFUSED = seconds(5.0)
 LOOK_AGAIN_SECONDS = 0.5
 """How long a claim waits while some types are left to others: what it asks for may soon be another."""
 ZERO = seconds(0.0)
+FIRST_DECLINED_SECONDS = 1.0
+LONGEST_DECLINED_SECONDS = 10.0
 
 
 class Room(Protocol):
@@ -36,6 +37,40 @@ class Room(Protocol):
     def take(self, claims: list[Claim], asked_at: float) -> None: ...
 
 
+class Declined:
+    """While a deployment rolls, jobs may be for newer or older code than this worker's. It then takes none of that type
+    for a while: longer each time, from the start again once one has fitted.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._spans: dict[str, float] = {}
+        self._until: dict[str, float] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a type of which a job did not fit, and none has since; or that is left to others still."""
+        return bool(self._spans or self._until)
+
+    def given_back(self, type_name: str) -> None:
+        """A job of this type did not fit."""
+        span = self._spans.get(type_name, FIRST_DECLINED_SECONDS)
+        self._spans[type_name] = min(2 * span, LONGEST_DECLINED_SECONDS)
+        self._until[type_name] = self._clock.monotonic() + span
+
+    def ran(self, type_name: str) -> None:
+        """A job of this type did fit."""
+        self._spans.pop(type_name, None)
+
+    def left(self) -> dict[str, float]:
+        """The types that are left to others now, and for how many seconds more."""
+        if not self._until:
+            return {}
+        now = self._clock.monotonic()
+        self._until = {name: until for name, until in self._until.items() if until > now}
+        return {name: until - now for name, until in self._until.items()}
+
+
 class Claimer:
     """Keeps the engine asked for the room that is free, and for no more: nothing is fetched ahead.
 
@@ -47,7 +82,7 @@ class Claimer:
         self,
         worker: str,
         wanted: WorkRequest,
-        reach: WorkerApi,
+        api: WorkerApi,
         room: Room,
         terms: LeaseTerms,
         clock: Clock,
@@ -55,7 +90,7 @@ class Claimer:
     ) -> None:
         self._worker = worker
         self._wanted = wanted
-        self._reach = reach
+        self._api = api
         self._room = room
         self._terms = terms
         self._clock = clock
@@ -93,7 +128,7 @@ class Claimer:
     async def _claim(self, limit: int) -> None:
         asked_at = self._clock.monotonic()
         wanted, wait = self._terms_now()
-        claims = await self._reach.claim(self._worker, wanted, limit, wait)
+        claims = await self._api.claim(self._worker, wanted, limit, wait)
         if claims:
             self._room.take(claims, asked_at)
             # One turn for the frames to go out: the jobs should start before more are asked for.

@@ -30,24 +30,24 @@ class FileTrouble(Exception):
         self.error = error
 
 
-async def fetch_inputs(reach: WorkerApi, attempt: Attempt, backoff: Backoff) -> dict[str, str]:
+async def fetch_inputs(api: WorkerApi, attempt: Attempt, backoff: Backoff) -> dict[str, str]:
     """Download every input into the scratch folder; their paths by name. FileTrouble when one cannot be had intact."""
     folder = Path(attempt.folder, "inputs")
     await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
     paths = {}
     for file in attempt.claim.inputs:
         path = folder / file.name
-        await _fetch(reach, attempt.claim, file, path, backoff)
+        await _fetch(api, attempt.claim, file, path, backoff)
         paths[file.name] = str(path)
     return paths
 
 
-async def _fetch(reach: WorkerApi, claim: Claim, file: FileLink, path: Path, backoff: Backoff) -> None:
+async def _fetch(api: WorkerApi, claim: Claim, file: FileLink, path: Path, backoff: Backoff) -> None:
     for left in reversed(range(FETCH_TRIES)):
         try:
             check_file_name(file.name)
             with path.open("xb") as target:
-                async for chunk in reach.read_input(claim.job, file):
+                async for chunk in api.read_input(claim.job, file):
                     await asyncio.to_thread(target.write, chunk)
         except CorruptObject as error:
             raise _no_input(claim, ErrorCode.CORRUPT_INPUT, file, error) from None
@@ -68,7 +68,7 @@ def _no_input(claim: Claim, code: ErrorCode, file: FileLink, error: Exception) -
 
 
 async def store_outputs(
-    reach: WorkerApi, attempt: Attempt, content_types: Mapping[str, str], backoff: Backoff
+    api: WorkerApi, attempt: Attempt, content_types: Mapping[str, str], backoff: Backoff
 ) -> tuple[FileLink, ...]:
     """Upload every file of the outputs folder, by the order of names. FileTrouble for what cannot be an output."""
     links = []
@@ -80,18 +80,18 @@ async def store_outputs(
         content_type = content_types.get(path.name) or mimetypes.guess_type(path.name)[0] or DEFAULT_TYPE
         if not is_content_type(content_type):
             raise _no_output(attempt.claim, path, f"{content_type!r} is not a content type")
-        links.append(await _store(reach, attempt, number, path, content_type, backoff))
+        links.append(await _store(api, attempt, number, path, content_type, backoff))
     return tuple(links)
 
 
 async def _store(
-    reach: WorkerApi, attempt: Attempt, number: int, path: Path, content_type: str, backoff: Backoff
+    api: WorkerApi, attempt: Attempt, number: int, path: Path, content_type: str, backoff: Backoff
 ) -> FileLink:
     """Try until it is stored; an attempt that loses its lease meanwhile is stopped by the watch."""
     digest = await asyncio.to_thread(_digest, attempt.claim, path)
     while True:
         try:
-            link = await reach.write_output(attempt.lease, number, FileBody(path), content_type, digest)
+            link = await api.write_output(attempt.lease, number, FileBody(path), content_type, digest)
         except Unavailable as error:
             await backoff.wait(error)
         except Refused as error:

@@ -33,7 +33,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        reach: WorkerApi,
+        api: WorkerApi,
         leased: Leased,
         describe: Callable[[], Worker],
         join: Callable[[], Awaitable[object]],
@@ -42,7 +42,7 @@ class Heartbeat:
         outage: Outage,
         backoff: Backoff,
     ) -> None:
-        self._reach = reach
+        self._api = api
         self._leased = leased
         self._describe = describe
         self._join = join
@@ -94,9 +94,9 @@ class Heartbeat:
         asked_at = self._clock.monotonic()
         leases = [attempt.take_progress() for attempt in attempts]
         try:
-            renewals = await self._reach.renew(self._describe(), leases)
+            renewals = await self._api.renew(self._describe(), leases)
         except Unavailable as error:
-            if not await concerns_all(error, lambda: self._reach.renew(self._describe(), [])):
+            if not await concerns_all(error, lambda: self._api.renew(self._describe(), [])):
                 await self._renew_plain(attempts, error)
                 return
             for attempt, lease in zip(attempts, leases, strict=True):
@@ -124,7 +124,7 @@ class Heartbeat:
             asked_at = self._clock.monotonic()
             lease = Lease(attempt.claim.job, attempt.claim.fence, begun=attempt.begun)
             try:
-                [renewal] = await self._reach.renew(self._describe(), [lease])
+                [renewal] = await self._api.renew(self._describe(), [lease])
             except Refused as refused:
                 logger.warning("%s: its lease is not renewed: %s", attempt, refused)
             else:

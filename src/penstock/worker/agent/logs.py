@@ -40,8 +40,8 @@ class LogQueue(Struct, eq=False):
 class Logs:
     """Sends lines in batches, for each shard by itself. Lines that cannot be taken yet are kept and sent again."""
 
-    def __init__(self, reach: WorkerApi, clock: Clock, new_backoff: Callable[[], Backoff]) -> None:
-        self._reach = reach
+    def __init__(self, api: WorkerApi, clock: Clock, new_backoff: Callable[[], Backoff]) -> None:
+        self._api = api
         self._clock = clock
         self._new_backoff = new_backoff
         self._lanes: dict[ShardId, LogQueue] = {}
@@ -125,11 +125,11 @@ class Logs:
     async def _try(self, lines: Lines) -> Retry:
         """Send the lines; the attempts whose lines are to be sent again, and why."""
         try:
-            refused = await self._reach.log(
+            refused = await self._api.log(
                 [LogEntry(one.claim.job, one.claim.fence, lines[one], one.lines_sent) for one in lines]
             )
         except Exception as error:  # noqa: BLE001 - lines that cannot be sent must not keep others from it
-            if isinstance(error, PenstockError) and await concerns_all(error, lambda: self._reach.log([])):
+            if isinstance(error, PenstockError) and await concerns_all(error, lambda: self._api.log([])):
                 return list(lines), error
             return await self._try_apart(lines, error)
         unsure = {one.job for one in refused if one.unsure}

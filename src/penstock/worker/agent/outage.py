@@ -5,6 +5,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
+from penstock.backoff import backoff_seconds
 from penstock.model.clock import Clock, seconds
 from penstock.model.errors import InvalidSetting, PenstockError, ServerUnavailable, Unauthorized, Unavailable
 from penstock.worker.protocol import Loaded
@@ -57,9 +58,8 @@ class Backoff:
     async def wait(self, error: PenstockError) -> None:
         if self._outage is not None:
             self._outage.began(error)
-        longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2**self._tries)
-        self._tries = min(self._tries + 1, 10)
-        own = self._rng.uniform(longest / 2, longest)
+        own = backoff_seconds(self._tries, FIRST_SECONDS, LONGEST_SECONDS, self._rng)
+        self._tries += 1
         await self._clock.sleep(seconds(max(own, min(_asked(error), self._longest_after))))
 
     def over(self) -> None:
@@ -94,6 +94,7 @@ def _asked(error: PenstockError) -> float:
     return float(after) if isinstance(after, int) else 0.0
 
 
+FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 30.0
 
 
@@ -128,9 +129,9 @@ class LoadRetries:
     def failed(self, text: str) -> None:
         if self.resting:
             return
+        wait = backoff_seconds(self._failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, self._rng)
         self._failures += 1
-        wait = min(LONGEST_RETRY_SECONDS, 2.0 ** min(self._failures - 1, 10))
-        self._retry_at = self._clock.monotonic() + self._rng.uniform(wait / 2, wait)
+        self._retry_at = self._clock.monotonic() + wait
         if not self.first.done():
             self.first.set_exception(InvalidSetting(text))
         elif text != self._told:

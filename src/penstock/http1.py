@@ -1,7 +1,8 @@
-"""Small HTTP/1.1 calls over kept connections: what a busy worker makes a thousand of in a second.
+"""The small HTTP/1.1 client of workers and schedulers: short calls over kept connections, a thousand in a second.
 
 A general client took twenty times the processor time per call, more than everything else an agent does for a job. This
-one knows only what calls to a Penstock server need: a body each way, of known length or chunked. Files go another way.
+one knows only what calls to a Penstock server need: a body each way, of known length or chunked. Files go through
+`client.http`.
 """
 
 import asyncio
@@ -9,25 +10,80 @@ from collections.abc import Mapping
 from contextlib import suppress
 from ssl import SSLContext
 from ssl import create_default_context as default_tls
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from penstock.client.calls import Reply
+from penstock.client.http import excerpt, note_retry_after, problem_in
 from penstock.model.clock import Clock, SystemClock
+from penstock.model.errors import BY_CODE, PenstockError, Refused, ServerUnavailable, Unavailable
 from penstock.model.keys import authorization
 
+JSON = MappingProxyType({"content-type": "application/json"})
+ANSWER_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 2.0
 """A connection unused for longer may be closed by the server at any moment: a fresh one is surer."""
 READ_BYTES = 1024 * 1024
 
 
-class Broken(Exception):
+class NoAnswer(Exception):
     """There is no answer, or none that can be read. Whether the server acted on the call is unknown."""
 
 
-class Connection(Struct):
+class ServerConnection:
+    """Calls to one server that raise what a bad answer stands for. No answer in time is ServerUnavailable."""
+
+    def __init__(self, url: str, key: str = "") -> None:
+        self.url = url
+        self._client = Http1Client(url, key)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        seconds: float = ANSWER_SECONDS,
+        hang_up: "asyncio.Future[None] | None" = None,
+    ) -> bytes:
+        """Send one call; the body of a good answer."""
+        try:
+            answer = await self._client.call(method, path, body, headers, seconds, hang_up)
+        except NoAnswer as error:
+            raise no_answer(self.url, error) from None
+        if not answer.good:
+            raise error_of(answer, self.url)
+        return answer.body
+
+    async def post(self, path: str, body: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
+        """Send JSON; the body of a good answer."""
+        return await self.send("POST", path, body, JSON, seconds)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def no_answer(url: str, error: Exception) -> ServerUnavailable:
+    return ServerUnavailable(f"no answer from {url}: {str(error) or type(error).__name__}")
+
+
+def error_of(reply: Reply, url: str) -> PenstockError:
+    """The error that an answer stands for: Refused only if the server itself says so, otherwise it may pass."""
+    problem = problem_in(reply)
+    kind = None if problem is None else BY_CODE.get(problem.code)
+    if problem is not None and kind is not None and issubclass(kind, (Refused, Unavailable)):
+        # Its Retry-After is meant for clients in a hurry; a worker's own pace is slow enough.
+        return kind(problem.detail or problem.title)
+    words = excerpt(reply) if problem is None else f": {problem.detail or problem.title}"
+    error = ServerUnavailable(f"{url} answered {reply.status}{words}", status=reply.status)
+    note_retry_after(error, reply)
+    return error
+
+
+class Http1Connection(Struct):
     """One connection; only one call at a time."""
 
     reader: asyncio.StreamReader
@@ -46,7 +102,7 @@ class Connection(Struct):
             self.writer.close()
 
 
-class Calls:
+class Http1Client:
     """A server, the API key to show it, and the connections to it that wait for the next call."""
 
     def __init__(self, url: str, key: str = "", clock: Clock | None = None) -> None:
@@ -57,7 +113,7 @@ class Calls:
         self._prefix = parts.path.rstrip("/")
         self._own = {"host": parts.netloc.rpartition("@")[2], **authorization(key)}
         self._clock = clock or SystemClock()
-        self._idle: list[Connection] = []
+        self._idle: list[Http1Connection] = []
 
     async def call(
         self,
@@ -68,12 +124,12 @@ class Calls:
         seconds: float,
         hang_up: "asyncio.Future[None] | None" = None,
     ) -> Reply:
-        """One call and its answer; Broken when there is none within `seconds`. Cancelled, it closes its connection.
+        """One call and its answer; NoAnswer when there is none within `seconds`. Cancelled, it closes its connection.
 
         Once `hang_up` is done the server is told that nobody waits any more; an answer on its way is still read.
         """
         request = self._head(method, path, headers, len(body)) + body
-        connection: Connection | None = None
+        connection: Http1Connection | None = None
         try:
             async with asyncio.timeout(seconds):
                 connection = self._waiting() or await self._connect()
@@ -82,7 +138,7 @@ class Calls:
                     hang_up.add_done_callback(connection.hang_up)
                 answer, keep = await _read_answer(connection.reader)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
-            raise Broken(str(error) or type(error).__name__) from None
+            raise NoAnswer(str(error) or type(error).__name__) from None
         else:
             if hang_up is not None:
                 hang_up.remove_done_callback(connection.hang_up)
@@ -105,7 +161,7 @@ class Calls:
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items())]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
-    def _waiting(self) -> Connection | None:
+    def _waiting(self) -> Http1Connection | None:
         """A kept connection that is surely open still; others are closed on the way."""
         while self._idle:
             connection = self._idle.pop()
@@ -114,12 +170,12 @@ class Calls:
             connection.writer.close()
         return None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> Http1Connection:
         async with asyncio.timeout(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(self._host, self._port, ssl=self._tls, limit=READ_BYTES)
-        return Connection(reader, writer, self._clock.monotonic())
+        return Http1Connection(reader, writer, self._clock.monotonic())
 
-    def _put_back(self, connection: Connection, *, keep: bool) -> None:
+    def _put_back(self, connection: Http1Connection, *, keep: bool) -> None:
         if keep:
             connection.used_at = self._clock.monotonic()
             self._idle.append(connection)
