@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.doctor import backends
-from penstock.cli.doctor.finding import Finding, FindingStatus
+from penstock.cli.doctor.backends import examine_backends
+from penstock.cli.doctor.findings import Finding, FindingStatus
 from penstock.config import Settings, StoreSettings
 from penstock.model.ids import ShardId
 from penstock.store.postgres import PostgresStore
@@ -27,7 +27,7 @@ def jobs() -> str:
 
 
 async def examined(url: str, **store: object) -> Finding:
-    (finding,) = await backends.examine(Settings(store=StoreSettings(url=url, **store)))  # type: ignore[arg-type]
+    (finding,) = await examine_backends(Settings(store=StoreSettings(url=url, **store)))  # type: ignore[arg-type]
     return finding
 
 

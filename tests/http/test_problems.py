@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from penstock.cli.log import JsonFormatter
+from penstock.cli.process import JsonFormatter
 from penstock.engine import Engine
 from penstock.model.errors import CorruptObject, ShuttingDown, StoreUnavailable
 from tests.http.api_calls import Client, problem

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.connection import fetch
-from penstock.cli.doctor import fleets, folder, server
-from penstock.cli.doctor.finding import Finding, FindingStatus
-from penstock.cli.doctor.machine import examine as examine_machine
+from penstock.cli.doctor.backends import examine_fleets
+from penstock.cli.doctor.findings import Finding, FindingStatus
+from penstock.cli.doctor.machine import examine_folder, examine_machine
+from penstock.cli.doctor.server import examine_port, examine_server
 from penstock.config import FleetSettings, ServerSettings, Settings, WorkerSettings
 from penstock.model import extras
 from penstock.model.errors import ServerUnavailable
@@ -43,7 +44,7 @@ def found(findings: list[Finding], name: str) -> Finding:
 
 
 def test_a_folder_that_is_not_there_yet_is_fine(tmp_path: Path) -> None:
-    findings = list(folder.examine(tmp_path / "a" / "b"))
+    findings = list(examine_folder(tmp_path / "a" / "b"))
     assert {finding.status for finding in findings} == {FindingStatus.OK}
     assert "made at the first start" in found(findings, "data folder").found
     assert list(tmp_path.iterdir()) == []
@@ -51,13 +52,13 @@ def test_a_folder_that_is_not_there_yet_is_fine(tmp_path: Path) -> None:
 
 def test_a_file_in_the_folders_place_fails(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
-    (finding,) = [finding for finding in folder.examine(tmp_path / "data") if finding.status is FindingStatus.FAIL]
+    (finding,) = [finding for finding in examine_folder(tmp_path / "data") if finding.status is FindingStatus.FAIL]
     assert finding.remedy == "choose another with --data"
 
 
 def test_a_folder_open_to_others_is_warned_about(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    assert found(list(folder.examine(tmp_path)), "data folder").status is FindingStatus.WARN
+    assert found(list(examine_folder(tmp_path)), "data folder").status is FindingStatus.WARN
 
 
 def test_the_owner_of_a_locked_folder_is_named(tmp_path: Path) -> None:
@@ -65,8 +66,8 @@ def test_the_owner_of_a_locked_folder_is_named(tmp_path: Path) -> None:
         lock.write("4711\n")
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert found(list(folder.examine(tmp_path)), "data lock").found == "held by process 4711"
-    assert found(list(folder.examine(tmp_path)), "data lock").found == "free"
+        assert found(list(examine_folder(tmp_path)), "data lock").found == "held by process 4711"
+    assert found(list(examine_folder(tmp_path)), "data lock").found == "free"
 
 
 def test_a_clock_from_before_this_version_is_warned_about() -> None:
@@ -76,26 +77,26 @@ def test_a_clock_from_before_this_version_is_warned_about() -> None:
 
 def test_a_port_that_is_taken_fails() -> None:
     with listening() as port:
-        assert server.port(ServerSettings(port=port)).status is FindingStatus.FAIL
+        assert examine_port(ServerSettings(port=port)).status is FindingStatus.FAIL
 
 
 def test_a_port_that_is_free_is_fine() -> None:
     with listening() as port:
         pass
-    assert server.port(ServerSettings(port=port)).status is FindingStatus.OK
+    assert examine_port(ServerSettings(port=port)).status is FindingStatus.OK
 
 
 async def test_an_absent_server_is_a_warning_with_how_to_start_one() -> None:
     with listening() as port:
         pass
     settings = Settings(server=ServerSettings(port=port), worker=WorkerSettings(url=f"http://127.0.0.1:{port}"))
-    absent, free = await server.examine(settings)
+    absent, free = await examine_server(settings)
     assert (absent.status, free.status) == (FindingStatus.WARN, FindingStatus.OK)
     assert "penstock up" in absent.remedy
 
 
 async def examined(**fleet: str) -> Finding:
-    (finding,) = await fleets.examine(Settings(fleet=FleetSettings(**fleet)))  # type: ignore[arg-type]
+    (finding,) = await examine_fleets(Settings(fleet=FleetSettings(**fleet)))  # type: ignore[arg-type]
     return finding
 
 
@@ -120,7 +121,7 @@ async def test_a_cluster_without_credentials_fails(monkeypatch: pytest.MonkeyPat
 
 
 async def test_fleets_of_processes_need_nothing_more() -> None:
-    assert await fleets.examine(Settings()) == []
+    assert await examine_fleets(Settings()) == []
 
 
 async def test_what_never_answers_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from penstock.cli.format import ago, instant, lasted, lines, span
 from penstock.cli.job_format import size
 from penstock.cli.job_params import read_params
-from penstock.cli.log import JsonFormatter, ReadableFormatter, short_ids
+from penstock.cli.process import JsonFormatter, ReadableFormatter, short_ids
 from penstock.lab.bench.command import shown
 from penstock.lab.bench.figure import Amounts, Figure
 from penstock.lab.bench.startlog import JobStart, lateness_ms, rate

@@ -11,7 +11,7 @@ from msgspec import structs
 from penstock.cli import options, style
 from penstock.cli.commands import CommandGroup, command
 from penstock.cli.format import print_json, print_table
-from penstock.cli.loop import run
+from penstock.cli.process import run
 from penstock.config import Settings
 from penstock.model.clock import SystemClock
 from penstock.model.errors import InvalidSetting

@@ -13,7 +13,7 @@ from penstock.cli.commands import CommandGroup, command
 from penstock.cli.connection import fetch
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.format import Printer, ago, print_table, span
-from penstock.cli.loop import run
+from penstock.cli.process import run
 from penstock.config import Settings
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import ServerUnavailable

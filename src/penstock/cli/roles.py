@@ -1,4 +1,4 @@
-"""`penstock up`"""
+"""`penstock up`, `api`, `scheduler` and `autoscaler`: the roles of a server. `worker` is in a file of its own."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,8 +12,7 @@ from penstock.cli import options, style
 from penstock.cli.commands import command
 from penstock.cli.connection import fetch
 from penstock.cli.format import print_json
-from penstock.cli.log import start_logging
-from penstock.cli.loop import run_for_long
+from penstock.cli.process import Configure, role, run_for_long
 from penstock.cli.style import bold, dim, good, say
 from penstock.config import Settings
 from penstock.model.errors import PenstockError
@@ -86,7 +85,7 @@ def _params(declared: JobType) -> str:
 @options.executors
 @options.capacity
 @options.config
-@options.logged
+@role
 @options.as_json
 def up(
     *,
@@ -99,18 +98,15 @@ def up(
     allow_unknown_types: bool | None,
     executors: int | None,
     capacity: int | None,
-    config: Path | None,
-    log_level: str | None,
-    log_format: str | None,
     as_json: bool,
+    configure: Configure,
 ) -> None:
     """Run everything on this machine: the API, the scheduler, and workers for the job types of MODULE:APP.
 
     Workers come with the work and go when there is none; `penstock fleets` shows, bounds and scales them.
     Ctrl-C stops it: running jobs finish first, and what is queued is there again at the next start.
     """
-    settings = options.settings(
-        config,
+    settings = configure(
         {
             "server.host": host,
             "server.port": port,
@@ -119,11 +115,8 @@ def up(
             "server.scheduler": False if no_scheduler else None,
             "worker.executors": executors,
             "worker.capacity": capacity,
-            "log.level": log_level,
-            "log.format": log_format,
-        },
+        }
     )
-    start_logging(settings.log)
     run_for_long(_serve(settings, app, workers=not no_workers, as_json=as_json))
 
 
@@ -152,26 +145,16 @@ def data_folder(settings: Settings) -> Path:
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.  [default: 7373]")
 @options.config
-@options.logged
+@role
 @options.as_json
-def api(
-    *,
-    host: str | None,
-    port: int | None,
-    config: Path | None,
-    log_level: str | None,
-    log_format: str | None,
-    as_json: bool,
-) -> None:
+def api(*, host: str | None, port: int | None, as_json: bool, configure: Configure) -> None:
     """Run one API process of several, behind a load balancer.
 
     It keeps nothing: any of them serves any request. It needs a store and a broker that all processes reach
     (store.url or store.shards, and broker.url), and `penstock scheduler` somewhere to post what is due.
     Asked to stop, it sends its clients elsewhere and answers what is open.
     """
-    flags = {"server.host": host, "server.port": port, "log.level": log_level, "log.format": log_format}
-    settings = options.settings(config, flags)
-    start_logging(settings.log)
+    settings = configure({"server.host": host, "server.port": port})
     run_for_long(_serve_api(settings, as_json=as_json))
 
 
@@ -195,24 +178,15 @@ async def _serve_api(settings: Settings, *, as_json: bool) -> None:
 @options.url
 @options.config
 @options.metrics_port
-@options.logged
-def scheduler(
-    *, url: str | None, config: Path | None, metrics_port: int | None, log_level: str | None, log_format: str | None
-) -> None:
+@role
+def scheduler(*, url: str | None, metrics_port: int | None, configure: Configure) -> None:
     """Run one more scheduler: over the store and the broker of the settings, or for a server that is up elsewhere.
 
     Over a store it turns ticks into jobs, posts what is due, takes back what is lost and removes what is old.
     With the embedded store, which its server owns, it turns ticks into jobs over the server's HTTP.
     Any number may run: each tick becomes one job whoever is first, so losing one costs nothing.
     """
-    flags = {
-        "worker.url": url,
-        "metrics.address": options.metrics_address(metrics_port),
-        "log.level": log_level,
-        "log.format": log_format,
-    }
-    settings = options.settings(config, flags)
-    start_logging(settings.log)
+    settings = configure({"worker.url": url, "metrics.address": options.metrics_address(metrics_port)})
     from penstock import runtime
 
     run_for_long(runtime.schedule(settings))
@@ -222,23 +196,15 @@ def scheduler(
 @click.argument("app", metavar="MODULE:APP")
 @options.config
 @options.metrics_port
-@options.logged
-def autoscaler(
-    *, app: str, config: Path | None, metrics_port: int | None, log_level: str | None, log_format: str | None
-) -> None:
+@role
+def autoscaler(*, app: str, metrics_port: int | None, configure: Configure) -> None:
     """Start and stop workers for the job types of MODULE:APP, as many as there is work for.
 
     Where they run is a setting, fleet.backend: processes of this machine, containers, or Kubernetes.
     Any number may run, and for several apps: one of each app acts. If all are gone, jobs go on with the workers
     there are.
     """
-    flags = {
-        "metrics.address": options.metrics_address(metrics_port),
-        "log.level": log_level,
-        "log.format": log_format,
-    }
-    settings = options.settings(config, flags)
-    start_logging(settings.log)
+    settings = configure({"metrics.address": options.metrics_address(metrics_port)})
     from penstock import runtime
 
     run_for_long(runtime.scale(settings, app))

@@ -1,14 +1,11 @@
-"""`penstock worker`"""
-
-from pathlib import Path
+"""`penstock worker`, in a file of its own so that a worker loads little else."""
 
 import click
 
 from penstock.cli import options, style
 from penstock.cli.commands import command
 from penstock.cli.exit_codes import USAGE
-from penstock.cli.log import start_logging
-from penstock.cli.loop import run_for_long
+from penstock.cli.process import Configure, role, run_for_long
 from penstock.model.errors import InvalidSetting
 
 
@@ -27,7 +24,7 @@ from penstock.model.errors import InvalidSetting
 @options.url
 @options.config
 @options.metrics_port
-@options.logged
+@role
 def worker(
     *,
     app: str,
@@ -36,10 +33,8 @@ def worker(
     capacity: int | None,
     executors: int | None,
     url: str | None,
-    config: Path | None,
     metrics_port: int | None,
-    log_level: str | None,
-    log_format: str | None,
+    configure: Configure,
 ) -> int:
     """Run a worker for the job types of MODULE:APP, against a server that is up elsewhere.
 
@@ -54,12 +49,9 @@ def worker(
         "worker.executors": executors,
         "worker.url": url,
         "metrics.address": options.metrics_address(metrics_port),
-        "log.level": log_level,
-        "log.format": log_format,
     }
     try:
-        settings = options.settings(config, flags)
-        start_logging(settings.log)
+        settings = configure(flags)
         from penstock import runtime
 
         run_for_long(runtime.work(settings, app))

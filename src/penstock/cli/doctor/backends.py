@@ -1,4 +1,4 @@
-"""The engines that the settings name: does each answer, is it up to date, and does its clock agree with ours."""
+"""The services that the settings name: whether each answers, is up to date, and has a clock that agrees with ours."""
 
 import asyncio
 import os
@@ -9,40 +9,35 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from penstock.cli.doctor.finding import Finding, fail, ok, warn
+from penstock.cli.doctor.findings import Finding, fail, missing_extra, ok, warn
 from penstock.config import Settings
 from penstock.model.clock import SystemClock, seconds
-from penstock.model.errors import InvalidSetting, MissingExtra, PenstockError, Unavailable
-from penstock.model.extras import require
+from penstock.model.errors import FleetUnavailable, InvalidSetting, PenstockError, Unavailable
 from penstock.model.shards import ShardMember, redacted
 
 T = TypeVar("T")
 
 ANSWERS_WITHIN = seconds(10.0)
 SKEW = timedelta(seconds=1)
-"""Clocks that differ by more than this are worth a word; nothing breaks, since each shard goes by its own."""
+"""A larger difference between clocks is reported; nothing breaks, since each shard uses its own clock."""
 
 
-async def examine(settings: Settings) -> list[Finding]:
-    """Every shard, the broker, the object store and the fleets' library; nothing for what needs none of them."""
-    findings = [one async for one in _shards(settings)]
+FLEETS = "fleets"
+OUR_CONTAINERS = {"penstock.system": "penstock"}
+OUR_PODS = {"penstock/system": "penstock"}
+
+
+async def examine_backends(settings: Settings) -> list[Finding]:
+    """Every shard, the broker and the object store; nothing where the embedded ones are used."""
+    findings = [one async for one in _examine_shards(settings)]
     if settings.broker.url:
-        findings.append(lacking("broker", "redis") or await _broker(settings))
+        findings.append(missing_extra("broker", "redis") or await _examine_broker(settings))
     if settings.objects.url:
-        findings.append(lacking("objects", "s3") or await _objects(settings))
+        findings.append(missing_extra("objects", "s3") or await _examine_objects(settings))
     return findings
 
 
-def lacking(name: str, extra: str) -> Finding | None:
-    """What to say where an extra is needed and not installed."""
-    try:
-        require(extra)
-    except MissingExtra as missing:
-        return fail(name, missing.missing, missing.remedy)
-    return None
-
-
-async def _shards(settings: Settings) -> AsyncIterator[Finding]:
+async def _examine_shards(settings: Settings) -> AsyncIterator[Finding]:
     from penstock.runtime.backends import embedded, shard_map
 
     if embedded(settings):
@@ -53,34 +48,34 @@ async def _shards(settings: Settings) -> AsyncIterator[Finding]:
         yield fail("shards", error.message, "correct store.shards")
         return
     for member in members:
-        yield await _shard(member, settings)
+        yield await _examine_shard(member, settings)
 
 
-async def _shard(member: ShardMember, settings: Settings) -> Finding:
-    """Only looked at: whoever asks what is wrong has not asked for a migration."""
+async def _examine_shard(member: ShardMember, settings: Settings) -> Finding:
+    """Only reads: the doctor applies no migration."""
     name, scheme = f"shard {member.number}", urlsplit(member.url).scheme
     try:
         if scheme == "sqlite":
             return _file(name, Path(urlsplit(member.url).path))
         if scheme not in {"postgresql", "postgres"}:
             return fail(name, f"{redacted(member.url)} is no store", "use postgresql://… or sqlite:///path")
-        return lacking(name, "postgres") or await _database(name, member, settings)
+        return missing_extra(name, "postgres") or await _examine_database(name, member, settings)
     except PenstockError as error:
         return fail(name, error.message, "see that the database runs and that its URL and account are right")
 
 
 def _file(name: str, path: Path) -> Finding:
-    place = next(one for one in (path, *path.parents) if one.exists())
-    if not os.access(place, os.R_OK | os.W_OK):
-        return fail(name, f"{place} cannot be written", "give yourself access, or correct its URL")
-    return ok(name, f"{path}" if place == path else f"{path} (made at the first start)")
+    existing = next(one for one in (path, *path.parents) if one.exists())
+    if not os.access(existing, os.R_OK | os.W_OK):
+        return fail(name, f"{existing} cannot be written", "give yourself access, or correct its URL")
+    return ok(name, f"{path}" if existing == path else f"{path} (made at the first start)")
 
 
-async def _database(name: str, member: ShardMember, settings: Settings) -> Finding:
+async def _examine_database(name: str, member: ShardMember, settings: Settings) -> Finding:
     from penstock.store.postgres.migrate import named
     from penstock.store.postgres.server_clock import inspect
 
-    seen = await _in_time(inspect(member.url))
+    seen = await _wait_for(inspect(member.url))
     skew = abs(seen.now - SystemClock().now())
     if seen.shard is not None and seen.shard != member.number:
         return fail(name, f"{redacted(member.url)} holds shard {seen.shard}", "correct its number or its URL")
@@ -95,13 +90,13 @@ async def _database(name: str, member: ShardMember, settings: Settings) -> Findi
     return ok(name, f"{redacted(member.url)} answers and is up to date")
 
 
-async def _broker(settings: Settings) -> Finding:
+async def _examine_broker(settings: Settings) -> Finding:
     from penstock.runtime.backends import open_broker
 
     try:
-        broker = await _in_time(open_broker(settings, SystemClock()))
+        broker = await _wait_for(open_broker(settings, SystemClock()))
         try:
-            held = sum((await _in_time(broker.depths())).values())
+            held = sum((await _wait_for(broker.depths())).values())
         finally:
             await broker.close()
     except PenstockError as error:
@@ -111,15 +106,15 @@ async def _broker(settings: Settings) -> Finding:
     return ok("broker", f"{redacted(settings.broker.url)} answers and holds {held} tickets")
 
 
-async def _objects(settings: Settings) -> Finding:
+async def _examine_objects(settings: Settings) -> Finding:
     from penstock.runtime.backends import open_objects
 
     key = f"doctor/{random.getrandbits(64):016x}"
     try:
-        objects = await _in_time(open_objects(settings, SystemClock()))
+        objects = await _wait_for(open_objects(settings, SystemClock()))
         try:
-            await _in_time(objects.put(key, _one_byte(), "text/plain"))
-            await _in_time(objects.delete(key))
+            await _wait_for(objects.put(key, _read_probe(), "text/plain"))
+            await _wait_for(objects.delete(key))
         finally:
             await objects.close()
     except PenstockError as error:
@@ -127,13 +122,55 @@ async def _objects(settings: Settings) -> Finding:
     return ok("objects", f"{settings.objects.url} can be read and written")
 
 
-async def _one_byte() -> AsyncIterator[bytes]:
+async def _read_probe() -> AsyncIterator[bytes]:
     yield b"x"
 
 
-async def _in_time(asked: Awaitable[T]) -> T:
+async def _wait_for(asked: Awaitable[T]) -> T:
     try:
         async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
             return await asked
     except TimeoutError:
         raise Unavailable(f"no answer within {ANSWERS_WITHIN.total_seconds():g} s") from None
+
+
+async def examine_fleets(settings: Settings) -> list[Finding]:
+    """The backend of the fleets; nothing for processes of this machine."""
+    match settings.fleet.backend:
+        case "containers":
+            return [missing_extra(FLEETS, "containers") or await _examine_containers(settings)]
+        case "kubernetes":
+            return [missing_extra(FLEETS, "kubernetes") or await _examine_pods(settings)]
+        case _:
+            return []
+
+
+async def _examine_containers(settings: Settings) -> Finding:
+    from penstock.autoscaler.backends.containers.engine import ContainerEngine
+
+    fleet, engine = settings.fleet, ContainerEngine(settings.fleet.engine)
+    try:
+        there = await engine.containers(OUR_CONTAINERS)
+        lacks = bool(fleet.image) and not await engine.has_image(fleet.image)
+    except FleetUnavailable as error:
+        remedy = "start Docker or `podman system service`, or correct fleet.engine"
+        return fail(FLEETS, error.message, remedy)
+    finally:
+        await engine.close()
+    if lacks:
+        remedy = "build or pull it there; it is tried to be pulled when the first worker is wanted"
+        return warn(FLEETS, f"{fleet.engine} answers and has no image {fleet.image}", remedy)
+    return ok(FLEETS, f"{fleet.engine} answers and has {len(there)} containers of workers")
+
+
+async def _examine_pods(settings: Settings) -> Finding:
+    from penstock.autoscaler.backends.kubernetes.cluster import Cluster
+
+    cluster = Cluster(None, settings.fleet.namespace or None)
+    try:
+        there = await cluster.pods(OUR_PODS)
+    except FleetUnavailable as error:
+        return fail(FLEETS, error.message, "run this where the autoscaler runs, or set KUBECONFIG")
+    finally:
+        await cluster.close()
+    return ok(FLEETS, f"the cluster answers and has {len(there)} pods of workers")

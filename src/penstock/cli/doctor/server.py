@@ -1,4 +1,4 @@
-"""The server: does it answer, is it ours, can it take jobs, and are there workers."""
+"""The server: whether it answers, is Penstock, takes jobs and has workers."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -7,20 +7,20 @@ import msgspec
 
 from penstock import __version__
 from penstock.cli.connection import fetch
-from penstock.cli.doctor.finding import Finding, fail, ok, warn
+from penstock.cli.doctor.findings import Finding, fail, ok, warn
 from penstock.config import ServerSettings, Settings
 from penstock.model.errors import ServerUnavailable
 from penstock.model.wire.jobs import Health, Problem, WorkerList
 from penstock.model.workers import WorkerState
 
 
-async def examine(settings: Settings) -> list[Finding]:
+async def examine_server(settings: Settings) -> list[Finding]:
     """What answers at the server's URL; if nothing does, whether one could start."""
     url = settings.worker.url
     try:
         _, body = await fetch(url, "/healthz")
     except ServerUnavailable as absent:
-        return [warn("server", absent.message, "start one with: penstock up module:app"), port(settings.server)]
+        return [warn("server", absent.message, "start one with: penstock up module:app"), examine_port(settings.server)]
     try:
         health = msgspec.json.decode(body, type=Health)
     except msgspec.MsgspecError:
@@ -59,7 +59,7 @@ def _workers(found: WorkerList) -> Finding:
     return ok("workers", f"{len(ready)} ready, {running} of {room} places taken")
 
 
-def port(server: ServerSettings) -> Finding:
+def examine_port(server: ServerSettings) -> Finding:
     """Whether a server could listen where the settings say."""
     where = f"{server.host}:{server.port}"
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from penstock.cli.doctor.folder import flush_ms
+from penstock.cli.doctor.machine import flush_ms
 
 LOOPS = 1_000_000
 

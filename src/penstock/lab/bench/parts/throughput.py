@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import median
 
-from penstock.cli.loop import run
+from penstock.cli.process import run
 from penstock.lab.bench.figure import Amounts, Figure
 from penstock.lab.bench.load import noops, posts_per_second, submits
 from penstock.lab.bench.rig import BATCH, TYPE, Rig, Workshop
