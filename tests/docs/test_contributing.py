@@ -11,7 +11,10 @@ PACKAGE = ROOT / "src" / "penstock"
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 PATH = re.compile(r"`([\w.*-]+/[\w.*/-]*|\w+\.py)`")
 FIRST = {
+    "leader election": "autoscaler/leader.py",
     "group commit": "store/batcher.py",
+    "pub/sub wake-up": "engine/signals.py",
+    "retry budget": "engine/worker_api.py",
     "job timeout": "worker/agent/attempts.py",
     "exit code": "cli/exit_codes.py",
     "penstock fleets list": "cli/fleets.py",

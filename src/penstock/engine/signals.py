@@ -1,4 +1,4 @@
-"""Signals: what happens in one process and concerns other processes at once, not only at their next read of the store.
+"""Signals: pub/sub wake-ups between processes. What happens in one and concerns the others at once is published.
 
 A signal has local actions. `publish` runs them and tells the other processes, where the same actions run. Every signal
 is a hint: a process that misses one finds the same in the store a little later. `Signals.events` has the moves that

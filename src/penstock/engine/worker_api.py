@@ -44,7 +44,7 @@ LONGEST_SPREAD = timedelta(minutes=5)
 
 
 class RetryBudget:
-    """Spreads the retries of each queue to so many a second, by the generic cell rate algorithm.
+    """The retry budget of each queue: so many retries a second, spread by the generic cell rate algorithm.
 
     What one second allows may come at once, so that a few retries wait no longer than their policy says. What does not
     fit into LONGEST_SPREAD is spread evenly over it. Kept per process: with n servers a queue gets n times as many.
