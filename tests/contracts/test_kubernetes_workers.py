@@ -104,7 +104,7 @@ class TestKubernetes(FleetContract):
         async with AsyncClient(url) as client:
             yield Namespace(client, url, folder)
 
-    async def ended(self, fleets: FleetBackend, fleet: str, name: str) -> FleetMember:
+    async def wait_for_end(self, fleets: FleetBackend, fleet: str, name: str) -> FleetMember:
         """A pod that was stopped is gone when it has ended: only the machine below knows how."""
 
         async def gone() -> bool:
@@ -130,7 +130,7 @@ class TestKubernetes(FleetContract):
         idle = [name for name in names if name != busy]
         await fleets.stop(yard.fleet, idle)
         for name in idle:
-            assert (await self.ended(fleets, yard.fleet, name)).exit_status == 0
+            assert (await self.wait_for_end(fleets, yard.fleet, name)).exit_status == 0
         [left] = await fleets.members(yard.fleet)
         assert (left.name, left.condition) == (busy, Condition.RUNNING)
         yard.let_go(job)

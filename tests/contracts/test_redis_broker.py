@@ -15,7 +15,7 @@ import pytest
 
 from penstock.broker import SignalMessage
 from penstock.broker.redis import RedisBroker
-from penstock.broker.redis.client import FAILURES, RedisBreaker
+from penstock.broker.redis.client import FAILURES, REST, RedisBreaker
 from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
 from penstock.model.job import BacklogKey, Ticket
@@ -34,10 +34,12 @@ from penstock.testing.broker_contract import (
 from penstock.testing.clock import SimulatedClock
 from servers import FaultProxy, Missing, Valkey
 from servers.proxy import Fault
+from tests.jumping_clock import JumpingClock
 
 PATIENT = timedelta(seconds=20)
 HASTY = timedelta(milliseconds=300)
 
+channels = (f"back-{number}" for number in itertools.count())
 prefixes = (f"test-{number}" for number in itertools.count())
 
 Open = Callable[..., Awaitable[RedisBroker]]
@@ -66,12 +68,18 @@ def valkey(tmp_path: Path) -> Iterator[Valkey]:
 
 
 @pytest.fixture
-async def opening() -> AsyncIterator[Open]:
+def clock() -> JumpingClock:
+    """Of the brokers that `opening` opens."""
+    return JumpingClock()
+
+
+@pytest.fixture
+async def opening(clock: JumpingClock) -> AsyncIterator[Open]:
     """Opens brokers that are closed afterwards."""
     opened: list[RedisBroker] = []
 
     async def opening(url: str, deadline: timedelta = PATIENT, **options: Any) -> RedisBroker:
-        opened.append(await RedisBroker.open(url, SystemClock(), deadline=deadline, **options))
+        opened.append(await RedisBroker.open(url, clock, deadline=deadline, **options))
         return opened[-1]
 
     yield opening
@@ -79,13 +87,10 @@ async def opening() -> AsyncIterator[Open]:
         await broker.close()
 
 
-async def eventually(call: Callable[[], Awaitable[Any]]) -> Any:
-    """The answer of a broker that is coming back."""
-    async with asyncio.timeout(PROMPTLY):
-        while True:
-            with suppress(BrokerUnavailable):
-                return await call()
-            await asyncio.sleep(0.02)
+async def wait_until_back(broker: RedisBroker, clock: JumpingClock) -> None:
+    """Return once the server has confirmed a new subscription; the pause of the broker's breaker is over then too."""
+    await receive(broker.listen([next(channels)]), 1)
+    clock.jump(2 * REST.total_seconds())
 
 
 async def in_line(broker: RedisBroker, wanted: Any, limit: int = 10) -> asyncio.Task[list[Ticket]]:
@@ -113,7 +118,7 @@ class TestRedisBroker(BrokerContract):
         await broker.epoch()
         await super().settle_down(broker)
 
-    async def listening(self, broker: Any, *bells: str) -> AsyncIterator[SignalMessage]:
+    async def subscribe(self, broker: Any, *bells: str) -> AsyncIterator[SignalMessage]:
         listener: AsyncIterator[SignalMessage] = broker.listen(bells)
         assert {rung.signal for rung in await receive(listener, len(bells))} == set(bells)
         return listener
@@ -237,18 +242,21 @@ async def test_a_publish_does_not_hide_the_flush_before_it(valkey: Valkey, openi
     assert await here.epoch() == await there.epoch() != before
 
 
-async def test_a_restart_that_reads_its_memory_back_is_another_epoch(tmp_path: Path, opening: Open) -> None:
+async def test_a_restart_that_reads_its_memory_back_is_another_epoch(
+    tmp_path: Path, opening: Open, clock: JumpingClock
+) -> None:
     with started(tmp_path / "valkey", "--appendonly", "yes") as server:
         broker = await opening(server.url)
         before = await broker.epoch()
         await broker.publish(tickets(3))
         server.stop()
         server.start()
-        assert await eventually(broker.epoch) != before
+        await wait_until_back(broker, clock)
+        assert await broker.epoch() != before
         assert await broker.depths() == {BacklogKey("mail", "mail"): 3}
 
 
-async def test_a_killed_server_that_is_back_works_as_before(valkey: Valkey, opening: Open) -> None:
+async def test_a_killed_server_that_is_back_works_as_before(valkey: Valkey, opening: Open, clock: JumpingClock) -> None:
     here, there = [await opening(valkey.url) for _ in range(2)]
     before = await here.epoch()
     listener = here.listen(["door"])
@@ -259,20 +267,22 @@ async def test_a_killed_server_that_is_back_works_as_before(valkey: Valkey, open
         await there.publish(tickets(1))
     valkey.start()
     one = ticket()
-    assert await eventually(there.epoch) != before
-    await eventually(lambda: there.publish([one]))
+    await wait_until_back(there, clock)
+    assert await there.epoch() != before
+    await there.publish([one])
     with suppress(BrokerUnavailable):
         # It raised while the server was away, or stands in line again.
         assert await promptly(take) == [one]
         await there.publish([one])
-    assert await eventually(lambda: here.take(wanting("mail"), 10, LONG)) == [one]
+    await wait_until_back(here, clock)
+    assert await here.take(wanting("mail"), 10, LONG) == [one]
     assert await receive(listener, 1) == [SignalMessage("door")]
     await there.send_signal("door", b"back")
     assert await receive(listener, 1) == [SignalMessage("door", b"back")]
 
 
 async def test_a_broker_opened_before_its_server_works_once_there_is_one(
-    valkey: Valkey, opening: Open, caplog: pytest.LogCaptureFixture
+    valkey: Valkey, opening: Open, clock: JumpingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     valkey.stop()
     with caplog.at_level(logging.WARNING):
@@ -282,17 +292,19 @@ async def test_a_broker_opened_before_its_server_works_once_there_is_one(
         await broker.publish(tickets(1))
     valkey.start()
     sent = tickets(2)
-    await eventually(lambda: broker.publish(sent))
+    await wait_until_back(broker, clock)
+    await broker.publish(sent)
     assert await broker.take(wanting("mail"), 10, ZERO) == sent
 
 
 # -- a server that does not answer
 
 
-async def test_a_silent_server_is_given_up_at_the_deadline(shared: Valkey, opening: Open) -> None:
+async def test_a_silent_server_is_given_up_at_the_deadline(shared: Valkey, opening: Open, clock: JumpingClock) -> None:
     with FaultProxy(shared.port) as proxy:
         broker = await opening(f"redis://127.0.0.1:{proxy.port}", HASTY, prefix=next(prefixes))
-        await eventually(broker.epoch)
+        await wait_until_back(broker, clock)
+        await broker.epoch()
         proxy.fault = Fault.SILENT
         for _ in range(FAILURES):
             with pytest.raises(BrokerUnavailable):
@@ -302,8 +314,9 @@ async def test_a_silent_server_is_given_up_at_the_deadline(shared: Valkey, openi
             await broker.take(wanting("mail"), 10, LONG)
         proxy.fault = Fault.NONE
         sent = tickets(2)
-        await eventually(lambda: broker.publish(sent))
-        assert set(sent) <= set(await eventually(lambda: broker.take(wanting("mail"), 10, ZERO)))
+        await wait_until_back(broker, clock)
+        await broker.publish(sent)
+        assert set(sent) <= set(await broker.take(wanting("mail"), 10, ZERO))
 
 
 async def test_after_failures_in_a_row_calls_fail_without_trying(shared: Valkey, opening: Open) -> None:
@@ -435,7 +448,7 @@ async def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: st
 
 
 async def test_the_password_is_in_no_error_and_no_log(
-    valkey: Valkey, opening: Open, caplog: pytest.LogCaptureFixture
+    valkey: Valkey, opening: Open, clock: JumpingClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     valkey.stop()
     with caplog.at_level(logging.DEBUG):
