@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from penstock.client import AsyncClient, Client, direct
-from penstock.client.http import AsyncHttpTransport, HttpTransport, server_url
+from penstock.client.environment import LONG, SHORT, server_url
+from penstock.client.http import AsyncHttpTransport, HttpTransport
 from penstock.client.options import JobSpec, body_of
-from penstock.client.patience import LONG, SHORT
 from penstock.client.protocol import BATCH_JOBS, batches
 from penstock.model.errors import (
     CorruptObject,

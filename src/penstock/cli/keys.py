@@ -146,7 +146,7 @@ def create(
 
     Where no server answers, the key is made in the store itself; so the first one can be made before the first start.
     """
-    from penstock.client.key_calls import key_request
+    from penstock.client.admin_calls import key_request
 
     wanted = (*scopes, *((KeyScope.WORKER,) if worker else ()))
     if not wanted:
@@ -207,7 +207,7 @@ def rotate(*, id: str, grace: float, lifetime: float | None, access: KeyAccess) 
 
     The old one stays good for the grace, so that programs can change over one by one.
     """
-    from penstock.client.key_calls import rotate_request
+    from penstock.client.admin_calls import rotate_request
 
     request = rotate_request(grace, lifetime)
     made = access.ask(

@@ -8,11 +8,12 @@ from typing import Self, TypeVar, Unpack
 
 from msgspec import Raw
 
-from penstock.client import calls, fleet_calls, key_calls, schedule_calls, shard_calls, type_calls
+from penstock.client import admin_calls, calls, fleet_calls, schedule_calls
+from penstock.client.admin_calls import StateName, key_request, rotate_request
 from penstock.client.calls import AsyncTransport, Reply
+from penstock.client.environment import server_url
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
-from penstock.client.http import AsyncHttpTransport, server_url
-from penstock.client.key_calls import key_request, rotate_request
+from penstock.client.http import AsyncHttpTransport
 from penstock.client.options import (
     ConflictName,
     Content,
@@ -29,7 +30,6 @@ from penstock.client.options import (
     spec_of,
 )
 from penstock.client.protocol import DEFAULT_WAIT, NOTHING, ClientProtocol, Exchange, Pause, Step
-from penstock.client.shard_calls import StateName
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import Unavailable
 from penstock.model.job import JobFilter
@@ -214,26 +214,26 @@ class AsyncClient:
 
     async def types(self) -> tuple[TypeItem, ...]:
         """The declared job types."""
-        return await self._run(self._protocol.ask(type_calls.types()))
+        return await self._run(self._protocol.ask(admin_calls.types()))
 
     async def alias_type(self, name: str, run_as: str) -> TypeItem:
         """Let jobs and submits of one type be run as another. This and the next two need an admin key."""
-        return await self._run(self._protocol.ask(type_calls.alias(name, run_as)))
+        return await self._run(self._protocol.ask(admin_calls.alias_type(name, run_as)))
 
     async def remove_type_alias(self, name: str) -> None:
         """Let a type be run by its own handler again."""
-        await self._run(self._protocol.ask(type_calls.remove_alias(name)))
+        await self._run(self._protocol.ask(admin_calls.remove_type_alias(name)))
 
     async def retire_type(self, name: str, *, cancel: bool = False) -> RetiredType:
         """Accept no more jobs of a type; `cancel` up to a thousand of those that wait: ask until none is left."""
-        return await self._run(self._protocol.ask(type_calls.retire(name, cancel=cancel)))
+        return await self._run(self._protocol.ask(admin_calls.retire_type(name, cancel=cancel)))
 
     async def workers(self) -> tuple[Worker, ...]:
         return await self._run(self._protocol.ask(calls.workers()))
 
     async def keys(self) -> tuple[KeyItem, ...]:
         """The API keys, without their secrets. This and the next three need an admin key."""
-        return await self._run(self._protocol.ask(key_calls.keys()))
+        return await self._run(self._protocol.ask(admin_calls.keys()))
 
     async def create_key(
         self,
@@ -244,38 +244,38 @@ class AsyncClient:
         lifetime: Duration | None = None,
     ) -> MadeKey:
         """A new API key; `key` of the answer is shown this once. `queues` limit a worker key."""
-        return await self._run(self._protocol.ask(key_calls.create(key_request(name, scopes, queues, lifetime))))
+        return await self._run(self._protocol.ask(admin_calls.create_key(key_request(name, scopes, queues, lifetime))))
 
     async def rotate_key(
         self, id: str, *, grace: Duration = GRACE_SECONDS, lifetime: Duration | None = None
     ) -> MadeKey:
         """A new API key with the terms of an old one, which expires after the grace."""
-        return await self._run(self._protocol.ask(key_calls.rotate(id, rotate_request(grace, lifetime))))
+        return await self._run(self._protocol.ask(admin_calls.rotate_key(id, rotate_request(grace, lifetime))))
 
     async def revoke_key(self, id: str) -> tuple[int, ...]:
         """Withdraw an API key for good. The shards that do not know it yet: they are told as soon as they answer."""
-        return await self._run(self._protocol.ask(key_calls.revoke(id)))
+        return await self._run(self._protocol.ask(admin_calls.revoke_key(id)))
 
     async def shards(self) -> tuple[ShardItem, ...]:
         """The shards and how they are. This and the next three need an admin key."""
-        return await self._run(self._protocol.ask(shard_calls.shards()))
+        return await self._run(self._protocol.ask(admin_calls.shards()))
 
     async def add_shard(
         self, shard_url: str, *, number: int | None = None, weight: float = 1.0, keyed: bool = False
     ) -> ShardItem:
         """Take a shard into the map. A `keyed` one also takes its part of the keys; their jobs are still found."""
         request = ShardRequest(url=shard_url, number=number, weight=weight, keyed=keyed)
-        return await self._run(self._protocol.ask(shard_calls.add(request)))
+        return await self._run(self._protocol.ask(admin_calls.add_shard(request)))
 
     async def update_shard(
         self, number: int, *, weight: float | None = None, state: StateName | None = None, keyed: bool | None = None
     ) -> ShardItem:
         """Change what is named, leave the rest. `state` is what is wanted: active, draining or down."""
-        return await self._run(self._protocol.ask(shard_calls.change(number, weight, state, keyed=keyed)))
+        return await self._run(self._protocol.ask(admin_calls.change_shard(number, weight, state, keyed=keyed)))
 
     async def remove_shard(self, number: int, *, force: bool = False) -> None:
         """Take a drained shard out of the map; with `force` though ended jobs on it cannot be read any more."""
-        await self._run(self._protocol.ask(shard_calls.remove(number, force=force)))
+        await self._run(self._protocol.ask(admin_calls.remove_shard(number, force=force)))
 
     async def fleets(self) -> tuple[FleetItem, ...]:
         """The fleets and how they are, without their decisions."""

@@ -1,6 +1,5 @@
-"""Whether a file is worth taking to, or from, the object store itself, past the server."""
+"""Shortcuts past the server's own choice: files straight to and from the object store, and the shard of a submit."""
 
-import os
 import random
 from datetime import timedelta
 
@@ -10,12 +9,12 @@ from penstock.model.ids import ShardId
 from penstock.model.sdk_keys import SHARDS_HEADER, new_sdk_key, read_shards
 
 WORTH_BYTES = 64 * 1024
-"""Below this the extra call costs more than the server's passing on of the bytes."""
+"""Below this size the extra call costs more than sending the bytes through the server."""
 AGAIN_AFTER = timedelta(minutes=5)
 
 
 class Direct:
-    """Says no for a while after it was of no use: a store that cannot be reached costs a timeout each time."""
+    """Whether to transfer a file directly. Off for AGAIN_AFTER once a transfer failed: each failure costs a timeout."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -25,45 +24,23 @@ class Direct:
         return size >= WORTH_BYTES and (self._again_at is None or self._clock.monotonic() >= self._again_at)
 
     def of_no_use(self) -> None:
-        """The server knows no such way, or what it named cannot be reached."""
+        """Record that the server offers no direct transfers, or that its object store cannot be reached."""
         self._again_at = self._clock.monotonic() + AGAIN_AFTER.total_seconds()
 
 
-URL_VARIABLE = "PENSTOCK_URL"
-
-_home: tuple[str, str] | None = None
-
-
-def belong_to(url: str, key: str) -> None:
-    """From now on clients without an address talk to this server, and those without a key show it this one."""
-    global _home
-    os.environ[URL_VARIABLE] = url
-    _home = url.rstrip("/"), key
-
-
-def in_executor() -> bool:
-    """Whether this process runs handlers."""
-    return _home is not None
-
-
-def home_key(url: str) -> str:
-    """The key to show at an address where no other was given: this executor's, at its own server and nowhere else."""
-    return _home[1] if _home is not None and url.rstrip("/") == _home[0] else ""
-
-
 class ShardPlacement:
-    """Of one client. A server with a single shard tells nothing, and any key will do for it."""
+    """Chooses the shards of one client's submits. A server with a single shard names none: any key will do."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._weights: dict[ShardId, float] = {}
 
     def new_key(self) -> str:
-        """A key that nobody else has, on one of the shards, by weight."""
+        """A unique idempotency key that places its jobs on one of the shards, chosen by weight."""
         return new_sdk_key(self._choose())
 
     def learn(self, reply: Reply) -> None:
-        """Choose from what this answer says from now on, if it says anything."""
+        """Take over the shards and weights that an answer names, if it names any."""
         told = reply.headers.get(SHARDS_HEADER.lower())
         if told is not None:
             self._weights = read_shards(told)

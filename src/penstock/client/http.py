@@ -1,7 +1,7 @@
 """Calls over HTTP. The HTTP library is imported with the first call, so that importing an app stays cheap.
 
-That takes a tenth of a second and more, and so does a TLS context with all the certificates that this machine trusts.
-On an event loop both are had in a thread, and where the server speaks plain HTTP there is no certificate to be read.
+The import takes a tenth of a second or more, and so does a TLS context with all certificates that this machine trusts.
+On an event loop a thread does both. For a server that speaks plain HTTP no certificate is read.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from penstock.client.calls import Call, Reply
-from penstock.client.direct import URL_VARIABLE, home_key
+from penstock.client.environment import server_key, worker_key
 from penstock.client.sinks import BytesSink, Sink
-from penstock.model.errors import BY_CODE, Invalid, PenstockError, Refused, ServerUnavailable, TooLarge, Unavailable
+from penstock.model.errors import BY_CODE, PenstockError, Refused, ServerUnavailable, TooLarge, Unavailable
 from penstock.model.keys import authorization
 from penstock.model.wire.jobs import Problem
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 Owner: TypeAlias = tuple[int, object]
 """The process (and event loop) that a connection belongs to: it is never used by another."""
 
-KEY_VARIABLE = "PENSTOCK_KEY"
-DEFAULT_URL = "http://127.0.0.1:7373"
-
 CONNECT_TIMEOUT = timedelta(seconds=5)
 ANSWER_TIMEOUT = timedelta(seconds=30)
 LEAST_CONNECT_TIMEOUT = timedelta(seconds=1)
@@ -42,31 +39,18 @@ CONNECTIONS = 100
 _CHUNK = 256 * 1024
 
 
-def server_url(url: str | None) -> str:
-    """The argument, else PENSTOCK_URL, else this machine's default port."""
-    chosen = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-    if not chosen.startswith(("http://", "https://")):
-        raise Invalid(f"{chosen!r} is not the URL of a Penstock server: expected something like {DEFAULT_URL}")
-    return chosen.rstrip("/")
-
-
-def server_key(key: str | None) -> str:
-    """The argument, else PENSTOCK_KEY, else none."""
-    return os.environ.get(KEY_VARIABLE, "") if key is None else key
-
-
 def _shown(url: str, key: str | None) -> Callable[[], Mapping[str, str]]:
-    """The headers that show the key. An executor's own is known only later where a template imports the app."""
+    """The authorization headers of each call. A prefork process imports the app before its executors know their key."""
     fixed = authorization(server_key(key))
     if fixed or key is not None:
         return lambda: fixed
-    return lambda: authorization(home_key(url))
+    return lambda: authorization(worker_key(url))
 
 
 class HttpTransport:
-    """Sends calls to `url`, from any thread, and shows `key` there. None: PENSTOCK_KEY, else, in an executor, its own.
+    """Sends calls to `url`, from any thread, with the API key `key`. None: PENSTOCK_KEY, else that of the worker.
 
-    Connections are kept and reused; a forked child makes its own.
+    Connections are kept and reused; a forked child opens its own.
     """
 
     def __init__(self, url: str, inner: "httpx2.BaseTransport | None" = None, *, key: str | None = "") -> None:
@@ -101,9 +85,9 @@ class HttpTransport:
 
 
 class AsyncHttpTransport:
-    """Sends calls to `url` without blocking, and shows `key` there, which None leaves to the surroundings.
+    """`HttpTransport` for asyncio.
 
-    Connections are kept and reused, by each event loop its own.
+    Connections are kept and reused; each event loop has its own.
     """
 
     def __init__(self, url: str, inner: "httpx2.AsyncBaseTransport | None" = None, *, key: str | None = "") -> None:
@@ -127,7 +111,7 @@ class AsyncHttpTransport:
             await (await made).aclose()
 
     async def _open_client(self) -> "httpx2.AsyncClient":
-        """The client of this event loop, made by the first call; those that come meanwhile wait for it too."""
+        """The client of this event loop. The first call creates it; concurrent calls wait for it too."""
         owner: Owner = (os.getpid(), asyncio.get_running_loop())
         if self._http is None or self._http[0] != owner:
             self._http = owner, asyncio.ensure_future(asyncio.to_thread(_new_async_client, self.url, self._inner))
@@ -141,7 +125,7 @@ class AsyncHttpTransport:
 
 
 def _new_async_client(url: str, inner: "httpx2.AsyncBaseTransport | None") -> "httpx2.AsyncClient":
-    """In a thread. Whatever the first request would import is imported here too."""
+    """Create a client, in a thread. Imports also what its first request would import."""
     import httpx2
 
     import_module("anyio").run(_nothing)
@@ -152,7 +136,7 @@ async def _nothing() -> None: ...
 
 
 def _options(url: str) -> dict[str, Any]:
-    """What a client is made with. At a plain address no certificate is ever looked at: none is trusted."""
+    """The arguments of a client. For plain HTTP no certificate is loaded or trusted."""
     import httpx2
 
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
@@ -162,7 +146,7 @@ def _options(url: str) -> dict[str, Any]:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Trouble on the way as ServerUnavailable: the call may have arrived, unless `sent` says that it has not."""
+    """Raise transport errors as ServerUnavailable. The call may have arrived, unless `sent` is False."""
     import httpx2
 
     try:
@@ -177,7 +161,7 @@ def _explained(url: str) -> Iterator[None]:
 
 @contextmanager
 def _filling(call: Call[Any], status: int) -> Iterator[Sink]:
-    """The call's sink for a good answer, a plain one for a problem; nothing is left of a body that broke off."""
+    """The call's sink for a good answer, a plain one for a problem. An incomplete body is abandoned."""
     sink = call.sink() if 200 <= status < 300 else BytesSink()
     try:
         yield sink
@@ -271,12 +255,12 @@ def error_of(problem: Problem) -> PenstockError:
 
 
 def _unexplained(call: Call[T], reply: Reply) -> PenstockError:
-    """Something between us and the server answered: a proxy, a load balancer, or another program on that port."""
+    """The error for an answer that is not Penstock's: from a proxy, a load balancer or another program on that port."""
     told = f"{call.method} {call.path} was answered {reply.status}, by something else than Penstock{excerpt(reply)}"
     if reply.status >= 500 or reply.status in TEMPORARY:
         return ServerUnavailable(told, status=reply.status)
     if reply.status == 413:
-        # Whoever says it, less at once may pass.
+        # A proxy's limit too may let a smaller body pass.
         return TooLarge(told, status=reply.status)
     return PenstockError(f"{told}; is the URL right?", status=reply.status)
 
@@ -296,7 +280,7 @@ class TransferBroken(Exception):
 
 
 class Transfers:
-    """Connections of their own: nothing that is meant for Penstock alone goes with them."""
+    """Transfers to and from an object store, over separate connections: they carry no API key of Penstock."""
 
     def __init__(self) -> None:
         self._http: httpx2.AsyncClient | None = None

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from penstock.client import calls, http
 from penstock.client.calls import Call, Reply
 from penstock.client.direct import Direct, ShardPlacement
+from penstock.client.environment import default_patience
 from penstock.client.options import Content, JobSpec, body_of, check_submit
-from penstock.client.patience import default_patience
 from penstock.model.clock import Clock
 from penstock.model.errors import (
     ChooseShard,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from penstock.client.direct import URL_VARIABLE
+from penstock.client.environment import URL_VARIABLE
 from penstock.config import is_setting, variable
 
 PARENT = "PENSTOCK_PARENT"

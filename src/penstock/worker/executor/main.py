@@ -8,7 +8,7 @@ import sys
 import msgspec
 
 from penstock.app import Penstock
-from penstock.client.direct import belong_to
+from penstock.client.environment import belong_to
 from penstock.model.clock import SystemClock
 from penstock.worker.channel import HEADER
 from penstock.worker.executor.executor import Executor
