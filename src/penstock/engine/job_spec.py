@@ -1,4 +1,4 @@
-"""From what a client asked to what a store inserts: every default resolved, every refusal said. Pure."""
+"""The job that a request describes, with every default resolved; or why it is refused. Pure."""
 
 import hashlib
 from collections.abc import Sequence
@@ -31,7 +31,9 @@ def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime
         priority=declared.priority if request.priority is None else request.priority,
         params=params,
         retry=declared.retry if request.retry_policy is None else retry_asked(request.retry_policy),
-        timeout=_timeout(request, declared),
+        timeout=_span(
+            declared.timeout_seconds if request.timeout_seconds is msgspec.UNSET else request.timeout_seconds
+        ),
         delay=None if request.delay_seconds is None else seconds(request.delay_seconds),
         due_at=request.scheduled_at,
         expires_at=request.expires_at,
@@ -42,7 +44,7 @@ def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime
 
 
 def same_again(job: JobId, old: Job) -> NewJob:
-    """A new job that asks for what an ended one asked for: due now, never expiring. Inputs are still to be copied."""
+    """A new job like an ended one: due now, never expiring. Inputs are still to be copied."""
     return NewJob(
         id=job,
         type=plain_type(old.type),
@@ -79,12 +81,8 @@ def _check_times(request: SubmitRequest, now: datetime) -> None:
 
 
 def retry_asked(asked: Retry | RetryKind) -> Retry:
-    """The policy, or what its bare name stands for."""
+    """The policy, or the one that a bare name stands for."""
     return NAMED[asked] if isinstance(asked, RetryKind) else asked
-
-
-def _timeout(request: SubmitRequest, declared: JobType) -> timedelta | None:
-    return _span(declared.timeout_seconds if request.timeout_seconds is msgspec.UNSET else request.timeout_seconds)
 
 
 @lru_cache(maxsize=256)

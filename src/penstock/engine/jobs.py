@@ -201,21 +201,20 @@ class Jobs:
         self._reasons = WaitReasons()
         self._batches = Batches(parts.store, parts.settings.retention, self._preparation, self._insertion, self.submit)
 
-    async def submit(self, requests: Sequence[SubmitRequest]) -> list[SubmitOutcome]:
-        """Make each job durable, or refuse it by itself. One answer each, in order."""
-        outcomes = await self._submit(requests)
-        for _ in range(PLACED_AGAIN):
-            if MapChanged not in map(type, outcomes):
-                break
-            moved = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, MapChanged)]
-            for index, outcome in zip(moved, await self._submit([requests[index] for index in moved]), strict=True):
-                outcomes[index] = outcome
-        return outcomes
+    async def submit(self, requests: Sequence[SubmitRequest], tries: int = PLACED_AGAIN) -> list[SubmitOutcome]:
+        """Make each job durable, or refuse it by itself. One answer each, in order.
 
-    async def _submit(self, requests: Sequence[SubmitRequest]) -> list[SubmitOutcome]:
+        Jobs whose shard no longer takes them because the shard map has changed are placed again, `tries` times.
+        """
         prepared = await self._preparation.prepare(requests)
         answers = iter(await self._insertion.insert([job for job in prepared if isinstance(job, NewJob)]))
-        return [_answer(next(answers)) if isinstance(job, NewJob) else job for job in prepared]
+        outcomes = [next(answers) if isinstance(job, NewJob) else job for job in prepared]
+        if tries and MapChanged in map(type, outcomes):
+            moved = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, MapChanged)]
+            again = await self.submit([requests[index] for index in moved], tries - 1)
+            for index, outcome in zip(moved, again, strict=True):
+                outcomes[index] = outcome
+        return [_conflict(one) if isinstance(one, Known) and one.conflict else one for one in outcomes]
 
     async def submit_batch(self, requests: Mapping[int, SubmitRequest], key: BatchKey) -> dict[int, SubmitOutcome]:
         """`submit`, by the places of the jobs in their batch; under the same key nothing is added twice."""
@@ -285,7 +284,5 @@ class Jobs:
         return JobPage(items, page.cursor, page.missing)
 
 
-def _answer(submission: Submission | Unavailable) -> SubmitOutcome:
-    if isinstance(submission, Known) and submission.conflict:
-        return KeyConflict(f"the idempotency key was used for job {submission.id}, which asked for something else")
-    return submission
+def _conflict(known: Known) -> KeyConflict:
+    return KeyConflict(f"the idempotency key was used for job {known.id}, which asked for something else")

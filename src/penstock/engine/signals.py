@@ -113,8 +113,10 @@ class Signal(Actions[Payload]):
 
     def publish(self, payload: Payload) -> None:
         """Run the local actions now, and those of other processes soon."""
-        self.run(payload)
-        self.send(payload)
+        for action in self._actions:
+            action(payload)
+        if self._outbox.is_open:
+            self.send(payload)
 
     def send(self, payload: Payload) -> None:
         """Run the actions of other processes soon; however often it is called meanwhile, one message is sent."""
@@ -178,7 +180,7 @@ class Signals:
         """Jobs of these queues have become due."""
         self.window_full = Signal[frozenset[BacklogKey]](
             outbox,
-            "line",
+            "line",  # the name that processes of earlier versions know
             lambda backlogs: _encode_json(frozenset().union(*backlogs)),
             lambda message: _decode_backlogs(message or b"[]"),
         )
@@ -189,18 +191,14 @@ class Signals:
     def publish_events(self, events: Sequence[Event]) -> None:
         """Tell this process, and others as far as it concerns them, what has become durable."""
         self.events.run(events)
-        self.publish_work(frozenset(event.queue for event in events if event.after is State.QUEUED))
+        if queues := frozenset(event.queue for event in events if event.after is State.QUEUED):
+            self.work.publish(queues)
         if not self._outbox.is_open:
             return
         if ended := [event.job for event in events if event.after in TERMINAL]:
             self.ended.send(ended)
         if any(event.move is Move.CANCEL and event.before is State.RUNNING for event in events):
             self.cancels.send(None)
-
-    def publish_work(self, queues: frozenset[str]) -> None:
-        """Tell autoscalers that jobs of these queues have become due."""
-        if queues:
-            self.work.publish(queues)
 
     async def listen(self) -> timedelta:
         """Do what the signals of other processes ask for, until the broker is closed or lost; the pause before the

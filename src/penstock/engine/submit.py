@@ -1,4 +1,4 @@
-"""From requests to jobs that a store can insert: defaults resolved, params checked, large values and inputs stored."""
+"""Submitting: jobs are made of requests, with params checked and large values stored, and inserted in batches."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ from penstock.model.workers import JobType
 from penstock.store.batcher import Batcher
 
 Prepared: TypeAlias = NewJob | Submission | PenstockError
-"""A job to insert; one that was made already, by the first tick of its schedule; or why there is none."""
+"""A job to insert; one that the first tick of its schedule has made already; or why the request is refused."""
 
 ANY_ID: Iterable[None] = repeat(None)
 
@@ -42,13 +42,13 @@ class Preparation:
         return new_job_id(at_millis, self._parts.store.shard_for(key), self._parts.rng)
 
     def new_series(self, key: str) -> tuple[Series, int | None]:
-        """Ids for the jobs of a batch where its key belongs, and the ring that says so."""
+        """Ids for the jobs of a batch on the shard of its key, and the epoch of the ring that chose the shard."""
         parts = self._parts
         series = Series.new(to_millis(parts.clock.now()), parts.store.shard_for(key), parts.rng)
         return series, parts.store.epoch(key)
 
     async def prepare(self, requests: Sequence[SubmitRequest], ids: Iterable[JobId | None] = ANY_ID) -> list[Prepared]:
-        """One answer each, in order. A job without an id gets one of its own, where its key belongs if it has one."""
+        """One answer each, in order. A job without an id gets one, on the shard of its key if it has a key."""
         self._parts.catalog.require_types()
         resolver = _TypeResolver(self._parts, self.new_id, await self._parts.catalog.read())
         return [
@@ -74,7 +74,7 @@ class Preparation:
             return error
 
     async def _complete(self, new: NewJob, request: SubmitRequest) -> NewJob:
-        """With its large values stored, and with a fingerprint if it has a key."""
+        """The job with its large values stored, and with a fingerprint if it has a key."""
         files = self._parts.files
         if request.inputs:
             new = replace(new, inputs=await files.adopt(new.id, request.inputs))
@@ -85,7 +85,7 @@ class Preparation:
 
 
 class _TypeResolver:
-    """What the jobs of one call have in common: looked up once, however many they are."""
+    """Resolves the requests of one call, looking up once what they have in common."""
 
     def __init__(
         self, parts: EngineParts, new_id: Callable[[str | None, datetime], JobId], reading: CatalogReading
@@ -99,10 +99,13 @@ class _TypeResolver:
         self._types: dict[str, JobType] = {}
 
     def resolve(self, request: SubmitRequest, job: JobId | None) -> NewJob | PenstockError:
-        """The job without what has to be stored elsewhere first; or why it is refused."""
+        """The job, without what has to be stored elsewhere first; or why the request is refused."""
         try:
-            declared = self._types.get(request.type) or self._declared(request.type)
-            # The id and the ring go together: nothing may be awaited between the two.
+            declared = self._types.get(request.type)
+            if declared is None:
+                declared = self._reading.type(request.type, allow_unknown=self._allow_unknown)
+                self._types[request.type] = declared
+            # The id and the epoch belong together: nothing may be awaited between the two.
             key = request.idempotency_key
             job, ring = job or self._new_id(key, self._now), None if key is None else self._epoch(key)
             new = new_job(job, request, declared, self._now, ring)
@@ -111,10 +114,6 @@ class _TypeResolver:
             return new
         except PenstockError as error:
             return error
-
-    def _declared(self, name: str) -> JobType:
-        declared = self._types[name] = self._reading.type(name, allow_unknown=self._allow_unknown)
-        return declared
 
 
 class Insertion:
@@ -178,6 +177,7 @@ class Insertion:
         made = [answer for answer in answers if isinstance(answer, Inserted)]
         self._meters.submitted += len(made)
         await self._tickets.publish_marked(marked, [one.new for one in made])
-        # Of all that happens to jobs, only this concerns new ones; an event for each would tell no more.
-        self._signals.publish_work(frozenset([one.new.queue for one in made if one.state is State.QUEUED]))
+        # Of all signals only this one is about new jobs; an event for each would tell no more.
+        if queues := frozenset([one.new.queue for one in made if one.state is State.QUEUED]):
+            self._signals.work.publish(queues)
         return answers

@@ -1,8 +1,8 @@
-"""Tickets: which jobs get one at once, and when the dispatcher should look.
+"""The broker's window: which jobs get a ticket with their submit, and when the dispatchers are woken.
 
-The broker holds a window of each line (the jobs of one type in one queue), not its backlog. A job that is due goes
-there straight from its submit while the window has room and no other of its line waits in the store. What stands in
-line behind the window workers take from the store; what they leave is the dispatcher's.
+For each queue and type the broker holds tickets of the next few jobs, its window; the other due jobs, their backlog,
+wait in the store. A job that is due gets its ticket with its submit if the window has room and there is no backlog.
+Workers claim jobs of a backlog from the store themselves; dispatchers give tickets to the rest.
 """
 
 import asyncio
@@ -32,13 +32,12 @@ logger = logging.getLogger("penstock.engine")
 ZERO = timedelta(0)
 POSTED_BY_SUBMITTER = frozenset({Move.SUBMIT, Move.TICK})
 PUBLISH_WITHIN = timedelta(seconds=2)
-"""A broker slower than this is left alone: its tickets lapse and are posted again."""
-
+"""How long a publish may take; the tickets of one that takes longer expire and are published again."""
 
 REPUBLISH_AFTER = timedelta(seconds=1)
 DEPTHS_MAX_AGE = 0.05
 BACKLOG_HINT_TTL = 2.0
-"""Seconds that a process without a dispatcher remembers that jobs of a line wait in the store."""
+"""Seconds for which a process without a dispatcher remembers that there is a backlog."""
 
 
 class Tickets:
@@ -63,20 +62,16 @@ class Tickets:
         self._posting: set[asyncio.Future[None]] = set()
         self._outgoing: list[Ticket] = []
         self._sending: asyncio.Future[None] | None = None
-        self._backlogs: dict[ShardId, frozenset[BacklogKey]] = {}
-        self._told: dict[BacklogKey, float] = {}
+        self._left_by_shard: dict[ShardId, frozenset[BacklogKey]] = {}
+        self._left: frozenset[BacklogKey] = frozenset()
+        self._hinted_until: dict[BacklogKey, float] = {}
         self._depths_known: Counter[BacklogKey] = Counter()
         self._depths_at = float("-inf")
         self._takers: set[asyncio.Task[list[Ticket]]] = set()
         self.wake = WakeUps()
-
-    @property
-    def ticket_for(self) -> timedelta:
-        """Short: a process that is lost with tickets in its hands, or before it has posted them, costs this time.
-
-        What waits in the broker for longer does not lapse.
-        """
-        return seconds(self._timing.ticket_seconds)
+        self.ticket_for = seconds(self._timing.ticket_seconds)
+        """How long a ticket may be out before it is published again. Short: a process that dies with tickets, or before
+        it has published them, delays their jobs by this time. Tickets that wait in the broker do not expire."""
 
     async def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         """The jobs to insert, with those `ticketed` that are due and find room; `publish_marked` must follow."""
@@ -102,37 +97,33 @@ class Tickets:
         for backlog in {(job.queue, job.type) for job in created if job.id not in ticketed}:
             self.mark_backlog(BacklogKey(*backlog))
 
-    async def room(self, lines: Iterable[BacklogKey]) -> dict[BacklogKey, int]:
-        """For each line, how many jobs may be ticketed at their submit; none where others wait ahead.
+    async def room(self, backlogs: Iterable[BacklogKey]) -> dict[BacklogKey, int]:
+        """How many jobs of each backlog may get a ticket with their submit; 0 if others wait ahead of them.
 
-        None at all while the broker is out of reach: the dispatcher sees to those jobs.
+        0 for all while the broker is unavailable: the dispatchers give those jobs their tickets.
         """
         try:
             depths = await self._depths()
         except Unavailable:
-            return dict.fromkeys(lines, 0)
+            return dict.fromkeys(backlogs, 0)
         window = self._timing.window_jobs
-        return {line: 0 if self._has_backlog(line) else max(0, window - depths.get(line, 0)) for line in lines}
+        return {key: 0 if self._has_backlog(key) else max(0, window - depths.get(key, 0)) for key in backlogs}
 
     async def _depths(self) -> Counter[BacklogKey]:
-        """What the broker holds; of a shared one what it held a moment ago, so that not every submit has to ask."""
+        """The tickets in the broker; those of a shared one as of at most DEPTHS_MAX_AGE ago."""
         now = self._clock.monotonic()
         if not self._shared or now - self._depths_at > DEPTHS_MAX_AGE:
             self._depths_known, self._depths_at = Counter(await self._broker.depths()), now
         return self._depths_known
 
-    def _has_backlog(self, line: BacklogKey) -> bool:
-        """Whether jobs of this line wait in the store, as far as this process knows."""
-        return self._is_local_backlog(line) or self._told.get(line, 0.0) > self._clock.monotonic()
-
-    def _is_local_backlog(self, line: BacklogKey) -> bool:
-        """Whether a dispatcher of this process left jobs of this line waiting."""
-        return any(line in backlog for backlog in self._backlogs.values())
+    def _has_backlog(self, backlog: BacklogKey) -> bool:
+        """Whether jobs wait in the store, as far as this process knows."""
+        return backlog in self._left or self._hinted_until.get(backlog, 0.0) > self._clock.monotonic()
 
     async def publish(self, tickets: Sequence[Ticket]) -> None:
-        """Post tickets of jobs that are durably marked. Never fails: what is not posted lapses and is posted again.
+        """Publish tickets of jobs that are durably marked. Never fails: the dispatchers publish again what is missing.
 
-        To a shared broker they go together with all that come meanwhile, and nobody waits for that.
+        To a shared broker they are sent in the background, together with those of concurrent calls.
         """
         if not self._shared:
             await self._publish(tickets)
@@ -156,7 +147,7 @@ class Tickets:
             logger.warning("broker took none of %d tickets (%s); they are posted again later", len(tickets), error)
 
     async def post(self, tickets: Sequence[Ticket]) -> None:
-        """Post tickets, or raise BrokerUnavailable: then some may be posted all the same."""
+        """Publish tickets, or raise BrokerUnavailable: some may be published all the same."""
         if not tickets:
             return
         try:
@@ -164,11 +155,11 @@ class Tickets:
                 await self._broker.publish(tickets)
         except TimeoutError:
             raise BrokerUnavailable(f"no answer within {PUBLISH_WITHIN.total_seconds():g} s") from None
-        for line, posted in Counter([(ticket.queue, ticket.type) for ticket in tickets]).items():
-            self._depths_known[BacklogKey(*line)] += posted
+        for key, posted in Counter([(ticket.queue, ticket.type) for ticket in tickets]).items():
+            self._depths_known[BacklogKey(*key)] += posted
 
     def publish_later(self, tickets: Sequence[Ticket]) -> None:
-        """Post again what could not be claimed because its shard did not answer; whoever dies leaves it to lapse."""
+        """Publish again after a pause: the shard of these tickets did not answer a claim."""
 
         async def post_again() -> None:
             await self._clock.sleep(REPUBLISH_AFTER)
@@ -178,26 +169,27 @@ class Tickets:
         self._posting.add(posting)
         posting.add_done_callback(self._posting.discard)
 
-    def record_backlog(self, shard: ShardId, backlog: frozenset[BacklogKey]) -> None:
-        """What the dispatcher of a shard left waiting on its last pass; other processes are told."""
-        self._backlogs[shard] = backlog
-        self._told = {line: until for line, until in self._told.items() if line in backlog}
-        if backlog:
-            self._signals.window_full.send(backlog)
+    def record_backlog(self, shard: ShardId, left: frozenset[BacklogKey]) -> None:
+        """Note what a shard's dispatcher left in the store on its last pass, and send that to other processes."""
+        self._left_by_shard[shard] = left
+        self._left = frozenset().union(*self._left_by_shard.values())
+        self._hinted_until = {key: until for key, until in self._hinted_until.items() if key in left}
+        if left:
+            self._signals.window_full.send(left)
 
-    def receive_backlog(self, lines: Iterable[BacklogKey]) -> None:
-        """Another process's dispatcher left jobs of these lines waiting: new ones must not overtake them."""
+    def receive_backlog(self, backlogs: Iterable[BacklogKey]) -> None:
+        """Note what a dispatcher of another process left in the store: new jobs must not overtake it."""
         until = self._clock.monotonic() + BACKLOG_HINT_TTL
-        self._told.update(dict.fromkeys(lines, until))
+        self._hinted_until.update(dict.fromkeys(backlogs, until))
 
-    def mark_backlog(self, line: BacklogKey) -> None:
-        """A job of this line waits in the store for a ticket. Where others wait already, a dispatcher here knows."""
-        self._told[line] = self._clock.monotonic() + BACKLOG_HINT_TTL
-        if not self._is_local_backlog(line):
+    def mark_backlog(self, backlog: BacklogKey) -> None:
+        """Note that a job waits in the store for a ticket, and wake the dispatchers unless they know the backlog."""
+        self._hinted_until[backlog] = self._clock.monotonic() + BACKLOG_HINT_TTL
+        if backlog not in self._left:
             self._signals.backlog.publish(None)
 
     async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
-        """Tickets for a subscription, the moment there are any; none after `wait`, or when a pause has changed."""
+        """Tickets for a worker as soon as there are any; none after `wait`, or when a pause has changed."""
         if wait <= ZERO:
             return await self._broker.take(wanted, limit, wait)
         taker = asyncio.ensure_future(self._broker.take(wanted, limit, wait))
@@ -213,28 +205,28 @@ class Tickets:
             self._takers.discard(taker)
 
     def pauses_changed(self) -> None:
-        """Waiting takers must ask again, with what is paused now; the dispatcher must look."""
+        """Let waiting claims ask again with what is paused now, and wake the dispatchers of this process."""
         for taker in self._takers:
             taker.cancel()
         self.wake.set()
 
     async def close(self) -> None:
-        """Post what is on its way; let go of what would be posted later."""
+        """Publish what is being sent; drop what would be published later."""
         for posting in self._posting:
             posting.cancel()
         if self._sending is not None:
             await self._sending
 
-    async def wake_if_low(self, lines: Iterable[BacklogKey]) -> None:
-        """Wake the dispatchers where the window runs low, more wait behind it, and takers cannot help themselves."""
-        if low := [line for line in lines if self._has_backlog(line)]:
+    async def wake_if_low(self, backlogs: Iterable[BacklogKey]) -> None:
+        """Wake the dispatchers if a window is less than half full and has a backlog."""
+        if waiting := [key for key in backlogs if self._has_backlog(key)]:
             with suppress(Unavailable):
                 depths = await self._depths()
-                if any(depths.get(line, 0) * 2 < self._timing.window_jobs for line in low):
+                if any(depths.get(key, 0) * 2 < self._timing.window_jobs for key in waiting):
                     self._signals.backlog.publish(None)
 
     def observe(self, events: Sequence[Event]) -> None:
-        """Jobs that came back to queued or scheduled need the dispatcher."""
+        """Wake the dispatchers for jobs that came back to queued or scheduled."""
         for event in events:
             if event.move in POSTED_BY_SUBMITTER:
                 continue
@@ -249,60 +241,61 @@ def _ticket(job: Job | NewJob) -> Ticket:
 
 
 def _cancelling() -> bool:
-    """True when this very task is being cancelled, not only what it waits for."""
+    """Whether this task is being cancelled, not only the call that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 CHECK_INTERVAL = timedelta(seconds=1)
-"""How often a line is looked at of which nothing is known."""
+"""How often a backlog is checked of which nothing is known."""
 
 ShardBacklog = tuple[ShardId, BacklogKey]
-"""A line on one shard."""
+"""The backlog of one shard."""
 
 
 class BacklogHints:
-    """What this process's takers have seen. A hint: being wrong costs a look or a moment, never a job."""
+    """What the claims of this process have seen of the backlogs. A wrong hint costs a query or a delay, never a job."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._long: dict[ShardBacklog, int] = {}
+        self._priority_of: dict[ShardBacklog, int] = {}
         self._checked_at: dict[ShardBacklog, float] = {}
 
-    def to_check(self, shard: ShardId, lines: Iterable[BacklogKey]) -> list[BacklogKey]:
-        """Those that are long here, and those that nobody has looked at for a while."""
+    def to_check(self, shard: ShardId, backlogs: Iterable[BacklogKey]) -> list[BacklogKey]:
+        """Those known to have jobs, and those not checked for CHECK_INTERVAL."""
         now = self._clock.monotonic()
-        return [line for line in lines if (shard, line) in self._long or self._rested((shard, line), now)]
+        return [key for key in backlogs if (shard, key) in self._priority_of or self._is_unchecked((shard, key), now)]
 
-    def priorities(self, shards: Iterable[Shard], lines: frozenset[BacklogKey]) -> dict[str, int]:
-        """By queue, the priority of the next jobs in these lines, of those that are known to be long."""
+    def priorities(self, shards: Iterable[Shard], backlogs: frozenset[BacklogKey]) -> dict[str, int]:
+        """By queue, the priority of the next jobs in those of these backlogs that are known to have jobs."""
         urgent: dict[str, int] = {}
         here = {shard.shard for shard in shards}
-        for (shard, line), priority in self._long.items():
-            if priority > urgent.get(line.queue, 0) and shard in here and line in lines:
-                urgent[line.queue] = priority
+        for (shard, key), priority in self._priority_of.items():
+            if priority > urgent.get(key.queue, 0) and shard in here and key in backlogs:
+                urgent[key.queue] = priority
         return urgent
 
-    def mark_full(self, places: Iterable[ShardBacklog]) -> None:
-        """There were as many tickets as a taker could take: more jobs may stand behind them, of unknown priority."""
-        for place in places:
-            self._long.setdefault(place, 0)
+    def mark_full(self, backlogs: Iterable[ShardBacklog]) -> None:
+        """A claim got as many tickets as it could take: more jobs may wait, of unknown priority."""
+        for backlog in backlogs:
+            self._priority_of.setdefault(backlog, 0)
 
     def record_check(self, shard: ShardId, asked: Iterable[Share], claims: Sequence[Claim]) -> None:
-        """The lines of a queue that gave as much as was asked of it go on; otherwise all of them are at their end."""
+        """Note which backlogs have more jobs: those of a queue that gave as many as were asked for."""
         now = self._clock.monotonic()
         found = split(claims, lambda claim: claim.queue)
         for share in asked:
             given = found.get(share.queue, [])
             if len(given) >= share.jobs:
-                self._long.update({(shard, BacklogKey(claim.queue, claim.type)): claim.priority for claim in given})
+                next_of = {(shard, BacklogKey(claim.queue, claim.type)): claim.priority for claim in given}
+                self._priority_of.update(next_of)
             else:
-                self._end([(shard, BacklogKey(share.queue, type_name)) for type_name in share.types], now)
+                self._mark_empty([(shard, BacklogKey(share.queue, type_name)) for type_name in share.types], now)
 
-    def _end(self, places: Iterable[ShardBacklog], now: float) -> None:
-        for place in places:
-            self._long.pop(place, None)
-            self._checked_at[place] = now
+    def _mark_empty(self, backlogs: Iterable[ShardBacklog], now: float) -> None:
+        for backlog in backlogs:
+            self._priority_of.pop(backlog, None)
+            self._checked_at[backlog] = now
 
-    def _rested(self, place: ShardBacklog, now: float) -> bool:
-        return now - self._checked_at.get(place, float("-inf")) >= CHECK_INTERVAL.total_seconds()
+    def _is_unchecked(self, backlog: ShardBacklog, now: float) -> bool:
+        return now - self._checked_at.get(backlog, float("-inf")) >= CHECK_INTERVAL.total_seconds()
