@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
-from penstock.client import AsyncClient, Client, direct
+from penstock.client import AsyncClient, Client, environment
 from penstock.client.environment import LONG, SHORT, server_url
 from penstock.client.http import AsyncHttpTransport, HttpTransport
 from penstock.client.options import JobSpec, body_of
@@ -279,7 +279,7 @@ def test_a_submit_gives_up_after_what_a_web_request_bears() -> None:
 
 
 def test_a_handler_has_more_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "_home", (URL, ""))
+    monkeypatch.setattr(environment, "_worker_server", (URL, ""))
     server = Server(*[unreachable()] * 10, answer(item()))
     with server.client() as client:
         client.submit("add")
