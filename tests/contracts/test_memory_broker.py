@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from penstock.broker.memory import MemoryBroker, TicketQueues
 from penstock.model.ids import JobId, ShardId
 from penstock.model.job import Ticket
-from penstock.testing.broker_contract import (
+from penstock.testing.broker_contract import BrokerContract
+from penstock.testing.broker_stage import (
     LONG,
     ZERO,
-    BrokerContract,
     jobs,
     promptly,
     ticket,
@@ -81,7 +81,7 @@ class TestMemoryBroker(BrokerContract):
         take = await self.start_take(broker, wanting("mail", "report"))
         take.cancel()
         await asyncio.wait({take})
-        assert not broker._takers  # noqa: SLF001 - a leak shows nowhere else
+        assert not broker._waiters  # noqa: SLF001 - a leak shows nowhere else
 
 
 steps = st.lists(
@@ -99,22 +99,22 @@ steps = st.lists(
 
 
 @given(steps)
-def test_lanes_agree_with_a_plain_list(steps: list[Ticket | tuple[frozenset[str], int]]) -> None:
+def test_ticket_queues_agree_with_a_plain_list(steps: list[Ticket | tuple[frozenset[str], int]]) -> None:
     """Whatever is put in and taken: nothing is lost or doubled, the best priority goes first, and depths agree."""
-    lanes, model = TicketQueues(), list[Ticket]()
+    queues, model = TicketQueues(), list[Ticket]()
     for step in steps:
         if isinstance(step, Ticket):
             known = step.job in jobs(model)
-            assert lanes.append([step]) == ([] if known else [step])
+            assert queues.append([step]) == ([] if known else [step])
             model += [] if known else [step]
         else:
             types, limit = step
             wanted = [one for one in model if one.type in types]
-            taken = lanes.take(wanting(*types), limit)
+            taken = queues.take(wanting(*types), limit)
             best = sorted((one.priority for one in wanted), reverse=True)[:limit]
             assert [one.priority for one in taken] == best
             for one in taken:
-                lane = [other for other in model if (other.type, other.priority) == (one.type, one.priority)]
-                assert one == lane[0]
+                same = [other for other in model if (other.type, other.priority) == (one.type, one.priority)]
+                assert one == same[0]
                 model.remove(one)
-        assert lanes.depths == Counter(one.line for one in model)
+        assert queues.depths == Counter(one.backlog_key for one in model)

@@ -19,11 +19,11 @@ from penstock.broker.redis.client import FAILURES, REST, RedisBreaker
 from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
 from penstock.model.job import BacklogKey, Ticket
-from penstock.testing.broker_contract import (
+from penstock.testing.broker_contract import BrokerContract
+from penstock.testing.broker_stage import (
     LONG,
     PROMPTLY,
     ZERO,
-    BrokerContract,
     jobs,
     promptly,
     receive,
@@ -118,9 +118,9 @@ class TestRedisBroker(BrokerContract):
         await broker.epoch()
         await super().settle_down(broker)
 
-    async def subscribe(self, broker: Any, *bells: str) -> AsyncIterator[SignalMessage]:
-        listener: AsyncIterator[SignalMessage] = broker.listen(bells)
-        assert {rung.signal for rung in await receive(listener, len(bells))} == set(bells)
+    async def subscribe(self, broker: Any, *signals: str) -> AsyncIterator[SignalMessage]:
+        listener: AsyncIterator[SignalMessage] = broker.listen(signals)
+        assert {one.signal for one in await receive(listener, len(signals))} == set(signals)
         return listener
 
     async def test_a_ticket_put_back_keeps_its_place(self, broker: RedisBroker) -> None:
@@ -204,7 +204,7 @@ async def test_prefixes_share_a_server_without_meeting(shared: Valkey, opening: 
     assert await one.epoch() != await other.epoch()
 
 
-async def test_bells_ring_in_every_process(shared: Valkey, opening: Open) -> None:
+async def test_signals_reach_every_process(shared: Valkey, opening: Open) -> None:
     prefix = next(prefixes)
     here, there = [await opening(shared.url, prefix=prefix) for _ in range(2)]
     listener = here.listen(["door"])

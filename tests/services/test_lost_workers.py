@@ -15,8 +15,7 @@ from penstock.engine.queues import LOST_LISTED
 from penstock.model.job import Job
 from penstock.model.workers import EVER, JobType, Seen, Worker, WorkerState
 from penstock.objects.folder import FolderObjects
-from penstock.scheduler.sweeper import BATCH_PAUSE
-from penstock.scheduler.worker_pruner import FORGOTTEN_AT_ONCE
+from penstock.scheduler.sweeper import BATCH_PAUSE, FORGOTTEN_AT_ONCE
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import ADD, claim_one, pruner, submit, worker

@@ -20,16 +20,16 @@ ZERO = timedelta(0)
 
 
 class MemoryBroker:
-    """Tickets in lanes, one for each queue and type: oldest first in a lane, turn by turn between lanes.
+    """Tickets by queue and type: oldest first within one, round robin between them.
 
-    Waiting takers are served in the order they came. A job that has a ticket here is not given a second one.
+    Waiting callers are served in the order they came. A job that has a ticket here is not given a second one.
     """
 
     def __init__(self) -> None:
         self._epoch = secrets.token_hex(8)
         self._queues = TicketQueues()
-        self._takers: dict[str, dict[LocalWaiter, None]] = {}
-        self._bells = Subscribers()
+        self._waiters: dict[str, dict[LocalWaiter, None]] = {}
+        self._subscribers = Subscribers()
         self._closed = False
 
     async def publish(self, tickets: Sequence[Ticket]) -> None:
@@ -46,87 +46,87 @@ class MemoryBroker:
         return dict(self._queues.depths)
 
     async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:
-        return self._queues.find_held.intersection(jobs)
+        return self._queues.held.intersection(jobs)
 
     async def epoch(self) -> str:
         return self._epoch
 
-    async def send_signal(self, bell: str, message: bytes = b"") -> None:
-        self._bells.deliver(SignalMessage(bell, message))
+    async def send_signal(self, signal: str, message: bytes = b"") -> None:
+        self._subscribers.deliver(SignalMessage(signal, message))
 
-    def listen(self, bells: Collection[str]) -> AsyncIterator[SignalMessage]:
-        return self._bells.listen(bells)
+    def listen(self, signals: Collection[str]) -> AsyncIterator[SignalMessage]:
+        return self._subscribers.listen(signals)
 
     async def close(self) -> None:
         self._closed = True
-        self._bells.close()
+        self._subscribers.close()
         self._queues = TicketQueues()
-        for takers in list(self._takers.values()):
-            for taker in list(takers):
-                self._answer(taker, [])
+        for waiters in list(self._waiters.values()):
+            for waiter in list(waiters):
+                self._answer(waiter, [])
 
     def lose(self) -> None:
-        """For tests: forget every ticket, as a broker that was killed does. Waiting takers go on waiting."""
+        """For tests: forget every ticket, as a broker does that is killed. Waiting callers go on waiting."""
         self._epoch = secrets.token_hex(8)
         self._queues = TicketQueues()
 
     async def _wait(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
         loop = asyncio.get_running_loop()
-        taker = LocalWaiter(wanted, limit, loop.create_future())
-        self._enlist(taker)
-        # The deadline answers instead of cancelling, so that it cannot meet tickets that are already on their way.
-        deadline = loop.call_later(wait.total_seconds(), self._answer, taker, [])
+        waiter = LocalWaiter(wanted, limit, loop.create_future())
+        self._enlist(waiter)
+        # The deadline sets a result instead of cancelling: a cancellation could lose tickets that were just given.
+        deadline = loop.call_later(wait.total_seconds(), self._answer, waiter, [])
         try:
-            return await taker.answer
+            return await waiter.answer
         except asyncio.CancelledError:
-            self._dismiss(taker)
-            self._put_back(taker)
+            self._dismiss(waiter)
+            self._put_back(waiter)
             raise
         finally:
             deadline.cancel()
 
     def _offer(self, fresh: Sequence[Ticket]) -> None:
-        """Serve waiting takers from tickets that have just come; whatever was held before, none of them wanted."""
-        if not self._takers:
+        """Give new tickets to waiting callers. Older tickets need no look: no waiting caller wanted them."""
+        if not self._waiters:
             return
         left = Counter(ticket.type for ticket in fresh)
         for type_name in list(left):
-            for taker in list(self._takers.get(type_name, ())):
+            for waiter in list(self._waiters.get(type_name, ())):
                 if not left[type_name]:
                     break
-                left.subtract(ticket.type for ticket in self._serve(taker))
+                left.subtract(ticket.type for ticket in self._serve(waiter))
 
-    def _serve(self, taker: "LocalWaiter") -> list[Ticket]:
-        # One that was cancelled and has not woken yet still stands in line.
-        tickets = [] if taker.answer.done() else self._queues.take(taker.wanted, taker.limit)
+    def _serve(self, waiter: "LocalWaiter") -> list[Ticket]:
+        # A cancelled waiter whose task has not run yet is still listed.
+        tickets = [] if waiter.answer.done() else self._queues.take(waiter.wanted, waiter.limit)
         if tickets:
-            self._answer(taker, tickets)
+            self._answer(waiter, tickets)
         return tickets
 
-    def _answer(self, taker: "LocalWaiter", tickets: list[Ticket]) -> None:
-        self._dismiss(taker)
-        if not taker.answer.done():
-            taker.answer.set_result(tickets)
+    def _answer(self, waiter: "LocalWaiter", tickets: list[Ticket]) -> None:
+        self._dismiss(waiter)
+        if not waiter.answer.done():
+            waiter.answer.set_result(tickets)
 
-    def _put_back(self, taker: "LocalWaiter") -> None:
-        """A taker cancelled after it was answered and before it woke has taken none."""
-        if taker.answer.done() and not taker.answer.cancelled() and not self._closed:
-            self._offer(self._queues.put_back(taker.answer.result()))
+    def _put_back(self, waiter: "LocalWaiter") -> None:
+        """Put back the tickets of a waiter that was cancelled after it was given them and before its task ran."""
+        if waiter.answer.done() and not waiter.answer.cancelled() and not self._closed:
+            self._offer(self._queues.put_back(waiter.answer.result()))
 
-    def _enlist(self, taker: "LocalWaiter") -> None:
-        for type_name in taker.wanted.types:
-            self._takers.setdefault(type_name, {})[taker] = None
+    def _enlist(self, waiter: "LocalWaiter") -> None:
+        for type_name in waiter.wanted.types:
+            self._waiters.setdefault(type_name, {})[waiter] = None
 
-    def _dismiss(self, taker: "LocalWaiter") -> None:
-        for type_name in taker.wanted.types:
-            takers = self._takers.get(type_name, {})
-            takers.pop(taker, None)
-            if not takers:
-                self._takers.pop(type_name, None)
+    def _dismiss(self, waiter: "LocalWaiter") -> None:
+        for type_name in waiter.wanted.types:
+            waiters = self._waiters.get(type_name, {})
+            waiters.pop(waiter, None)
+            if not waiters:
+                self._waiters.pop(type_name, None)
 
 
 class LocalWaiter(Struct, frozen=True, eq=False):
-    """One call of take that waits."""
+    """One waiting call of `take`."""
 
     wanted: WorkRequest
     limit: int
@@ -134,26 +134,26 @@ class LocalWaiter(Struct, frozen=True, eq=False):
 
 
 class TicketQueues:
-    """The tickets held: at each priority the lanes that are not empty, the one whose turn it is first."""
+    """The tickets held: for each priority a queue by backlog key, the one whose turn is next first."""
 
     def __init__(self) -> None:
         self.depths: dict[BacklogKey, int] = {}
         self._levels: list[Level] = [{} for _ in range(PRIORITIES)]
-        self.find_held: set[JobId] = set()
+        self.held: set[JobId] = set()
 
     def append(self, tickets: Iterable[Ticket]) -> list[Ticket]:
-        """Put tickets at the ends of their lanes, and give them back without those of jobs that are held already."""
+        """Add tickets at the end of their queues; those that were added, without jobs that had one already."""
         fresh = []
-        for line, ticket in self._admit(tickets):
-            line.append(ticket)
+        for queue, ticket in self._admit(tickets):
+            queue.append(ticket)
             fresh.append(ticket)
         return fresh
 
     def put_back(self, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Put tickets at the heads of their lanes, in the order they were taken; otherwise as `append`."""
+        """Put tickets back at the head of their queues, in the order they were taken; otherwise as `append`."""
         fresh = []
-        for line, ticket in self._admit(reversed(tickets)):
-            line.appendleft(ticket)
+        for queue, ticket in self._admit(reversed(tickets)):
+            queue.appendleft(ticket)
             fresh.append(ticket)
         return fresh
 
@@ -163,40 +163,40 @@ class TicketQueues:
         for priority in range(PRIORITIES - 1, -1, -1):
             level = self._levels[priority]
             if level and len(tickets) < limit:
-                lanes = [lane for lane in level if wanted.wants(*lane, priority)]
-                tickets += self._share(level, lanes, limit - len(tickets))
-        self.find_held.difference_update([ticket.job for ticket in tickets])
+                keys = [key for key in level if wanted.wants(*key, priority)]
+                tickets += self._share(level, keys, limit - len(tickets))
+        self.held.difference_update([ticket.job for ticket in tickets])
         return tickets
 
     def _admit(self, tickets: Iterable[Ticket]) -> Iterator[tuple[deque[Ticket], Ticket]]:
-        """Each ticket whose job is not held yet, counted, with the line it belongs in."""
+        """Each ticket whose job has none here yet, counted, with the queue that it belongs to."""
         for ticket in tickets:
-            if ticket.job not in self.find_held:
-                self.find_held.add(ticket.job)
-                level, lane = self._levels[ticket.priority], ticket.line
-                self.depths[lane] = self.depths.get(lane, 0) + 1
-                yield level.get(lane) or level.setdefault(lane, deque()), ticket
+            if ticket.job not in self.held:
+                self.held.add(ticket.job)
+                level, key = self._levels[ticket.priority], ticket.backlog_key
+                self.depths[key] = self.depths.get(key, 0) + 1
+                yield level.get(key) or level.setdefault(key, deque()), ticket
 
-    def _share(self, level: Level, lanes: list[BacklogKey], room: int) -> list[Ticket]:
-        """Fill `room` from these lanes in equal parts, as far as they reach."""
+    def _share(self, level: Level, keys: list[BacklogKey], room: int) -> list[Ticket]:
+        """Up to `room` tickets from these queues, in equal parts as far as their tickets reach."""
         tickets: list[Ticket] = []
-        while lanes and (left := room - len(tickets)) > 0:
-            part = max(1, left // len(lanes))
-            for lane in lanes[:left]:
-                tickets += self._pop(level, lane, part)
-            lanes = [lane for lane in lanes if lane in level]
+        while keys and (left := room - len(tickets)) > 0:
+            part = max(1, left // len(keys))
+            for key in keys[:left]:
+                tickets += self._pop(level, key, part)
+            keys = [key for key in keys if key in level]
         return tickets
 
-    def _pop(self, level: Level, lane: BacklogKey, part: int) -> list[Ticket]:
-        line = level.pop(lane)
-        tickets = [line.popleft() for _ in range(min(part, len(line)))]
-        if line:
-            # Inserted anew, the lane is the last: the next turn is another's.
-            level[lane] = line
-        self._lower(lane, len(tickets))
+    def _pop(self, level: Level, key: BacklogKey, part: int) -> list[Ticket]:
+        queue = level.pop(key)
+        tickets = [queue.popleft() for _ in range(min(part, len(queue)))]
+        if queue:
+            # Inserted anew, it is the last of its level: its next turn comes after all others.
+            level[key] = queue
+        self._lower(key, len(tickets))
         return tickets
 
-    def _lower(self, lane: BacklogKey, count: int) -> None:
-        self.depths[lane] -= count
-        if not self.depths[lane]:
-            del self.depths[lane]
+    def _lower(self, key: BacklogKey, count: int) -> None:
+        self.depths[key] -= count
+        if not self.depths[key]:
+            del self.depths[key]

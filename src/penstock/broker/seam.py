@@ -1,7 +1,7 @@
 """What every broker promises. `penstock.testing.broker_contract` holds each backend to it.
 
-A broker may lose, double, delay and reorder tickets; the store sorts it out at the claim. What it must not do is hand a
-ticket to a subscription that does not want it, or keep a waiting subscriber asleep while it holds a ticket for it.
+A broker may lose, double, delay and reorder tickets: a claim in the store decides. It must not give a ticket to a
+caller that does not want it, nor keep a caller waiting while it holds a ticket that the caller wants.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -16,7 +16,7 @@ from penstock.model.workers import WorkRequest
 
 
 class SignalMessage(Struct, frozen=True):
-    """A bell that was rung, and what was called out with it; empty also where rings may have been missed."""
+    """A signal and the message sent with it. The message is also empty where signals may have been missed."""
 
     signal: str
     message: bytes = b""
@@ -26,39 +26,39 @@ class Broker(Protocol):
     """Tickets by queue, type and priority."""
 
     async def publish(self, tickets: Sequence[Ticket]) -> None:
-        """Offer the tickets, in order; waiting subscribers get them at once."""
+        """Offer the tickets, in order; waiting callers of `take` get them at once."""
         ...
 
     async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
-        """Up to `limit` tickets that are wanted, each given to one taker: highest priority first, then oldest first.
+        """Up to `limit` wanted tickets, each given to one caller: highest priority first, then oldest first.
 
-        Waits for the first one, at most `wait`; then answers with what there is. A taker that is cancelled takes none.
+        Waits for the first one, at most `wait`, and returns what there is then. A cancelled call takes no ticket.
         """
         ...
 
     async def depths(self) -> dict[BacklogKey, int]:
-        """Tickets held, by queue and type; lines without any may be left out."""
+        """Tickets held, by queue and type; those without any may be left out."""
         ...
 
     async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:
-        """Those of the jobs whose tickets are held; what a taker was given is not."""
+        """The jobs among these whose tickets the broker holds; a ticket that was taken is held no more."""
         ...
 
     async def epoch(self) -> str:
-        """A name for this broker's memory: another one means that every ticket published before may be lost."""
+        """A name for this broker's memory: a new name means that every ticket published before may be lost."""
         ...
 
-    async def send_signal(self, bell: str, message: bytes = b"") -> None:
-        """Wake everyone who listens to this bell, in every process that shares the broker. A hint: it may be lost."""
+    async def send_signal(self, signal: str, message: bytes = b"") -> None:
+        """Wake the subscribers of this signal in every process that shares the broker. A hint: it may be lost."""
         ...
 
-    def listen(self, bells: Collection[str]) -> AsyncIterator[SignalMessage]:
-        """What is rung from now on, until the broker is closed.
+    def listen(self, signals: Collection[str]) -> AsyncIterator[SignalMessage]:
+        """The signals sent from now on, until the broker is closed.
 
-        Where rings may have been missed (a connection lost and found again) each bell is given once, with no message.
+        Where some may have been missed (after a reconnect), each signal is given once, without a message.
         """
         ...
 
     async def close(self) -> None:
-        """Waiting takers are answered with nothing, and listeners come to their end."""
+        """Waiting calls of `take` return nothing, and the iterators of `listen` end."""
         ...

@@ -1,4 +1,4 @@
-"""Who listens to which bell in this process."""
+"""The subscribers of signals in this process."""
 
 import asyncio
 from collections.abc import Collection
@@ -8,32 +8,32 @@ from weakref import WeakSet
 from penstock.broker.seam import SignalMessage
 
 UNDELIVERED_MAX = 1000
-"""A listener that falls further behind is told that it missed something instead."""
+"""A subscriber with more than this many unread signals gets each of its signals once instead, without a message."""
 
 
 class LocalSubscriber:
-    """What is rung, one by one, from the moment it was made until the broker is closed."""
+    """An iterator over the signals that are sent from its creation until the broker is closed."""
 
-    def __init__(self, bells: Collection[str]) -> None:
-        self.signals = frozenset(bells)
+    def __init__(self, signals: Collection[str]) -> None:
+        self.signals = frozenset(signals)
         self._undelivered: asyncio.Queue[SignalMessage | None] = asyncio.Queue()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SignalMessage:
-        rung = await self._undelivered.get()
-        if rung is None:
+        received = await self._undelivered.get()
+        if received is None:
             self.end()
             raise StopAsyncIteration
-        return rung
+        return received
 
-    def deliver(self, rung: SignalMessage) -> None:
-        rungs = [rung]
+    def deliver(self, sent: SignalMessage) -> None:
+        messages = [sent]
         if self._undelivered.qsize() >= UNDELIVERED_MAX:
             self._drop_undelivered()
-            rungs = [SignalMessage(bell) for bell in sorted(self.signals)]
-        for one in rungs:
+            messages = [SignalMessage(signal) for signal in sorted(self.signals)]
+        for one in messages:
             self._undelivered.put_nowait(one)
 
     def end(self) -> None:
@@ -45,27 +45,27 @@ class LocalSubscriber:
 
 
 class Subscribers:
-    """The listeners of one broker. One that nobody holds any more is forgotten."""
+    """The subscribers of one broker, held weakly: one that its owner drops is removed."""
 
     def __init__(self) -> None:
-        self._listeners: WeakSet[LocalSubscriber] = WeakSet()
+        self._subscribers: WeakSet[LocalSubscriber] = WeakSet()
         self._closed = False
 
-    def listen(self, bells: Collection[str]) -> LocalSubscriber:
-        listener = LocalSubscriber(bells)
-        self._listeners.add(listener)
+    def listen(self, signals: Collection[str]) -> LocalSubscriber:
+        subscriber = LocalSubscriber(signals)
+        self._subscribers.add(subscriber)
         if self._closed:
-            listener.end()
-        return listener
+            subscriber.end()
+        return subscriber
 
-    def deliver(self, rung: SignalMessage) -> None:
-        for listener in list(self._listeners):
-            if rung.signal in listener.signals:
-                listener.deliver(rung)
+    def deliver(self, sent: SignalMessage) -> None:
+        for subscriber in list(self._subscribers):
+            if sent.signal in subscriber.signals:
+                subscriber.deliver(sent)
 
     def close(self) -> None:
-        """Every listener comes to its end, once it has heard what was rung before. May be repeated."""
+        """End every subscriber after the signals it has not read yet. May be repeated."""
         if not self._closed:
             self._closed = True
-            for listener in list(self._listeners):
-                listener.end()
+            for subscriber in list(self._subscribers):
+                subscriber.end()

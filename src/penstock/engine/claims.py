@@ -102,8 +102,8 @@ class Claims:
         self, tickets: Sequence[Ticket], worker: str, limit: int, lines: frozenset[BacklogKey]
     ) -> list[Claim]:
         if len(tickets) >= limit:
-            self._lines.mark_full({(ticket.shard, ticket.line) for ticket in tickets})
-        if dispatched := {ticket.line for ticket in tickets} - lines:
+            self._lines.mark_full({(ticket.shard, ticket.backlog_key) for ticket in tickets})
+        if dispatched := {ticket.backlog_key for ticket in tickets} - lines:
             await self._tickets.wake_if_low(dispatched)
         parts = list(split(tickets, lambda ticket: ticket.shard).values())
         return await self._claim_and_fill([(self._store.claim(part, worker, self._lease), part) for part in parts])

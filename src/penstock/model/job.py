@@ -176,7 +176,7 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
     priority: int = DEFAULT_PRIORITY
 
     @property
-    def line(self) -> BacklogKey:
+    def backlog_key(self) -> BacklogKey:
         return BacklogKey(self.queue, self.type)
 
 

@@ -1,4 +1,4 @@
-"""The engine over HTTP, as a scheduler reaches it that holds only a server's address."""
+"""The scheduler's calls over HTTP, for a scheduler that knows only a server's address."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,17 +20,17 @@ class SchedulerConnection(Protocol):
     """A connection to one server."""
 
     async def post(self, path: str, body: bytes, seconds: float) -> bytes:
-        """The body of a good answer; any other one, or none in time, is raised as the error it stands for."""
+        """The body of a successful response; any other response, or none in time, raises the error it means."""
         ...
 
     async def close(self) -> None: ...
 
 
 class HttpSchedulerApi:
-    """Keeps Timekeeper over one server's `/v1/schedulers`. No answer in time, or none at all, is ServerUnavailable."""
+    """Implements SchedulerApi over one server's `/v1/schedulers`. No answer in time raises ServerUnavailable."""
 
-    def __init__(self, line: SchedulerConnection, scheduler: str) -> None:
-        self._line = line
+    def __init__(self, connection: SchedulerConnection, scheduler: str) -> None:
+        self._connection = connection
         self._path = f"/v1/schedulers/{scheduler}"
         self._encoder = msgspec.json.Encoder()
 
@@ -43,10 +43,10 @@ class HttpSchedulerApi:
         return list(answer.applied)
 
     async def close(self) -> None:
-        await self._line.close()
+        await self._connection.close()
 
     async def _post(self, move: str, request: msgspec.Struct, answer: type[T], seconds: float) -> T:
-        raw = await self._line.post(f"{self._path}/{move}", self._encoder.encode(request), seconds)
+        raw = await self._connection.post(f"{self._path}/{move}", self._encoder.encode(request), seconds)
         try:
             return msgspec.json.decode(raw, type=answer)
         except msgspec.MsgspecError as error:

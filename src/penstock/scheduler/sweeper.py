@@ -1,33 +1,34 @@
-"""The reaper: leases that ran out, jobs that expired, tickets that were lost."""
+"""The sweepers of a shard: the reaper acts on deadlines that have passed, the pruner removes what is old."""
 
 import re
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from penstock.engine import Engine
 from penstock.engine.files import job_prefix
-from penstock.model.clock import seconds
+from penstock.engine.type_fit import SILENT_FOR, note_departures
+from penstock.model.clock import EARLIEST, seconds
 from penstock.model.errors import BrokerUnavailable, Unavailable
 from penstock.model.ids import JobId, shard_of
 from penstock.model.job import Job, Retention
 from penstock.model.lifecycle import Event
-from penstock.scheduler.worker_pruner import WorkerPruner
+from penstock.model.workers import Seen
 from penstock.store import Shard
 
 REAP_JOBS = 1000
 OVERDUE_TICKETS = 20_000
-"""How many are looked at in one step; the next one goes on behind them."""
+"""How many are checked in one step; the next step goes on after them."""
 
 ZERO = timedelta(0)
 RETURN_WITHIN = seconds(5.0)
-"""How long a shard has to answer before leases are taken back: a worker that could not reach it asks every 2 s."""
+"""How long a shard must have answered before leases are reclaimed: a worker that lost it asks every 2 s."""
 
 
 class Reaper:
-    """One step takes back a bounded number of each from a shard and says when to look again.
+    """Expires jobs, reclaims leases and expires lost tickets of a shard, a bounded number of each in one step.
 
-    A lease may have run out because nobody could renew it: no server ran, or the shard did not answer. So after its
-    start, and whenever the shard was away, it first lets the workers that are still there be heard.
+    A lease may have run out because its worker could not renew it: no server ran, or the shard did not answer. So after
+    a start, and after each outage of the shard, it first gives the workers time to renew.
     """
 
     def __init__(self, engine: Engine, shard: Shard, patience: timedelta = RETURN_WITHIN) -> None:
@@ -47,32 +48,32 @@ class Reaper:
 
     async def _step(self) -> timedelta:
         more = [await self._reap(self._shard.expire)]
-        if self._was_heard():
+        if self._answers_long_enough():
             more.append(await self._reap(self._shard.reclaim))
-        if (lost := await self._lost_tickets()) and await self._shard.expire_tickets(lost):
+        if (lost := await self._read_lost_tickets()) and await self._shard.expire_tickets(lost):
             self._engine.tickets.wake.set()
         return ZERO if any(more) else self._every
 
-    def _was_heard(self) -> bool:
+    def _answers_long_enough(self) -> bool:
         """Whether the shard has answered for long enough that every worker could renew its leases."""
         now = self._engine.clock.monotonic()
         if self._answers_since is None:
             self._answers_since = now
         return now >= self._answers_since + self._patience
 
-    async def _lost_tickets(self) -> list[JobId]:
-        """The jobs whose ticket is overdue and not in the broker: whoever took it, or was to post it, was lost."""
+    async def _read_lost_tickets(self) -> list[JobId]:
+        """The jobs whose ticket is overdue and not in the broker: the process that took or published it was lost."""
         overdue = await self._shard.overdue_tickets(self._after, OVERDUE_TICKETS)
         self._after = overdue[-1] if len(overdue) == OVERDUE_TICKETS else None
         try:
             held = await self._engine.broker.find_held(overdue) if overdue else set()
         except BrokerUnavailable:
-            # The dispatcher sees to all tickets of a broker that is away.
+            # The dispatcher expires all tickets of a broker that is down.
             return []
         return [job for job in overdue if job not in held]
 
     async def _reap(self, move: Callable[[int], Awaitable[list[Event]]]) -> bool:
-        """Apply a move; True when there may be more to do."""
+        """Apply a move; whether there may be more to do."""
         events = await move(REAP_JOBS)
         self._engine.signals.publish_events(events)
         return len(events) == REAP_JOBS
@@ -81,14 +82,14 @@ class Reaper:
 PRUNE_JOBS = 500
 PRUNE_INTERVAL = timedelta(minutes=1)
 BATCH_PAUSE = timedelta(milliseconds=50)
-"""Between two full passes, so that removing millions of jobs leaves room for the living."""
+"""Between two full passes, so that removing millions of jobs does not delay the calls of workers."""
 
 SWEEP_INTERVAL = timedelta(hours=1)
 _OF_A_JOB = re.compile(r"^jobs/(?P<job>[0-9a-f-]{36})/(?:(?P<fence>\d+)/)?")
 
 
 class Pruner:
-    """One step removes a bounded number of a shard's jobs, with what they own."""
+    """One step removes a bounded number of a shard's ended jobs, with the objects that they own."""
 
     def __init__(self, engine: Engine, shard: Shard) -> None:
         self._engine = engine
@@ -105,8 +106,8 @@ class Pruner:
             await self._engine.objects.delete(job_prefix(job))
         await self._sweep_when_due()
         await self._engine.shards.forget_former_rings(self._keep)
-        forgot_all = await self._workers.step()
-        return PRUNE_INTERVAL if pruned.jobs < PRUNE_JOBS and forgot_all else BATCH_PAUSE
+        all_forgotten = await self._workers.step()
+        return PRUNE_INTERVAL if pruned.jobs < PRUNE_JOBS and all_forgotten else BATCH_PAUSE
 
     async def _sweep_when_due(self) -> None:
         now = self._engine.clock.monotonic()
@@ -120,12 +121,12 @@ class Pruner:
         async for key in self._engine.objects.scan("uploads", self._orphaned):
             swept += await self._engine.objects.delete(key)
         async for key in self._engine.objects.scan("jobs", self._orphaned):
-            if await self._orphan(key):
+            if await self._is_orphan(key):
                 swept += await self._engine.objects.delete(key)
         return swept
 
-    async def _orphan(self, key: str) -> bool:
-        """Only of this shard's jobs: each shard has its pruner, and one that cannot be asked keeps its objects."""
+    async def _is_orphan(self, key: str) -> bool:
+        """Whether an object of this shard's jobs is not linked. Other shards have pruners of their own."""
         named = _OF_A_JOB.match(key)
         if named is None or shard_of(JobId(named["job"])) != self._shard.shard:
             return False
@@ -136,3 +137,37 @@ class Pruner:
 def _linked(job: Job) -> set[str]:
     links = [file.object for file in job.outputs] + ([job.result_object] if job.result_object else [])
     return {link.key for link in links}
+
+
+LOST_READ = 1000
+"""Most workers lost since the last step that one step reads; after a start, the latest of all lost ones."""
+
+FORGOTTEN_AT_ONCE = 100
+QUIET_FOR = SILENT_FOR + timedelta(seconds=10)
+"""After this much silence a worker is lost, whatever the difference between clocks."""
+
+
+class WorkerPruner:
+    """One step notes when lost workers last had their types, and forgets workers that are past their retention."""
+
+    def __init__(self, engine: Engine, shard: Shard) -> None:
+        self._engine = engine
+        self._shard = shard
+        self._keep = seconds(engine.settings.retention.worker_seconds)
+        self._noted_until: datetime = EARLIEST
+
+    async def step(self) -> bool:
+        """Whether all workers past their retention are forgotten."""
+        now = await self._shard.now()
+        await self._note_lost(now - QUIET_FOR)
+        forgotten = await self._shard.prune_workers(now - self._keep, FORGOTTEN_AT_ONCE)
+        # Some may not be noted yet: while no scheduler ran, more workers were lost than one step reads.
+        await note_departures(self._engine.catalog, forgotten)
+        return len(forgotten) < FORGOTTEN_AT_ONCE
+
+    async def _note_lost(self, until: datetime) -> None:
+        if until <= self._noted_until:
+            return
+        lost = await self._shard.workers(Seen(self._noted_until, until), LOST_READ)
+        await note_departures(self._engine.catalog, lost)
+        self._noted_until = until

@@ -34,7 +34,7 @@ def plan(due: Due, now: datetime) -> Decision | None:
 
 
 def wake_at(due: Due) -> datetime | None:
-    """When this schedule wants to be looked at next; None: not before a job of it ends or somebody changes it."""
+    """When there is something to decide next; None: not before a job of the schedule ends or the schedule changes."""
     schedule = due.schedule
     if schedule.paused:
         return None
@@ -46,17 +46,17 @@ def wake_at(due: Due) -> datetime | None:
 
 
 def _decide(due: Due, ticks: list[datetime], misfired: dict[datetime, str], now: datetime) -> Decision:
-    line = _TickSequence(due)
-    decided = ticks[: VERDICTS_MAX - len(line.verdicts)]
+    sequence = _TickSequence(due)
+    decided = ticks[: VERDICTS_MAX - len(sequence.verdicts)]
     for tick in decided:
-        line.take(tick, misfired.get(tick))
+        sequence.take(tick, misfired.get(tick))
     undecided = ticks[len(decided) : len(decided) + 1]
     next_at = undecided[0] if undecided else _next_tick(due.schedule, decided, misfired, now)
-    return _decision(due, next_at, line)
+    return _decision(due, next_at, sequence)
 
 
 class _TickSequence:
-    """The ticks of one decision, each in its turn. A job given here has not ended for the ticks behind it."""
+    """The ticks of one decision, in order. A job given to one of them has not ended for the later ones."""
 
     def __init__(self, due: Due) -> None:
         self.verdicts: list[Verdict] = []
@@ -67,15 +67,15 @@ class _TickSequence:
         self._busy = bool(due.active)
         if self.pending is not None and _may_leave(due):
             waited, self.pending = self.pending, None
-            self._place(waited)
+            self._judge(waited)
 
     def take(self, tick: datetime, misfired: str | None) -> None:
         if misfired is None:
-            self._place(tick)
+            self._judge(tick)
         else:
             self._skip(tick, misfired)
 
-    def _place(self, tick: datetime) -> None:
+    def _judge(self, tick: datetime) -> None:
         match self._overlap:
             case Overlap.ALLOW:
                 self._run(tick)
@@ -102,7 +102,7 @@ class _TickSequence:
             self._skip(tick, WAITING)
 
     def _replace(self, tick: datetime) -> None:
-        """Of several due at once only the last gets a job: those before it would be cancelled before they began."""
+        """Of several ticks due at once only the last gets a job: the others would be cancelled before they started."""
         if self.verdicts and self.verdicts[-1].skipped is None:
             self.verdicts[-1] = Verdict(self.verdicts[-1].at, f"replaced by the tick at {tick.isoformat()}")
         self.cancel = self._before
@@ -110,9 +110,9 @@ class _TickSequence:
 
 
 def _due_ticks(schedule: Schedule, now: datetime) -> list[datetime]:
-    """The ticks due by now, in order: all that may be decided at once, and enough beyond to judge those by."""
+    """The ticks due by now, in order: those that one decision may hold, and those that their verdicts depend on."""
     first = schedule.next_tick_at
-    if first is None or not _stands(schedule, first):
+    if first is None or not _is_valid(schedule, first):
         return []
     ticks = chain([first], following(schedule.when, first, end_at=schedule.end_at))
     due = takewhile(lambda tick: _due_at(schedule, tick) <= now, ticks)
@@ -122,13 +122,13 @@ def _due_ticks(schedule: Schedule, now: datetime) -> list[datetime]:
 
 
 def _until_one_runs(schedule: Schedule, ticks: list[datetime], now: datetime) -> list[datetime]:
-    """Only after skipped ticks is the next one known without a completion."""
+    """The ticks up to the first that runs: the one after it counts from a completion, which is not known yet."""
     skipped = sum(_missed(schedule, tick, now) for tick in ticks) if schedule.misfire is Misfire.SKIP else 0
     return ticks[: skipped + 1]
 
 
-def _stands(schedule: Schedule, tick: datetime) -> bool:
-    """False for a tick beyond the end, and for one that a late scheduler counted again from the same completion."""
+def _is_valid(schedule: Schedule, tick: datetime) -> bool:
+    """False for a tick beyond the end, and for one counted a second time from the same completion."""
     if schedule.end_at is not None and tick > schedule.end_at:
         return False
     again = schedule.last_tick_at is not None and tick <= schedule.last_tick_at
@@ -139,7 +139,7 @@ def _misfired(schedule: Schedule, ticks: list[datetime], now: datetime) -> dict[
     """The missed ticks that get no job, each with the reason."""
     missed = [tick for tick in ticks if _missed(schedule, tick, now)]
     skipped = missed[: max(0, len(missed) - _runs_of_missed(schedule))]
-    # More than can be decided at once: the latest of them is not known yet.
+    # More than one decision may hold: the latest of them is not known yet.
     latest = missed[-1].isoformat() if 0 < len(missed) <= VERDICTS_MAX else "a later one"
     return {tick: _misfire_reason(schedule, tick, latest, now) for tick in skipped}
 
@@ -147,7 +147,7 @@ def _misfired(schedule: Schedule, ticks: list[datetime], now: datetime) -> dict[
 def _misfire_reason(schedule: Schedule, tick: datetime, latest: str, now: datetime) -> str:
     match schedule.misfire:
         case Misfire.SKIP:
-            late, grace = _words(now - _latest_due_at(schedule, tick)), _words(schedule.misfire_grace)
+            late, grace = _describe(now - _latest_due_at(schedule, tick)), _describe(schedule.misfire_grace)
             return f"missed by {late}, beyond the grace of {grace}"
         case Misfire.RUN_ONCE:
             return f"coalesced into {latest}"
@@ -158,7 +158,7 @@ def _misfire_reason(schedule: Schedule, tick: datetime, latest: str, now: dateti
 
 
 def _runs_of_missed(schedule: Schedule) -> int:
-    """How many of the missed ticks run, the newest ones."""
+    """How many of the missed ticks run; these are the newest ones."""
     return {Misfire.SKIP: 0, Misfire.RUN_ONCE: 1, Misfire.RUN_ALL: schedule.misfire_cap}[schedule.misfire]
 
 
@@ -171,14 +171,14 @@ def _due_at(schedule: Schedule, tick: datetime) -> datetime:
 
 
 def _latest_due_at(schedule: Schedule, tick: datetime) -> datetime:
-    # Ticks are decided in order: one with little jitter may have to wait for one before it with more. That is not late.
+    # Ticks are decided in order: one with little jitter may wait for an earlier one with more. That is not late.
     return tick + schedule.jitter
 
 
 def _next_tick(
     schedule: Schedule, decided: list[datetime], misfired: dict[datetime, str], now: datetime
 ) -> datetime | None:
-    """The tick after those decided; one that counts from a completion is not known before it."""
+    """The tick after those decided; None if it counts from a completion that has not come."""
     if not decided:
         planned = schedule.next_tick_at
         return planned if planned is not None and _due_at(schedule, planned) > now else None
@@ -188,19 +188,19 @@ def _next_tick(
 
 
 def _may_leave(due: Due) -> bool:
-    """Whether the pending tick's wait is over: the jobs before it have ended, or the policy is another one by now."""
+    """Whether the pending tick may run: the jobs before it have ended, or the overlap policy was changed."""
     return not due.active or due.schedule.overlap is not Overlap.QUEUE_ONE
 
 
 def _awaits_count(due: Due) -> bool:
-    """Whether the next tick is to be counted from the completion that has come."""
+    """Whether the next tick is to be counted from a completion, which has come."""
     schedule = due.schedule
     known = schedule.next_tick_at is not None or schedule.pending_tick_at is not None
     return counts_from_completion(schedule.when) and not known and not due.active
 
 
 def _counted(due: Due) -> datetime | None:
-    """The tick after a completion. It is stored before it is decided, so that the guard has a tick to compare."""
+    """The tick after a completion. It is stored before it is decided, so that the store can compare it."""
     schedule = due.schedule
     since = _counted_from(schedule, due.completed_at)
     begin = first_tick if schedule.last_tick_at is None and due.completed_at is None else next_tick
@@ -208,24 +208,24 @@ def _counted(due: Due) -> datetime | None:
 
 
 def _counted_from(schedule: Schedule, completed_at: datetime | None) -> datetime:
-    """The completion; a tick whose job is gone counts as ended at once, a new schedule from when it was made."""
+    """The completion to count from; for a tick whose job is gone the tick itself, for a new schedule its creation."""
     return max(at for at in (completed_at, schedule.last_tick_at, schedule.created_at) if at is not None)
 
 
-def _decision(due: Due, next_tick_at: datetime | None, line: _TickSequence | None = None) -> Decision:
+def _decision(due: Due, next_tick_at: datetime | None, sequence: _TickSequence | None = None) -> Decision:
     return Decision(
         name=due.schedule.name,
         version=due.schedule.version,
         expected_tick_at=due.schedule.next_tick_at,
         expected_pending_at=due.schedule.pending_tick_at,
         next_tick_at=next_tick_at,
-        pending_tick_at=line.pending if line else None,
-        verdicts=tuple(line.verdicts) if line else (),
-        cancel=line.cancel if line else (),
+        pending_tick_at=sequence.pending if sequence else None,
+        verdicts=tuple(sequence.verdicts) if sequence else (),
+        cancel=sequence.cancel if sequence else (),
     )
 
 
-def _words(span: timedelta) -> str:
+def _describe(span: timedelta) -> str:
     for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
         if span.total_seconds() >= 2 * unit:
             return f"{span.total_seconds() // unit:.0f} {name}"

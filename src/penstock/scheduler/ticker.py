@@ -1,7 +1,7 @@
-"""The ticker: reads what falls due in the coming slot, keeps it on a timer, and decides each tick at its instant.
+"""The ticker: reads the schedules due in the coming slot, keeps them on a timer, and decides each tick at its instant.
 
-Any number may run. Everyone tries, the shard's guard lets one of them through, and a stale answer is normal. Time is
-the shard's: its clock comes with each reading, and only the span since then is measured here, monotonically.
+Any number of tickers may run. Each tries every tick, and the shard accepts one decision: to be refused is normal. Time
+is the shard's: each reading carries its clock, which is extrapolated here with the monotonic clock.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ logger = logging.getLogger("penstock.scheduler")
 READ_SCHEDULES = 5000
 APPLY_VERDICTS = 2000
 LONGEST_REST = timedelta(seconds=5)
-"""How soon a change is seen that nobody told us of: made by another server, or a job that ended there."""
+"""How soon a change is seen whose signal was lost: made by another server, or a job that ended there."""
 
 LISTEN_FOR = timedelta(seconds=20)
 RETRY_PAUSE = timedelta(milliseconds=20)
-"""Between two readings where another scheduler was faster, so that those who lost do not crowd the shard."""
+"""Between two readings where another scheduler was faster, so that the slower ones do not overload the shard."""
 
 CONTENTION_DELAY = timedelta(milliseconds=20)
-"""How long after the instant a scheduler looks that was second the last time: work for it only if the first is gone."""
+"""How long after the instant a scheduler decides that was slower the last time: a stand-by for the faster one."""
 
 ZERO = timedelta(0)
 MIN_REST = timedelta(milliseconds=1)
@@ -44,26 +44,26 @@ class UpcomingSchedule(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """What a schedule is to become, and what it was read as."""
+    """A schedule as it was read, and the decision about it."""
 
     due: Due
     decision: Decision
 
 
 class Ticker:
-    """`step` decides what is ripe and says when to step again; `follow_changes` wakes it early."""
+    """`step` decides due ticks and returns the delay until the next step; `follow_changes` wakes it early."""
 
-    def __init__(self, timekeeper: SchedulerApi, slot: timedelta, clock: Clock) -> None:
+    def __init__(self, api: SchedulerApi, slot: timedelta, clock: Clock) -> None:
         self.wake = asyncio.Event()
-        self._timekeeper = timekeeper
+        self._api = api
         self._slot = slot
         self._clock = clock
-        self._heard: str | None = None
+        self._seen: str | None = None
         self._changed = False
-        self._courtesy = ZERO
+        self._contention_delay = ZERO
         self._held: list[UpcomingSchedule] = []
-        self._shown_at, self._shown = clock.monotonic(), EPOCH
-        self._read_by = self._shown_at
+        self._read_at, self._shard_time = clock.monotonic(), EPOCH
+        self._read_by = self._read_at
 
     async def step(self) -> timedelta:
         fresh = self._changed or self._clock.monotonic() >= self._read_by
@@ -71,50 +71,50 @@ class Ticker:
             await self._read()
         if ripe := self._take_ripe():
             await self._decide(ripe if fresh else await self._refresh(ripe))
-        return self._rest()
+        return self._delay()
 
     async def follow_changes(self) -> timedelta:
-        """Wait until something has changed, and wake the step."""
-        agenda = await self._timekeeper.due(MIN_REST, 1, LISTEN_FOR, self._heard)
-        if agenda.seen == self._heard:
+        """Wait until a schedule has changed, and wake the step."""
+        agenda = await self._api.due(MIN_REST, 1, LISTEN_FOR, self._seen)
+        if agenda.seen == self._seen:
             return RETRY_PAUSE
-        self._heard, self._changed = agenda.seen, True
+        self._seen, self._changed = agenda.seen, True
         self.wake.set()
         return ZERO
 
     async def _read(self) -> None:
-        # First, so that what changes during the reading, or makes it fail, is read again.
+        # Set before the reading, so that a change during it, or its failure, leads to another one.
         self._changed, self._read_by = False, self._clock.monotonic()
-        agenda = await self._timekeeper.due(self._slot, READ_SCHEDULES)
-        self._shown_at, self._shown = self._clock.monotonic(), agenda.now
+        agenda = await self._api.due(self._slot, READ_SCHEDULES)
+        self._read_at, self._shard_time = self._clock.monotonic(), agenda.now
         moments = [(wake_at(due), due) for due in agenda.due]
         self._held = sorted(
             (UpcomingSchedule(at, due) for at, due in moments if at is not None), key=lambda held: held.at
         )
-        self._read_by = self._shown_at + LONGEST_REST.total_seconds()
+        self._read_by = self._read_at + LONGEST_REST.total_seconds()
         if agenda.more:
             self._read_in(RETRY_PAUSE)
         elif agenda.next_tick_at is not None:
-            # What the slot holds is on the timer: the next reading is for what comes after it.
+            # All ticks of the slot are on the timer: the next reading is for later ones.
             self._read_before(max(agenda.next_tick_at, agenda.until + self._slot / 4))
 
     def _now(self) -> datetime:
-        """The shard's clock, or a little less: never more, so that nothing is early."""
-        return self._shown + timedelta(seconds=self._clock.monotonic() - self._shown_at)
+        """The shard's time, extrapolated with the monotonic clock. Never ahead of it, so that no tick is early."""
+        return self._shard_time + timedelta(seconds=self._clock.monotonic() - self._read_at)
 
     def _take_ripe(self) -> list[Due]:
-        latest = self._now() - self._courtesy
+        latest = self._now() - self._contention_delay
         ripe = [held.due for held in self._held if held.at <= latest]
         self._held = self._held[len(ripe) :]
         return ripe
 
     async def _refresh(self, ripe: Sequence[Due]) -> list[Due]:
-        """What was read a while ago, and anew where a job or another scheduler may have changed it in between."""
-        doubtful = {due.schedule.name: due for due in ripe if self._courtesy or _heeds_jobs(due)}
+        """The due schedules, read again where a job or another scheduler may have changed them since."""
+        doubtful = {due.schedule.name: due for due in ripe if self._contention_delay or _depends_on_jobs(due)}
         if not doubtful:
             return list(ripe)
         read_by, self._read_by = self._read_by, self._clock.monotonic()
-        agenda = await self._timekeeper.due(MIN_REST, READ_SCHEDULES)
+        agenda = await self._api.due(MIN_REST, READ_SCHEDULES)
         self._read_by = read_by
         anew = [due for due in agenda.due if due.schedule.name in doubtful]
         for gone in doubtful.keys() - {due.schedule.name for due in anew}:
@@ -122,22 +122,22 @@ class Ticker:
         return [due for due in ripe if due.schedule.name not in doubtful] + anew
 
     async def _decide(self, ripe: Sequence[Due]) -> None:
-        planned = _planned(ripe, self._now())
+        planned = _plan_all(ripe, self._now())
         won = [won for part in _parts(planned) for won in await self._apply(part)]
         if won:
-            self._courtesy = ZERO if 2 * sum(won) >= len(won) else CONTENTION_DELAY
+            self._contention_delay = ZERO if 2 * sum(won) >= len(won) else CONTENTION_DELAY
 
     async def _apply(self, planned: Sequence[Planned]) -> list[bool]:
-        # Until they are carried out, nothing is: whatever goes wrong, it is all read again.
+        # Until the call has succeeded, a reading is due: after an error everything is read again.
         read_by, self._read_by = self._read_by, self._clock.monotonic()
-        applied = await self._timekeeper.apply([one.decision for one in planned])
+        applied = await self._api.apply([one.decision for one in planned])
         self._read_by = read_by
         for one, won in zip(planned, applied, strict=True):
             self._look_ahead(one.due, one.decision if won else None)
         return applied
 
     def _look_ahead(self, due: Due, won: Decision | None = None) -> None:
-        """Read again before the schedule's following tick, which may come before the slot is over."""
+        """Plan a reading before the schedule's next tick, which may come before the slot is over."""
         schedule = due.schedule
         if won is not None:
             following = won.next_tick_at
@@ -149,22 +149,22 @@ class Ticker:
             self._read_before(following, ZERO if won else RETRY_PAUSE)
 
     def _read_before(self, at: datetime, pause: timedelta = ZERO) -> None:
-        """Read half a slot before an instant, or after the pause where that is later."""
+        """Plan a reading half a slot before an instant, or after the pause if that is later."""
         self._read_in(max(pause, at - self._slot / 2 - self._now()))
 
     def _read_in(self, span: timedelta) -> None:
         self._read_by = min(self._read_by, self._clock.monotonic() + span.total_seconds())
 
-    def _rest(self) -> timedelta:
+    def _delay(self) -> timedelta:
         if self._changed:
             return ZERO
         until_read = timedelta(seconds=self._read_by - self._clock.monotonic())
-        until_ripe = self._held[0].at + self._courtesy - self._now() if self._held else until_read
+        until_ripe = self._held[0].at + self._contention_delay - self._now() if self._held else until_read
         return max(ZERO, min(until_read, until_ripe))
 
 
-def _planned(ripe: Sequence[Due], now: datetime) -> list[Planned]:
-    """Every decision that can be made. One that cannot be understood any more stands still, and no other does."""
+def _plan_all(ripe: Sequence[Due], now: datetime) -> list[Planned]:
+    """The decisions about these schedules. One that cannot be planned is logged and does not stop the others."""
     planned = []
     for due in ripe:
         try:
@@ -178,7 +178,7 @@ def _planned(ripe: Sequence[Due], now: datetime) -> list[Planned]:
 
 
 def _parts(planned: Sequence[Planned]) -> Iterator[list[Planned]]:
-    """The decisions in order, so many at a time that one call stays small."""
+    """The decisions in order, in parts of bounded size."""
     part, verdicts = list[Planned](), 0
     for one in planned:
         if part and verdicts + len(one.decision.verdicts) > APPLY_VERDICTS:
@@ -190,6 +190,6 @@ def _parts(planned: Sequence[Planned]) -> Iterator[list[Planned]]:
         yield part
 
 
-def _heeds_jobs(due: Due) -> bool:
-    """True when jobs that have not ended weigh in the decision."""
+def _depends_on_jobs(due: Due) -> bool:
+    """Whether the decision depends on jobs that have not ended."""
     return due.schedule.overlap is not Overlap.ALLOW or counts_from_completion(due.schedule.when)

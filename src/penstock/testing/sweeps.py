@@ -37,7 +37,7 @@ class AllShardSweeps:
     ) -> list[Ticket]:
         tickets: list[Ticket] = []
         for shard in self._store.shards():
-            used = Counter(ticket.line for ticket in tickets)
+            used = Counter(ticket.backlog_key for ticket in tickets)
             left = {backlog: free - used[backlog] for backlog, free in room.items()}
             tickets += await shard.dispatch(left, ticket_for, post)
         return tickets

@@ -1,4 +1,4 @@
-"""Tickets in Redis or Valkey: lanes, lines of waiting takers and bells, shared by many processes."""
+"""The broker in Redis or Valkey: tickets, waiting callers and signals, shared by many processes."""
 
 import logging
 import random
@@ -28,10 +28,10 @@ HELD_AT_ONCE = 1000
 
 
 class RedisBroker:
-    """Does what `penstock.broker.memory` does, for every process that opens the same URL with the same prefix.
+    """As `penstock.broker.memory`, shared by every process that opens the same URL with the same prefix.
 
-    Each call answers within its deadline (a take: after its wait) or raises BrokerUnavailable; after failures in a row
-    it raises at once. A take that waits also raises when the server is lost meanwhile and not found again in time.
+    Each call returns within its deadline (a take: after its wait) or raises BrokerUnavailable; after several failures
+    in a row it raises at once. A waiting take also raises when the connection is lost and not restored in time.
     """
 
     def __init__(self, server: RedisClient, clock: Clock, prefix: str, rng: random.Random) -> None:
@@ -40,12 +40,12 @@ class RedisBroker:
         # One hash tag: a cluster keeps all keys of a prefix together.
         self._base = f"{{{prefix}}}"
         self._given, self._again = f"{self._base}:to:{process}", f"{self._base}:again"
-        self._bells = Subscribers()
+        self._subscribers = Subscribers()
         channels = (self._given, self._again)
         self._subscriber = Subscriber(
             server.address, server.deadline, clock, rng, channels, self._receive, self._missed
         )
-        self._takers = Waiters(server, self._base, process, self._subscriber.ready)
+        self._waiters = Waiters(server, self._base, process, self._subscriber.ready)
         self._closed = False
 
     @classmethod
@@ -58,7 +58,7 @@ class RedisBroker:
         deadline: timedelta = DEADLINE,
         rng: random.Random | None = None,
     ) -> Self:
-        """A broker at this URL, also while its server is away. InvalidSetting for one that would evict tickets."""
+        """A broker at this URL, even while its server is away. InvalidSetting if the server would evict tickets."""
         rng = rng or random.Random(secrets.randbits(64))
         broker = cls(RedisClient(RedisAddress(url), deadline, clock, rng), clock, prefix, rng)
         try:
@@ -70,10 +70,10 @@ class RedisBroker:
 
     async def publish(self, tickets: Sequence[Ticket]) -> None:
         if tickets and not self._closed:
-            await self._server.run(scripts.PUBLISH, self._base, secrets.token_hex(8), *wire.lanes(tickets))
+            await self._server.run(scripts.PUBLISH, self._base, secrets.token_hex(8), *wire.packed(tickets))
 
     async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
-        return [] if self._closed else await self._takers.take(wanted, limit, wait)
+        return [] if self._closed else await self._waiters.take(wanted, limit, wait)
 
     async def depths(self) -> dict[BacklogKey, int]:
         words: list[bytes] = await self._server.ask("HGETALL", f"{self._base}:depths")
@@ -91,38 +91,38 @@ class RedisBroker:
         epoch: bytes = await self._server.run(scripts.EPOCH, self._base, secrets.token_hex(8))
         return epoch.decode()
 
-    async def send_signal(self, bell: str, message: bytes = b"") -> None:
-        await self._server.ask("PUBLISH", self._channel(bell), message)
+    async def send_signal(self, signal: str, message: bytes = b"") -> None:
+        await self._server.ask("PUBLISH", self._channel(signal), message)
 
-    def listen(self, bells: Collection[str]) -> AsyncIterator[SignalMessage]:
-        """As promised; and each bell is given once at the start, since it takes a moment until it can be heard."""
-        listener = self._bells.listen(bells)
-        for bell in sorted(listener.signals) if not self._closed else ():
-            if self._subscriber.subscribe(self._channel(bell)):
-                listener.deliver(SignalMessage(bell))
-        return listener
+    def listen(self, signals: Collection[str]) -> AsyncIterator[SignalMessage]:
+        """As the seam says; each signal is also given once at the start, as subscribing to its channel takes time."""
+        local = self._subscribers.listen(signals)
+        for signal in sorted(local.signals) if not self._closed else ():
+            if self._subscriber.subscribe(self._channel(signal)):
+                local.deliver(SignalMessage(signal))
+        return local
 
     async def close(self) -> None:
         self._closed = True
-        self._bells.close()
-        await self._takers.close()
+        self._subscribers.close()
+        await self._waiters.close()
         await self._subscriber.close()
         await self._server.close()
 
-    def _channel(self, bell: str) -> str:
-        return f"{self._base}:bell:{bell}"
+    def _channel(self, signal: str) -> str:
+        return f"{self._base}:bell:{signal}"
 
     def _receive(self, channel: str, message: bytes | None) -> None:
-        """A message from the server; None when a channel is listened to from now on."""
+        """A message from the server; None when the subscription to a channel has just begun."""
         if channel == self._given and message is not None:
-            self._takers.give(message)
+            self._waiters.give(message)
         elif channel in (self._given, self._again):
-            self._takers.ask_again()
+            self._waiters.ask_again()
         else:
-            self._bells.deliver(SignalMessage(channel.removeprefix(self._channel("")), message or b""))
+            self._subscribers.deliver(SignalMessage(channel.removeprefix(self._channel("")), message or b""))
 
     def _missed(self) -> None:
-        self._takers.ask_again()
+        self._waiters.ask_again()
 
     async def _check_memory(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The server as the broker calls it: each call has a deadline, reconnects by itself and fails at once in an outage."""
+"""The client of the Redis server: each call has a deadline, reconnects, and fails at once while the server is down."""
 
 import asyncio
 import math
@@ -22,7 +22,7 @@ REST = timedelta(milliseconds=500)
 
 
 class RedisBreaker:
-    """Counts failures in a row. The rest between trials is jittered, so that processes do not come back together."""
+    """A circuit breaker: opens after FAILURES in a row. The pause between trials is jittered for each process."""
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:
         self._clock = clock
@@ -31,7 +31,7 @@ class RedisBreaker:
         self._shut_until = 0.0
 
     def admits(self) -> bool:
-        """May this call go ahead? While broken, one call in each rest may."""
+        """Whether this call may go ahead. While the breaker is open, one call per pause may."""
         if self._failures < FAILURES:
             return True
         if self._clock.monotonic() < self._shut_until:
@@ -54,7 +54,7 @@ Word = str | int | bytes
 
 
 class RedisAddress:
-    """Where the server is. Shown without user and password."""
+    """The address of the server. Shown without user and password."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -86,7 +86,7 @@ class RedisAddress:
 
 
 class Pipeline:
-    """One connection for many callers: requests go out as they come, answers come back in the same order."""
+    """One connection for many callers: requests are sent as they come, replies arrive in the same order."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -103,7 +103,7 @@ class Pipeline:
         return not self._reading.done() and bool(self._connection.is_connected)
 
     async def ask(self, words: Sequence[Word]) -> Any:
-        """The server's answer; raises what redis-py raises. A caller that is cancelled loses only its own answer."""
+        """The server's reply; raises what redis-py raises. A cancelled caller loses only its own reply."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         async with self._sending:
             if not self.is_open:
@@ -113,23 +113,23 @@ class Pipeline:
         return await answer
 
     async def close(self) -> None:
-        """Whoever still waits for an answer is told that the connection is lost."""
+        """Fail the calls that still wait for a reply."""
         self._reading.cancel()
         await asyncio.wait({self._reading})
         await self._connection.disconnect(nowait=True)
 
     async def _read(self) -> None:
-        trouble: BaseException = Disconnected("the connection was closed")
+        error: BaseException = Disconnected("the connection was closed")
         try:
             while True:
                 self._answer(await self._next())
         except (RedisError, OSError) as lost:
-            trouble = lost
+            error = lost
         finally:
             await self._connection.disconnect(nowait=True)
             for answer in self._unanswered:
                 if not answer.done():
-                    answer.set_exception(trouble)
+                    answer.set_exception(error)
 
     async def _next(self) -> Any:
         try:
@@ -158,40 +158,40 @@ class RedisRefused(BrokerUnavailable):
 
 
 class RedisClient:
-    """Commands and scripts over one line, which is found again when it was lost."""
+    """Commands and scripts over one connection, which is opened again after it was lost."""
 
     def __init__(self, address: RedisAddress, deadline: timedelta, clock: Clock, rng: random.Random) -> None:
         self.address = address
         self.deadline = deadline
         self._breaker = RedisBreaker(clock, rng)
-        self._line: Pipeline | None = None
+        self._pipeline: Pipeline | None = None
         self._connecting = asyncio.Lock()
         self._closed = False
 
     async def run(self, script: Script, base: str, *words: Word) -> Any:
-        """Run a script; one the server has not seen since it started is sent whole."""
+        """Run a script by its digest; send its text if the server does not know it yet."""
         try:
             return await self.ask("EVALSHA", script.sha, 1, base, *words)
         except NoScriptError:
             return await self.ask("EVAL", script.text, 1, base, *words)
 
     async def ask(self, *words: Word) -> Any:
-        """The answer to one command; BrokerUnavailable without one in time, ServerRefused when it is an error."""
+        """The reply to one command; BrokerUnavailable without one in time, RedisRefused if it is an error."""
         if self._closed:
             raise self._unavailable("it was closed")
         if not self._breaker.admits():
             raise self._unavailable("it did not answer several times and rests for a moment")
-        line: Pipeline | None = None
+        pipeline: Pipeline | None = None
         try:
             async with asyncio.timeout(self.deadline.total_seconds()):
-                line = await self._reach()
-                answer = await self._ask_twice(line, words)
+                pipeline = await self._connect()
+                answer = await self._ask_twice(pipeline, words)
         except ResponseError as error:
             self._breaker.worked()
-            raise (await self._explain_refusal(line, error)) from None
+            raise (await self._explain_refusal(pipeline, error)) from None
         except (RedisError, OSError) as error:
             self._breaker.failed()
-            await self._give_up(line)
+            await self._drop(pipeline)
             raise self._unavailable(str(error) or "no answer in time") from error
         self._breaker.worked()
         return answer
@@ -200,36 +200,36 @@ class RedisClient:
         """Further calls raise BrokerUnavailable. May be repeated."""
         self._closed = True
         async with self._connecting:
-            await self._give_up(self._line)
+            await self._drop(self._pipeline)
 
-    async def _ask_twice(self, line: Pipeline, words: Sequence[Word]) -> Any:
-        """An idle line may have been cut unnoticed. Run twice, a script doubles or loses tickets, which may happen."""
+    async def _ask_twice(self, pipeline: Pipeline, words: Sequence[Word]) -> Any:
+        """Retry over a new connection if the old one was cut. A script that ran twice doubles or loses tickets."""
         try:
-            return await line.ask(words)
+            return await pipeline.ask(words)
         except Disconnected:
-            return await (await self._reach()).ask(words)
+            return await (await self._connect()).ask(words)
 
-    async def _reach(self) -> Pipeline:
+    async def _connect(self) -> Pipeline:
         async with self._connecting:
-            if self._line is None or not self._line.is_open:
-                await self._give_up(self._line)
-                self._line = await Pipeline.open(self.address)
-            return self._line
+            if self._pipeline is None or not self._pipeline.is_open:
+                await self._drop(self._pipeline)
+                self._pipeline = await Pipeline.open(self.address)
+            return self._pipeline
 
-    async def _give_up(self, line: Pipeline | None) -> None:
-        """Leave a line: answers that are late would be in the way of the next ones."""
-        if line is not None:
-            if line is self._line:
-                self._line = None
-            await line.close()
+    async def _drop(self, pipeline: Pipeline | None) -> None:
+        """Close a connection: its late replies would be taken for those of the next commands."""
+        if pipeline is not None:
+            if pipeline is self._pipeline:
+                self._pipeline = None
+            await pipeline.close()
 
-    async def _explain_refusal(self, line: Pipeline | None, refusal: ResponseError) -> Exception:
-        if isinstance(refusal, NoScriptError):
-            return refusal
-        if isinstance(refusal, ReadOnlyError):
-            # It has become a replica; the same address may lead to the new primary.
-            await self._give_up(line)
-        return RedisRefused(f"the broker at {self.address} refused: {refusal}")
+    async def _explain_refusal(self, pipeline: Pipeline | None, error: ResponseError) -> Exception:
+        if isinstance(error, NoScriptError):
+            return error
+        if isinstance(error, ReadOnlyError):
+            # The server has become a replica; a new connection to the address may reach the new primary.
+            await self._drop(pipeline)
+        return RedisRefused(f"the broker at {self.address} refused: {error}")
 
     def _unavailable(self, why: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"the broker at {self.address} cannot be reached ({why}); jobs wait in the store")

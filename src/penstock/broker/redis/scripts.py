@@ -7,14 +7,14 @@ from msgspec import Struct
 
 
 class Script(Struct, frozen=True):
-    """A script, and the digest by which a server that has seen it knows it."""
+    """The text of a script, and the digest by which a server runs it again."""
 
     text: str
     sha: str
 
 
 def load(name: str) -> Script:
-    """A script with what all share put behind its first line, which holds its flags."""
+    """A script with the shared functions inserted after its first line, which holds its flags."""
     shebang, _, body = _read(name).partition("\n")
     text = f"{shebang}\n{_read('shared')}\n{body}"
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())

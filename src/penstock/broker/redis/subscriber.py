@@ -1,4 +1,4 @@
-"""What the server calls out to this process: a connection that only listens, and is found again when it was lost."""
+"""The subscriber: a connection that only receives published messages, and reconnects after it was lost."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from penstock.model.errors import BrokerUnavailable
 logger = logging.getLogger("penstock.broker")
 
 SILENCE_SECONDS = 1.0
-"""After this long without a word the server is asked whether it is there; after as long again it is not."""
+"""After this long without a message the server gets a PING; after as long again it counts as lost."""
 
 FIRST_REST_SECONDS = 0.05
 LONGEST_REST_SECONDS = 1.0
@@ -27,9 +27,9 @@ OnMessage = Callable[[str, bytes | None], None]
 
 
 class Subscriber:
-    """Hears channels. `heard` gets each message; None instead of a message when a channel is (again) listened to.
+    """Subscribed channels. `on_message` gets each message, and None when a subscription has (again) begun.
 
-    It is connected when it is first needed. `lost` is called when what follows may be missed.
+    It connects when it is first needed. `on_lost` is called when messages may be missed from then on.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Subscriber:
         clock: Clock,
         rng: random.Random,
         channels: Iterable[str],
-        heard: OnMessage,
-        lost: Callable[[], None],
+        on_message: OnMessage,
+        on_lost: Callable[[], None],
     ) -> None:
         self._address = address
         self._deadline = deadline
@@ -48,15 +48,15 @@ class Subscriber:
         self._rng = rng
         self._needed = frozenset(channels)
         self._channels = set(self._needed)
-        self._heard = heard
-        self._lost = lost
-        self._attended: set[str] = set()
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._subscribed: set[str] = set()
         self._ready = asyncio.Event()
         self._connection: Connection | None = None
         self._silent = False
         self._failures = 0
-        self._hearing: asyncio.Task[None] | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self._receiving: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
 
     async def ready(self) -> None:
         """Return once the first channels are listened to; BrokerUnavailable if they are not in time."""
@@ -77,26 +77,26 @@ class Subscriber:
         if channel not in self._channels:
             self._channels.add(channel)
             if self._connection is not None:
-                self._ask(self._connection, "SUBSCRIBE", channel)
-        return channel in self._attended
+                self._send_soon(self._connection, "SUBSCRIBE", channel)
+        return channel in self._subscribed
 
     async def close(self) -> None:
         """May be repeated."""
-        tasks = {*self._asking, *([self._hearing] if self._hearing else [])}
+        tasks = {*self._sending, *([self._receiving] if self._receiving else [])}
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
     def _start(self) -> None:
-        if self._hearing is None:
-            self._hearing = asyncio.ensure_future(self._receive())
+        if self._receiving is None:
+            self._receiving = asyncio.ensure_future(self._receive())
 
     async def _receive(self) -> None:
         while True:
             try:
                 await self._receive_until_lost()
-            except Exception as error:  # noqa: BLE001 - deaf for good, takers would wait beside their tickets
+            except Exception as error:  # noqa: BLE001 - without a subscriber, callers would wait while there are tickets
                 self._log_loss(error)
             await self._clock.sleep(self._back_off())
 
@@ -106,15 +106,15 @@ class Subscriber:
         try:
             self._silent = False
             self._connection = connection
-            self._ask(connection, "SUBSCRIBE", *self._channels)
+            self._send_soon(connection, "SUBSCRIBE", *self._channels)
             while True:
                 self._dispatch(connection, await connection.read_response(timeout=SILENCE_SECONDS))
         finally:
             self._connection = None
-            self._attended.clear()
+            self._subscribed.clear()
             self._ready.clear()
             await connection.disconnect(nowait=True)
-            self._lost()
+            self._on_lost()
 
     def _dispatch(self, connection: Connection, reply: Any) -> None:
         if reply is None:
@@ -123,32 +123,32 @@ class Subscriber:
         self._silent = False
         match reply:
             case [b"subscribe", bytes() as channel, _]:
-                self._subscribe(channel.decode())
+                self._mark_subscribed(channel.decode())
             case [b"message", bytes() as channel, bytes() as message]:
-                self._heard(channel.decode(), message)
+                self._on_message(channel.decode(), message)
 
     def _check_silence(self, connection: Connection) -> None:
         if self._silent:
             raise TimeoutError("it fell silent")
         self._silent = True
-        self._ask(connection, "PING")
+        self._send_soon(connection, "PING")
 
-    def _subscribe(self, channel: str) -> None:
-        self._attended.add(channel)
-        if not self._ready.is_set() and self._needed <= self._attended:
+    def _mark_subscribed(self, channel: str) -> None:
+        self._subscribed.add(channel)
+        if not self._ready.is_set() and self._needed <= self._subscribed:
             self._ready.set()
             self._log_recovery()
-        self._heard(channel, None)
+        self._on_message(channel, None)
 
-    def _ask(self, connection: Connection, *words: str) -> None:
-        """Send without waiting; whether it went out shows in the answer, which comes as a message."""
+    def _send_soon(self, connection: Connection, *words: str) -> None:
+        """Send without waiting; the reply arrives as a message."""
         task = asyncio.ensure_future(_send(connection, words))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
-    def _log_loss(self, trouble: Exception) -> None:
+    def _log_loss(self, error: Exception) -> None:
         if not self._failures:
-            logger.warning("cannot listen to the broker at %s (%s); trying again until it can", self._address, trouble)
+            logger.warning("cannot listen to the broker at %s (%s); trying again until it can", self._address, error)
         self._failures += 1
 
     def _log_recovery(self) -> None:
@@ -165,5 +165,5 @@ async def _send(connection: Connection, words: Iterable[str]) -> None:
         if connection.is_connected:
             await connection.send_command(*words, check_health=False)
     except (RedisError, OSError):
-        # The reader meets the same trouble, and tells.
+        # The reading task gets the same error, and logs it.
         return
