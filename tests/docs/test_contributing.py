@@ -24,7 +24,7 @@ FIRST = {
 """An ordinary word, and the file that `git grep -il WORD src/penstock` must list first."""
 FOUND = {
     "group commit": "store/sqlite/writer.py",
-    "backoff": "worker/agent/outage.py",
+    "backoff": "backoff.py",
     "heartbeat": "worker/agent/heartbeat.py",
     "breaker": "orchestrator/health.py",
     "idempotency key": "model/submission.py",

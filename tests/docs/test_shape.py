@@ -19,7 +19,7 @@ DOUBLE_NAMES: frozenset[str] = frozenset()
 """Class names that may be defined more than once; at most five, each with its reason."""
 LONG_FILES: frozenset[str] = frozenset()
 """Files that may still be longer than the limit. This list only shrinks."""
-LIMITS: dict[Measure, int] = {shape.participles: 2, shape.gerunds: 8, shape.holders: 0, shape.cycles: 0}
+LIMITS: dict[Measure, int] = {shape.participles: 0, shape.gerunds: 8, shape.holders: 0, shape.cycles: 0}
 """How many places each figure may have. These numbers only shrink."""
 PICTURES = {"README.md": "How it is built", "docs/design/overview.md": "How Penstock is built"}
 """The pages that draw the architecture, and the headings above the drawings."""
@@ -53,6 +53,11 @@ def test_the_picture_of_the_architecture_names_every_folder_and_no_other(page: s
     drawing = section.split("```")[1]
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert set(re.findall(r"\b([a-z]+)/", drawing)) == folders
+
+
+def test_the_overview_names_every_file_beside_the_folders() -> None:
+    page = (ROOT / "docs/design/overview.md").read_text("utf-8")
+    assert [path.name for path in PACKAGE.glob("[a-z]*.py") if f"`{path.name}`" not in page] == []
 
 
 @pytest.mark.parametrize(

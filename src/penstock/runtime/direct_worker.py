@@ -7,7 +7,7 @@ from penstock.model.names import MEMBER
 from penstock.runtime.backends import check_shared, open_engine
 from penstock.runtime.metrics_server import telling_metrics, with_metrics_address
 from penstock.runtime.services import run_loops, signal_loops
-from penstock.runtime.tallies import contributing
+from penstock.runtime.tallies import contribute_tallies
 from penstock.worker.agent.agent import Agent, run
 
 
@@ -18,5 +18,5 @@ async def work_directly(settings: Settings, app: str) -> None:
         agent = Agent(app, engine.worker_api, settings, engine.clock, worker=os.environ.get(MEMBER))
         # A heartbeat at once whenever a running job is asked to stop: its answer names the jobs.
         engine.signals.cancels.subscribe(lambda _: agent.beat())
-        async with contributing(engine), run_loops(signal_loops(engine)):
+        async with contribute_tallies(engine), run_loops(signal_loops(engine)):
             await run(agent)

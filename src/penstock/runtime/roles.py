@@ -21,7 +21,7 @@ from penstock.model.extras import require
 from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
 from penstock.runtime.metrics_server import telling_metrics, with_metrics_address
 from penstock.runtime.services import Stopping, noting, run_loops, services, signal_loops, ticker_loops
-from penstock.runtime.tallies import collecting
+from penstock.runtime.tallies import collect_tallies
 from penstock.runtime.worker import warn_of_no_metrics
 from penstock.runtime.worker_environ import container_environ, pod_environ, worker_environ
 from penstock.scheduler import Ticker, run_service
@@ -96,7 +96,7 @@ async def local_fleets(
     launcher = Launcher(template=settings.worker.template)
     patience = seconds(settings.worker.drain_seconds)
     fleets = ProcessFleets(launcher.launch, engine.clock, random.Random(), patience=patience)
-    async with collecting(engine) as tallying:
+    async with collect_tallies(engine) as tallying:
         environ = {**worker_environ(settings, url), **tallying}
         try:
             await _declare(engine, await launcher.load(app, environ), settings.worker.app or app)

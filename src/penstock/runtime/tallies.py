@@ -74,7 +74,7 @@ class Contribution:
 
 
 @asynccontextmanager
-async def collecting(engine: Engine) -> AsyncIterator[dict[str, str]]:
+async def collect_tallies(engine: Engine) -> AsyncIterator[dict[str, str]]:
     """Count what workers of this machine do, while the body runs; gives the environment that lets them tell it.
 
     Where they reach the server over HTTP, it counts by itself.
@@ -88,7 +88,7 @@ async def collecting(engine: Engine) -> AsyncIterator[dict[str, str]]:
 
 
 @asynccontextmanager
-async def contributing(engine: Engine) -> AsyncIterator[None]:
+async def contribute_tallies(engine: Engine) -> AsyncIterator[None]:
     """Tell what is counted here to the process that started this one, if it asks for that; at the end, the rest."""
     folder = os.environ.get(FOLDER)
     if folder is None or engine.settings.metrics.address:
