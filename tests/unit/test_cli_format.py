@@ -16,9 +16,9 @@ from penstock.cli.format import ago, instant, lasted, lines, span
 from penstock.cli.job_format import size
 from penstock.cli.job_params import read_params
 from penstock.cli.process import JsonFormatter, ReadableFormatter, short_ids
+from penstock.lab.bench.app import JobStart, lateness_ms, rate
 from penstock.lab.bench.command import shown
-from penstock.lab.bench.figure import Amounts, Figure
-from penstock.lab.bench.startlog import JobStart, lateness_ms, rate
+from penstock.lab.bench.rig import Amounts, Figure
 from penstock.model.request_ids import name_request
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from penstock.cli import ROOT
 from penstock.lab.simulation.clairvoyant import clairvoyant
-from penstock.lab.simulation.contest import CONTENDERS, PATTERNS, contest, made, percentile, smallest_fixed
+from penstock.lab.simulation.contest import CONTENDERS, PATTERNS, contest, make_trace, percentile, smallest_fixed
 from penstock.lab.simulation.plot import svg
 from penstock.lab.simulation.scalers import FixedSize, Keda, Ours, StepAlarms
 from penstock.lab.simulation.world import (
@@ -104,7 +104,7 @@ def test_no_more_workers_than_there_may_be() -> None:
 
 
 def test_the_same_trace_gives_the_same_run() -> None:
-    work = made("burst", 7, 0.05)
+    work = make_trace("burst", 7, 0.05)
     fleet = Fleet(max=50, target_wait="15s")
     assert played(Ours(fleet, MACHINES), work) == played(Ours(fleet, MACHINES), work)
 
@@ -181,7 +181,7 @@ def test_the_clairvoyant_lets_jobs_wait_as_long_as_it_may() -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_job_runs_once_and_the_clairvoyant_pays_no_more_than_we_do(pattern: str) -> None:
-    work = made(pattern, 3, 0.02)
+    work = make_trace(pattern, 3, 0.02)
     ours = played(Ours(Fleet(max=50, target_wait="15s"), MACHINES), work)
     assert len(ours.waits) == len(work.jobs)
     assert min(ours.waits) >= 0
@@ -197,7 +197,7 @@ def test_every_job_runs_once_and_the_clairvoyant_pays_no_more_than_we_do(pattern
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_we_wait_no_longer_and_pay_less_than_step_alarms_and_keda(pattern: str) -> None:
-    scores = contest(made(pattern, 1, 0.25), Machines(5.0, 1, 100), Fleet(max=100, target_wait="15s")).scores
+    scores = contest(make_trace(pattern, 1, 0.25), Machines(5.0, 1, 100), Fleet(max=100, target_wait="15s")).scores
     ours, alarms, keda, _, _ = scores.results
     for rival in (alarms, keda):
         assert ours.wait_p95_seconds <= rival.wait_p95_seconds
@@ -206,7 +206,7 @@ def test_we_wait_no_longer_and_pay_less_than_step_alarms_and_keda(pattern: str) 
 
 
 def test_a_plot_has_a_panel_for_every_contender() -> None:
-    drawn = svg(contest(made("burst", 1, 0.02), MACHINES, Fleet(max=50, target_wait="15s")))
+    drawn = svg(contest(make_trace("burst", 1, 0.02), MACHINES, Fleet(max=50, target_wait="15s")))
     panels = re.findall(r"<tspan[^>]*>([^<]+)</tspan>", drawn)
     assert panels == list(CONTENDERS)
 

@@ -39,7 +39,7 @@ ROOT = CommandGroup(
             "Try a scaling policy on a trace, before it has a fleet.",
         ),
         "doctor": ("penstock.cli.doctor:doctor", "Check this machine, its settings and the server."),
-        "demo": ("penstock.lab.demo.command:demo", "See it work: a story of jobs in under a minute."),
+        "demo": ("penstock.lab.demo.story:demo", "See it work: a story of jobs in under a minute."),
         "bench": ("penstock.lab.bench.command:bench", "Measure throughput, latency, growth and memory here."),
         "version": ("penstock.cli:version", "Print the version."),
     },

@@ -1,4 +1,4 @@
-"""Servers and workers that a command starts for itself: real processes of this same program, certain to end with it."""
+"""Servers and workers that a command starts for itself: processes of this program that end with the command."""
 
 import contextlib
 import os
@@ -17,11 +17,11 @@ from penstock.model.errors import PenstockError
 
 READY_SECONDS = 30.0
 GRACE_SECONDS = 8.0
-_LAST_WORDS = 600
+_LOG_TAIL = 600
 
 
 class ChildFailed(PenstockError):
-    """A server or worker started by this command did not do its part; shows its last words."""
+    """A server or worker started by this command failed; the message shows the end of its log."""
 
     code = "child_failed"
 
@@ -38,12 +38,12 @@ class Children:
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
-        # A worker that is killed cannot tidy up: what it leaves lies where it is removed with the rest.
+        # A killed worker cannot remove its temporary files: they are put where the folder's removal removes them.
         self._environ = clean_environ(os.environ) | {"TMPDIR": str(folder)} | dict(settings)
 
     @contextlib.contextmanager
     def run(self, name: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-        """`penstock …` while the body runs; drained afterwards, and killed if that takes too long."""
+        """Run `penstock …` while the body runs; drain it afterwards, and kill it if that takes too long."""
         process = self.start(name, *words)
         try:
             yield process
@@ -52,12 +52,12 @@ class Children:
 
     @contextlib.contextmanager
     def server(self, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-        """`penstock up …` on a free port, once it is ready, with its URL."""
+        """Run `penstock up …` on a free port; gives the process and its URL once it is ready."""
         with self.run("server", "up", *words, "--port", "0", "--json") as process:
-            yield process, self._ready(process).url
+            yield process, self._wait_until_ready(process).url
 
     def start(self, name: str, *words: str) -> subprocess.Popen[bytes]:
-        """A process that its caller has to end. It leads a session: Ctrl-C reaches only us, and we stop it in order."""
+        """Start a process that the caller has to end. In a session of its own, Ctrl-C does not reach it directly."""
         with self.log(name).open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "penstock", *words],
@@ -72,16 +72,16 @@ class Children:
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
-    def _ready(self, process: subprocess.Popen[bytes], clock: Clock | None = None) -> Ready:
-        said = first_line(process, READY_SECONDS, clock or SystemClock())
-        if not said:
-            words = self.log("server").read_text(errors="replace")[-_LAST_WORDS:].strip()
-            raise ChildFailed(f"the server did not get ready: {words or 'it said nothing'}")
-        return msgspec.json.decode(said, type=Ready)
+    def _wait_until_ready(self, process: subprocess.Popen[bytes], clock: Clock | None = None) -> Ready:
+        line = read_first_line(process, READY_SECONDS, clock or SystemClock())
+        if not line:
+            tail = self.log("server").read_text(errors="replace")[-_LOG_TAIL:].strip()
+            raise ChildFailed(f"the server did not get ready: {tail or 'it said nothing'}")
+        return msgspec.json.decode(line, type=Ready)
 
 
-def first_line(process: subprocess.Popen[bytes], patience: float, clock: Clock) -> bytes:
-    """The first line a process prints; empty if it ends or takes too long."""
+def read_first_line(process: subprocess.Popen[bytes], patience: float, clock: Clock) -> bytes:
+    """Read the first line a process prints; empty if it ends or takes too long."""
     if process.stdout is None:
         raise ValueError("the process has no pipe for its output")
     deadline = clock.monotonic() + patience
@@ -112,7 +112,7 @@ def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """The first SIGINT or SIGTERM unwinds the body; later ones wait until it has cleaned up behind itself."""
+    """The first SIGINT or SIGTERM unwinds the body; later ones are ignored until its cleanup is done."""
 
     def unwind(number: int, _frame: FrameType | None) -> None:
         for each in numbers:

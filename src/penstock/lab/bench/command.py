@@ -1,8 +1,9 @@
-"""`penstock bench`"""
+"""`penstock bench`: measures what this machine reaches, part by part."""
 
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -13,19 +14,36 @@ from penstock.cli import options, style
 from penstock.cli.commands import command
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.format import print_json, print_table
-from penstock.lab.bench.figure import Amounts, Figure
+from penstock.lab.bench.footprint import idle, memory, startup, zero
+from penstock.lab.bench.latency import due, latency
 from penstock.lab.bench.machine import Calibration, calibrate
-from penstock.lab.bench.parts import PARTS
-from penstock.lab.bench.rig import Engines, Workshop
+from penstock.lab.bench.rig import Amounts, Engines, Figure, Workshop
+from penstock.lab.bench.throughput import bulk, drain, growth, submit
 from penstock.lab.children import interruptible
 from penstock.model.errors import PenstockError
 from penstock.model.extras import require
+
+Part = Callable[[Workshop, Amounts], list[Figure]]
+
+PARTS: dict[str, Part] = {
+    "startup": startup,
+    "drain": drain,
+    "submit": submit,
+    "bulk": bulk,
+    "latency": latency,
+    "due": due,
+    "growth": growth,
+    "zero": zero,
+    "memory": memory,
+    "idle": idle,
+}
+"""The parts in the order they run. Each starts an empty system and returns the figures it measured."""
 
 CLEAR_LINE = "\r\033[K"
 
 
 class Report(Struct):
-    """All that a run found: figures, and by part what could not be measured."""
+    """All results of a run: figures, and by part why it could not be measured."""
 
     version: str
     command: str
@@ -67,14 +85,14 @@ def bench(
     generator shares the cores with them: it uses bare sockets, so that it takes little of what it measures.
     Exits 1 if a part could not be measured; the others are.
     """
-    chosen = _chosen(parts)
+    chosen = _choose(parts)
     require(*(extra for extra, url in (("postgres", store), ("redis", broker)) if url))
     amounts = Amounts().scaled(scale, jobs)
     with interruptible(), tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=data) as folder:
         report = Report(__version__, _command(), calibrate(Path(folder)))
         workshop = Workshop(Path(folder), _flags(executors, capacity), Engines(store, broker))
         for name in chosen:
-            _measured(name, workshop, amounts, report)
+            _measure(name, workshop, amounts, report)
     if as_json:
         print_json(report)
     else:
@@ -82,7 +100,7 @@ def bench(
     return REFUSED if report.failures else 0
 
 
-def _chosen(parts: str | None) -> list[str]:
+def _choose(parts: str | None) -> list[str]:
     names = [name.strip() for name in parts.split(",")] if parts else list(PARTS)
     if unknown := [name for name in names if name not in PARTS]:
         raise click.UsageError(f"no such part: {', '.join(unknown)}; there are: {', '.join(PARTS)}")
@@ -94,8 +112,8 @@ def _flags(executors: int | None, capacity: int | None) -> list[str]:
     return [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
 
 
-def _measured(name: str, workshop: Workshop, amounts: Amounts, report: Report) -> None:
-    """Run a part, with a line about it while and after it runs."""
+def _measure(name: str, workshop: Workshop, amounts: Amounts, report: Report) -> None:
+    """Run a part, add its figures to the report and print a line about it."""
     live = sys.stderr.isatty()
     if live:
         click.echo(f"  {name} …", nl=False, err=True)
@@ -128,6 +146,6 @@ def _command() -> str:
 
 
 def shown(figure: Figure) -> str:
-    """A figure as people read it: as many digits as it is worth."""
+    """A figure with at most three significant digits, and its unit."""
     digits = 0 if figure.value >= 100 else 1 if figure.value >= 10 else 2
     return f"{figure.value:,.{digits}f} {figure.unit}"

@@ -1,4 +1,7 @@
-"""What a part measures: a real server and worker, as `penstock up` starts them, and a client, in a fresh folder."""
+"""What every part of the bench uses: figures, amounts of work, and a system to measure.
+
+The system is a real server and worker, as `penstock up` starts them, and a client, in a fresh folder.
+"""
 
 import random
 import tempfile
@@ -9,14 +12,67 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
 
 from penstock.client import Client, JobSpec
-from penstock.lab.bench.startlog import JobStart, StartLog
+from penstock.lab.bench.app import JobStart, StartLog
 from penstock.lab.children import ChildFailed, Children
 from penstock.model.job import DEFAULT_PRIORITY
 from penstock.model.lifecycle import State
+
+
+class Figure(Struct, frozen=True):
+    """One number with its unit. `note` says what is odd about it, or what it is compared with."""
+
+    part: str
+    name: str
+    value: float
+    unit: str
+    note: str = ""
+
+
+class Amounts(Struct, frozen=True, kw_only=True):
+    """How much work each part does. `scaled` changes the size; what would take too long only ever shrinks.
+
+    Ten times the size has a million scheduled jobs wait in the growth part.
+    """
+
+    drain_jobs: int = 40_000
+    submit_seconds: float = 3.0
+    bulk_jobs: int = 40_000
+    latency_jobs: int = 250
+    due_jobs: int = 100
+    crowd_jobs: int = 100_000
+    few_jobs: int = 10_000
+    scheduled_jobs: int = 100_000
+    queued_jobs: int = 200_000
+    zero_jobs: int = 20
+    idle_seconds: float = 10.0
+    starts: int = 5
+
+    def scaled(self, scale: float, drain_jobs: int | None) -> "Amounts":
+        """The same in another size, but never too small for a meaningful figure."""
+        return Amounts(
+            drain_jobs=drain_jobs or _scaled(self.drain_jobs, scale),
+            submit_seconds=max(0.5, self.submit_seconds * min(1.0, scale)),
+            bulk_jobs=_scaled(self.bulk_jobs, scale),
+            latency_jobs=_scaled(self.latency_jobs, min(1.0, scale), 50),
+            due_jobs=_scaled(self.due_jobs, min(1.0, scale), 20),
+            crowd_jobs=_scaled(self.crowd_jobs, scale),
+            few_jobs=_scaled(self.few_jobs, min(1.0, scale), 500),
+            scheduled_jobs=_scaled(self.scheduled_jobs, scale),
+            queued_jobs=_scaled(self.queued_jobs, min(1.0, scale)),
+            zero_jobs=_scaled(self.zero_jobs, min(1.0, scale), 3),
+            idle_seconds=max(1.0, self.idle_seconds * min(1.0, scale)),
+            starts=max(3, round(self.starts * min(1.0, scale))),
+        )
+
+
+def _scaled(count: int, scale: float, least: int = 1_000) -> int:
+    return max(least, round(count * scale))
+
 
 APP = "penstock.lab.bench.app:app"
 TYPE = "noop"
@@ -50,27 +106,24 @@ class Rig:
             self.client.submit_many(specs(first, min(BATCH, jobs - first), delay, due_at))
         return time.monotonic() - began
 
-    def drained(self, jobs: int, *, behind: int = 0) -> list[JobStart]:
-        """Submit jobs while their queue is paused, let them go, and give back the starts of the first `jobs`.
+    def drain(self, jobs: int, *, behind: int = 0) -> list[JobStart]:
+        """Submit jobs while their queue is paused, resume it, and return the starts of the first `jobs`.
 
-        `behind` more are loaded after them, to be in the way.
+        `behind` more are submitted after them, as backlog.
         """
         self.starts.clear()
         self.client.pause(TYPE)
         self.load(jobs + behind)
         self.client.resume(TYPE)
-        self._wait_for(jobs)
+        self.wait_for_starts(jobs)
         return self.starts.starts()[:jobs]
 
-    def waiting(self, state: State) -> int:
+    def count_waiting(self, state: State) -> int:
         """How many no-op jobs are in a state now."""
         return next((queue.jobs.get(state, 0) for queue in self.client.queues() if queue.name == TYPE), 0)
 
-    def settle_down(self, jobs: int) -> None:
-        """Wait until so many have started since the last measurement began, so that nothing disturbs the next."""
-        self._wait_for(jobs)
-
-    def _wait_for(self, jobs: int) -> None:
+    def wait_for_starts(self, jobs: int) -> None:
+        """Wait until so many jobs have started since the log was cleared; ChildFailed if that takes too long."""
         patience = patience_for(jobs)
         if not self.starts.wait_for(jobs, patience):
             raise ChildFailed(f"only {self.starts.count():,} of {jobs:,} jobs started in {patience:.0f} s")
@@ -84,18 +137,40 @@ class Engines(Struct, frozen=True):
 
     @contextmanager
     def environ(self) -> Iterator[dict[str, str]]:
-        """The settings of one system that shares nothing with any other; what was made for it is gone afterwards."""
+        """The settings of one system that shares nothing with any other; its database is dropped afterwards."""
         rng = random.Random()
         with ExitStack() as stack:
             found: dict[str, str] = {}
             if self.store:
-                from penstock.store.postgres.scratch import scratch_database
-
                 found["PENSTOCK_STORE_URL"] = stack.enter_context(scratch_database(self.store, rng))
             if self.broker:
                 prefix = f"bench-{rng.getrandbits(48):012x}"
                 found |= {"PENSTOCK_BROKER_URL": self.broker, "PENSTOCK_BROKER_PREFIX": prefix}
             yield found
+
+
+@contextmanager
+def scratch_database(url: str, rng: random.Random) -> Iterator[str]:
+    """Create an empty database on the server of this URL, for one run; gives its URL and drops it afterwards.
+
+    Raises StoreUnavailable if it cannot be created.
+    """
+    import psycopg
+    from psycopg import sql
+
+    from penstock.store.postgres.connection import PostgresAddress, unavailable
+
+    name = f"penstock_scratch_{rng.getrandbits(48):012x}"
+    address = PostgresAddress.parse(url)
+    try:
+        with psycopg.connect(address.conninfo, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            try:
+                yield urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+            finally:
+                connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+    except psycopg.Error as error:
+        raise unavailable(address, error) from error
 
 
 class Workshop:
@@ -110,10 +185,10 @@ class Workshop:
     def rig(self, fleet: Mapping[str, str] = ONE_WORKER) -> Iterator[Rig]:
         """A fresh system, warmed up by one job; gone afterwards. It has one worker, always, unless told otherwise."""
         with ExitStack() as stack:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
-            starts = StartLog(place / "starts")
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.folder)))
+            starts = StartLog(folder / "starts")
             environ = stack.enter_context(self.engines.environ())
-            children = Children(place, {**starts.environ, **environ, **fleet})
+            children = Children(folder, {**starts.environ, **environ, **fleet})
             process, url = stack.enter_context(children.server(APP, "--data", "data", *self.flags))
             client = stack.enter_context(Client(url))
             rig = Rig(url, process.pid, client, starts)

@@ -1,4 +1,4 @@
-"""Where the story plays: a server that starts workers as they are needed, and a client, in a temporary folder."""
+"""The system that the demo runs on: a server that starts workers as needed, and a client, in a temporary folder."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ QUICK = {
     "PENSTOCK_FLEET_CAPACITY": "64",
     "PENSTOCK_FLEET_MAX": "2",
 }
-"""Shorter than the defaults, so that nobody waits 15 seconds to see a dead worker noticed."""
+"""Shorter than the defaults, so that a lost worker is noticed in 2 seconds instead of 15."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class DemoStage:
     clock: Clock
 
     def kill(self, worker: str) -> int:
-        """End a worker's process without a word (-9); its number."""
+        """Kill a worker's process (SIGKILL); its process id."""
         pid = next(known.pid for known in self.client.workers() if known.id == worker)
         os.kill(pid, signal.SIGKILL)
         return pid
@@ -49,8 +49,8 @@ class DemoStage:
 
 
 @contextmanager
-def staged(clock: Clock) -> Iterator[DemoStage]:
-    """A stage that is ready; afterwards its processes have ended and its folder is gone."""
+def open_stage(clock: Clock) -> Iterator[DemoStage]:
+    """Start the server; afterwards its processes have ended and its folder is removed."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-demo-")))
         _, url = stack.enter_context(Children(folder, QUICK).server(APP, "--data", "data"))
@@ -67,16 +67,16 @@ class NotAsTold(PenstockError):
     code = "not_as_told"
 
 
-def until(what: str, is_so: Callable[[], bool], clock: Clock) -> None:
-    """Return once it is so; NotAsTold if that takes too long."""
+def until(what: str, holds: Callable[[], bool], clock: Clock) -> None:
+    """Wait until it holds; NotAsTold if that takes too long."""
     deadline = clock.monotonic() + PATIENCE_SECONDS
-    while not is_so():
+    while not holds():
         if clock.monotonic() > deadline:
             raise NotAsTold(f"waited {PATIENCE_SECONDS:g} s in vain until {what}")
         time.sleep(LOOK_SECONDS)
 
 
-def expect(what: str, is_so: bool) -> None:
-    """Raise NotAsTold unless it is so."""
-    if not is_so:
+def expect(what: str, holds: bool) -> None:
+    """Raise NotAsTold unless it holds."""
+    if not holds:
         raise NotAsTold(f"not as told: {what}")

@@ -1,4 +1,4 @@
-"""The chapters. Each does something to real jobs, checks that it went as told, and says so."""
+"""`penstock demo`: chapters that each do something to real jobs, check that it happened, and say so."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -8,10 +8,13 @@ from datetime import timedelta
 import click
 
 from penstock.cli import style
+from penstock.cli.commands import command
 from penstock.cli.format import lasted, lines
 from penstock.cli.job_format import took
 from penstock.cli.style import bad, dim, good, state, warned
-from penstock.lab.demo.stage import DemoStage, expect, until
+from penstock.lab.children import interruptible
+from penstock.lab.demo.stage import DemoStage, expect, open_stage, until
+from penstock.model.clock import SystemClock
 from penstock.model.job import ErrorCode, JobError
 from penstock.model.lifecycle import State
 from penstock.model.wire.jobs import JobItem
@@ -30,6 +33,27 @@ class ChapterResult:
     attempts: str
     took: str
     note: str = ""
+
+
+@command("demo", "penstock demo", "penstock demo --jobs 20000")
+@click.option("--jobs", type=click.IntRange(1), default=5_000, show_default=True, help="Jobs in the bulk chapter.")
+def demo(*, jobs: int) -> None:
+    """See it work: a real server on a free port and workers that come and go, in well under a minute.
+
+    Submits, waits, retries, times out, cancels, kills a worker, downloads a file, and sends a burst that brings
+    workers out and lets them go back to zero; leaves nothing behind.
+    Exits 1 if anything does not happen as told.
+    """
+    clock = SystemClock()
+    began = clock.monotonic()
+    style.say()
+    style.say(f"  {style.bold('Penstock')}: a server starts on this machine, on a free port …")
+    with interruptible(), open_stage(clock) as stage:
+        print_opening(stage)
+        results: list[ChapterResult] = []
+        for number, chapter in enumerate(CHAPTERS, 1):
+            results.append(chapter(stage, number, jobs))
+        print_summary(results, clock.monotonic() - began)
 
 
 def print_opening(stage: DemoStage) -> None:
@@ -68,9 +92,9 @@ def end_live() -> None:
         click.echo(CLEAR_LINE, nl=False)
 
 
-def print_summary(told: Sequence[ChapterResult], seconds: float) -> None:
+def print_summary(results: Sequence[ChapterResult], seconds: float) -> None:
     style.say()
-    rows = [(each.step, style.state(each.state), each.attempts, each.took, each.note) for each in told]
+    rows = [(each.step, style.state(each.state), each.attempts, each.took, each.note) for each in results]
     for line in lines(("WHAT HAPPENED", "STATE", "ATTEMPTS", "TOOK", ""), rows, right=("ATTEMPTS", "TOOK")):
         style.say(f"  {line}")
     style.say()
@@ -97,7 +121,7 @@ def submit_and_wait(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     expect(f"greet succeeds, but it {item.state}", item.state is State.SUCCEEDED)
     print_line(f"greet(name='World')  →  {good(repr(item.result))}   {dim(f'there and back in {lasted(span)},')}")
     print_line(dim("with the start of the worker that ran it: there was none before"))
-    return told("submit and wait", item)
+    return result_of("submit and wait", item)
 
 
 def bulk(stage: DemoStage, number: int, jobs: int) -> ChapterResult:
@@ -110,7 +134,7 @@ def bulk(stage: DemoStage, number: int, jobs: int) -> ChapterResult:
     print_line(f"accepted, each one on disk, in {submitted:.2f} s {dim(f'({jobs / submitted:,.0f} per second)')}")
 
     def all_done() -> bool:
-        done = _succeeded(stage, "square")
+        done = _count_succeeded(stage, "square")
         print_live(done, jobs, "jobs done")
         return done >= jobs
 
@@ -134,7 +158,7 @@ def retry(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     item = stage.client.wait(job.id, WAIT)
     expect(f"it succeeds at attempt 3, but it {item.state} at {item.attempt}", _succeeded_at(item, 3))
     print_line(f"attempt {item.attempt}  {good('succeeded')}")
-    return told("retry", item, "2 attempts errored")
+    return result_of("retry", item, "2 attempts errored")
 
 
 def timeout(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
@@ -144,27 +168,27 @@ def timeout(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     code = item.error.code if item.error else None
     expect(f"it fails with a timeout, but it {item.state} ({code})", code is ErrorCode.TIMEOUT)
     print_line(f"{bad(item.state)}: {item.error.message if item.error else ''}")
-    return told("timeout", item)
+    return result_of("timeout", item)
 
 
 def cancel(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """A running job is asked to stop."""
     print_chapter(number, "Cancel a job while it runs")
     job = stage.client.submit("crunch", {"seconds": 600})
-    item = _running(stage, job.id)
+    item = _wait_until_running(stage, job.id)
     print_line(f"{state(item.state)}, with ten minutes to go: {item.progress.message if item.progress else ''}")
     stage.client.cancel(job.id)
     item = stage.client.wait(job.id, WAIT)
     expect(f"it is cancelled, but it {item.state}", item.state is State.CANCELLED)
     print_line(f"{state(item.state)} {lasted(took(item))} after it started")
-    return told("cancel", item)
+    return result_of("cancel", item)
 
 
 def killed_worker(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
-    """A worker dies without a word; its job does not."""
+    """A worker is killed; its job is run by another."""
     print_chapter(number, "Kill a worker (-9) in the middle of a job")
     job = stage.client.submit("crunch", {"seconds": CRUNCH_SECONDS})
-    item = _running(stage, job.id)
+    item = _wait_until_running(stage, job.id)
     victim = stage.kill(item.worker or "")
     print_line(f"process {victim} {bad('killed')} at {item.progress.fraction if item.progress else 0:.0%} of the job")
     killed_at = stage.clock.monotonic()
@@ -175,7 +199,7 @@ def killed_worker(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     expect(f"it succeeds elsewhere, but it {ended.state}", ended.state is State.SUCCEEDED)
     expect("another worker finished it", ended.worker != item.worker)
     print_line(good(ended.state))
-    return told("killed worker", ended, f"moved after {away:.1f} s, fence {item.fence} → {ended.fence}")
+    return result_of("killed worker", ended, f"moved after {away:.1f} s, fence {item.fence} → {ended.fence}")
 
 
 def output_file(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
@@ -188,7 +212,7 @@ def output_file(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     expect("the file is whole", len(content) == item.result)
     for line in content.splitlines():
         print_line(line)
-    return told("output file", item, f"{path.name}, {item.outputs[0].size} bytes, digest compared")
+    return result_of("output file", item, f"{path.name}, {item.outputs[0].size} bytes, digest compared")
 
 
 def burst(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
@@ -205,7 +229,7 @@ def burst(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
         return seen[-1]
 
     def all_done() -> bool:
-        done = _succeeded(stage, "nap")
+        done = _count_succeeded(stage, "nap")
         workers(BURST - done)
         return done == BURST
 
@@ -234,13 +258,13 @@ CHAPTERS: tuple[Callable[[DemoStage, int, int], ChapterResult], ...] = (
 )
 
 
-def told(step: str, item: JobItem, note: str = "") -> ChapterResult:
+def result_of(step: str, item: JobItem, note: str = "") -> ChapterResult:
     """A chapter's line in the table at the end; it took from submit to end, with all attempts and waits between."""
     whole = item.completed_at - item.created_at if item.completed_at is not None else None
     return ChapterResult(step, item.state, str(item.attempt), lasted(whole), note)
 
 
-def _succeeded(stage: DemoStage, queue: str) -> int:
+def _count_succeeded(stage: DemoStage, queue: str) -> int:
     return sum(known.jobs.get(State.SUCCEEDED, 0) for known in stage.client.queues() if known.name == queue)
 
 
@@ -263,7 +287,7 @@ def _succeeded_at(item: JobItem, attempt: int) -> bool:
     return item.state is State.SUCCEEDED and item.attempt == attempt
 
 
-def _running(stage: DemoStage, job: str) -> JobItem:
+def _wait_until_running(stage: DemoStage, job: str) -> JobItem:
     """The job, once it runs and has told how far it is."""
     until("the job runs", lambda: stage.client.get(job).progress is not None, stage.clock)
     return stage.client.get(job)

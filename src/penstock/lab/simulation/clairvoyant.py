@@ -1,4 +1,4 @@
-"""One that knows the future: every job and its run time, before it comes.
+"""A scaler that knows the future: every job and its run time, before it comes.
 
 It has two ways, and takes the cheaper. One is a plan of its own: jobs in the order they become due, each on the slot
 that comes free last but in time, so that slots run without gaps. It waits out a gap when that is cheaper than a
@@ -8,7 +8,7 @@ again with hindsight: every job where and when it ran, but workers that start ju
 comes to them within a start-up.
 
 In its own plan slots are rented singly, a worker being `capacity` of them, and there may be any number: advantages no
-real fleet has. What it pays is what somebody could have paid, not a proven least; nobody pays less than the work.
+real fleet has. Its cost is one that could be reached, not a proven minimum; no scaler costs less than the work.
 """
 
 from bisect import bisect_right, insort
@@ -52,13 +52,13 @@ def _plan(trace: Trace, machines: Machines, terms: HindsightTerms) -> tuple[Simu
     run = SimulatedRun()
     slot_seconds, late = 0.0, 0
     for number, job in enumerate(trace.jobs):
-        place = bisect_right(free, job.at + terms.wait)
-        if not place and free and free[0] <= job.at + terms.latest and late < LATE * len(begins):
-            place, late = 1, late + 1
-        begin, paid = _placed(free, place, job.at, machines.startup)
+        slot = bisect_right(free, job.at + terms.wait)
+        if not slot and free and free[0] <= job.at + terms.latest and late < LATE * len(begins):
+            slot, late = 1, late + 1
+        begin, paid = _assign(free, slot, job.at, machines.startup)
         if begin is None:
             run.starts += 1
-            begin = _gathered(trace, number, job.at + terms.linger)
+            begin = _delay_start(trace, number, job.at + terms.linger)
         slot_seconds += paid + job.seconds
         insort(free, begin + job.seconds)
         begins.append(begin)
@@ -67,14 +67,14 @@ def _plan(trace: Trace, machines: Machines, terms: HindsightTerms) -> tuple[Simu
     return run, begins
 
 
-def _placed(free: list[float], place: int, due: float, startup: float) -> tuple[float | None, float]:
-    """When a job begins on the slot before `place`, None for one that must be started; what is paid beside its run."""
-    gap = due - free[place - 1] if place else float("inf")
-    found = free.pop(place - 1) if place else due
+def _assign(free: list[float], slot: int, due: float, startup: float) -> tuple[float | None, float]:
+    """When a job begins on the slot before index `slot`, and the cost beside its run; None if one must be started."""
+    gap = due - free[slot - 1] if slot else float("inf")
+    found = free.pop(slot - 1) if slot else due
     return (None, startup) if gap > startup else (max(due, found), max(0.0, gap))
 
 
-def _gathered(trace: Trace, number: int, until: float) -> float:
+def _delay_start(trace: Trace, number: int, until: float) -> float:
     """When a new slot begins: later than its first job is due, where it then runs on into the jobs that follow."""
     begin = trace.jobs[number].at
     work = 0.0

@@ -12,7 +12,7 @@ from penstock.cli import options, style
 from penstock.cli.commands import CommandGroup, command
 from penstock.cli.connection import connect
 from penstock.cli.format import PAGE, print_json, print_table, span
-from penstock.lab.simulation.contest import CONTENDERS, PATTERNS, Contest, Result, Scores, contest, made
+from penstock.lab.simulation.contest import CONTENDERS, PATTERNS, Contest, Result, Scores, contest, make_trace
 from penstock.lab.simulation.plot import svg
 from penstock.lab.simulation.world import Machines, Trace, TracedJob, read_trace
 from penstock.model.errors import Invalid
@@ -83,7 +83,7 @@ def simulate(
     fleet = _fleet(file) if file else Fleet(max=most, target_wait=target_wait)
     machines = Machines(startup, capacity, most)
     work = list(_work(patterns, traces, seed, scale))
-    for trace, played in _played(work, machines, fleet):
+    for trace, played in _play(work, machines, fleet):
         if as_json:
             print_json(played.scores)
         else:
@@ -102,10 +102,10 @@ def _fleet(file: Path) -> Fleet:
 def _work(patterns: Sequence[str], traces: Sequence[Path], seed: int, scale: float) -> Iterator[Trace]:
     yield from map(read_trace, traces)
     for name in patterns or (() if traces else PATTERNS):
-        yield made(name, seed, scale)
+        yield make_trace(name, seed, scale)
 
 
-def _played(work: Sequence[Trace], machines: Machines, fleet: Fleet) -> Iterator[tuple[Trace, Contest]]:
+def _play(work: Sequence[Trace], machines: Machines, fleet: Fleet) -> Iterator[tuple[Trace, Contest]]:
     """Each contest when it is over, with a bar for people who wait."""
     hidden = not sys.stderr.isatty()
     for trace in work:

@@ -32,7 +32,7 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class Scores(Struct, frozen=True, kw_only=True):
-    """A trace, the fleet it was given to, and how everyone did."""
+    """A trace, the fleet that ran it, and the result of each contender."""
 
     trace: str
     jobs: int
@@ -52,7 +52,7 @@ class Contest(Struct, frozen=True):
 def contest(
     trace: Trace, machines: Machines, fleet: Fleet, tell: Callable[[str], None] = lambda _contender: None
 ) -> Contest:
-    """Let everyone run; `tell` hears who has."""
+    """Run every contender on the trace; `tell` is called with the name of each that has run."""
     runs = {}
     for name, run in _runs(trace, machines, fleet):
         runs[name] = run
@@ -169,6 +169,6 @@ PATTERNS: dict[str, Callable[[random.Random, float], Iterator[TracedJob]]] = {
 }
 
 
-def made(name: str, seed: int, scale: float = 1.0) -> Trace:
-    """The trace of a pattern; `scale` is how much of it there is."""
+def make_trace(name: str, seed: int, scale: float = 1.0) -> Trace:
+    """Generate the trace of a pattern; `scale` multiplies its size."""
     return trace_of(name, PATTERNS[name](random.Random(seed), scale))

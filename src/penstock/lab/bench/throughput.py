@@ -1,13 +1,12 @@
-"""How fast single jobs are accepted over HTTP, each durable before its answer."""
+"""How fast jobs are accepted and started: one by one, in bulk, and with many others waiting or finished."""
 
 from collections.abc import Sequence
 from statistics import median
 
 from penstock.cli.process import run
-from penstock.lab.bench.figure import Amounts, Figure
+from penstock.lab.bench.app import rate
 from penstock.lab.bench.load import noops, posts_per_second, submits
-from penstock.lab.bench.rig import BATCH, TYPE, Rig, Workshop
-from penstock.lab.bench.startlog import rate
+from penstock.lab.bench.rig import BATCH, TYPE, Amounts, Figure, Rig, Workshop
 from penstock.model.clock import SystemClock, seconds
 
 CALLERS = 64
@@ -21,12 +20,12 @@ def submit(workshop: Workshop, amounts: Amounts) -> list[Figure]:
     with workshop.rig() as rig:
         rig.client.pause(TYPE)
 
-        def measured(requests: Sequence[bytes], callers: int) -> float:
+        def measure(requests: Sequence[bytes], callers: int) -> float:
             return run(posts_per_second(rig.url, requests, callers, amounts.submit_seconds, SystemClock()))
 
-        one = measured(submits(rig.url), 1)
-        many = measured(submits(rig.url), CALLERS)
-        bare = measured(noops(rig.url), CALLERS)
+        one = measure(submits(rig.url), 1)
+        many = measure(submits(rig.url), CALLERS)
+        bare = measure(noops(rig.url), CALLERS)
     return [
         Figure("submit", "1 caller", one, "/s", "durable on return"),
         Figure("submit", f"{CALLERS} callers", many, "/s", "durable on return"),
@@ -46,7 +45,7 @@ def bulk(workshop: Workshop, amounts: Amounts) -> list[Figure]:
 def drain(workshop: Workshop, amounts: Amounts) -> list[Figure]:
     """No-op jobs loaded while their queue is paused; (n - 1) / (last start - first start)."""
     with workshop.rig() as rig:
-        starts = rig.drained(amounts.drain_jobs)
+        starts = rig.drain(amounts.drain_jobs)
     return [Figure("drain", "jobs started", rate(starts), "/s", f"{len(starts):,} no-op jobs")]
 
 
@@ -76,7 +75,7 @@ def growth(workshop: Workshop, amounts: Amounts) -> list[Figure]:
 
 
 class Turns:
-    """Drains of a full and an empty system by turns. `behind` more are in the way of the full one's."""
+    """Drains of a full and an empty system by turns. `behind` more jobs are backlog in the full one."""
 
     def __init__(self, full: Rig, empty: Rig, jobs: int, *, behind: int = 0) -> None:
         self._rigs = full, empty
@@ -88,9 +87,9 @@ class Turns:
     def take(self, rounds: int) -> "Turns":
         full, empty = self._rigs
         for _ in range(rounds):
-            self.empty.append(rate(empty.drained(self._jobs)))
-            self.full.append(rate(full.drained(self._jobs, behind=self._behind)))
-            full.settle_down(self._jobs + self._behind)
+            self.empty.append(rate(empty.drain(self._jobs)))
+            self.full.append(rate(full.drain(self._jobs, behind=self._behind)))
+            full.wait_for_starts(self._jobs + self._behind)
         return self
 
     def figure(self, name: str) -> Figure:

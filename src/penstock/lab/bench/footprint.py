@@ -1,4 +1,4 @@
-"""What a system costs that has nothing to do."""
+"""What a system costs before and without work: start-up, start from zero workers, memory, and idle CPU time."""
 
 import os
 import statistics
@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 from penstock.lab.bench import machine
-from penstock.lab.bench.figure import Amounts, Figure
-from penstock.lab.bench.rig import APP, FROM_ZERO, PAD, TYPE, Rig, Workshop
-from penstock.lab.bench.startlog import lateness_ms
+from penstock.lab.bench.app import lateness_ms
+from penstock.lab.bench.rig import APP, FROM_ZERO, PAD, TYPE, Amounts, Figure, Rig, Workshop
 from penstock.lab.children import ChildFailed, Children, clean_environ
 from penstock.model.clock import SystemClock
 
@@ -45,7 +44,7 @@ def memory(workshop: Workshop, amounts: Amounts) -> list[Figure]:
         return []
     with workshop.rig() as rig:
         idle = _resident(rig, "idle")
-        rig.drained(amounts.few_jobs)
+        rig.drain(amounts.few_jobs)
         return idle + _resident(rig, f"after {amounts.few_jobs:,} jobs")
 
 
@@ -90,9 +89,9 @@ def _help_seconds() -> float:
 
 
 def _ready_seconds(workshop: Workshop, *words: str) -> float:
-    with tempfile.TemporaryDirectory(dir=workshop.folder) as place:
+    with tempfile.TemporaryDirectory(dir=workshop.folder) as folder:
         began = time.perf_counter()
-        with Children(Path(place), {}).server(*words, "--data", "data", *workshop.flags):
+        with Children(Path(folder), {}).server(*words, "--data", "data", *workshop.flags):
             return time.perf_counter() - began
 
 
@@ -119,7 +118,7 @@ def zero(workshop: Workshop, amounts: Amounts) -> list[Figure]:
 
 
 def _go_to_zero(rig: Rig, clock: SystemClock) -> None:
-    """By hand, so that nobody has to wait for the policy; then the policy decides again."""
+    """Scale to 0 explicitly, which is faster than waiting for the policy; then leave it to the policy again."""
     rig.client.scale_fleet(FLEET, 0)
     deadline = clock.monotonic() + GONE_SECONDS
     while rig.client.workers():
@@ -127,5 +126,5 @@ def _go_to_zero(rig: Rig, clock: SystemClock) -> None:
             raise ChildFailed(f"the worker did not go within {GONE_SECONDS:.0f} s")
         time.sleep(0.05)
     rig.client.scale_fleet(FLEET, "auto")
-    # So that the autoscaler has seen the fleet at zero, and is idle.
+    # The autoscaler must have observed the fleet at zero, and be idle.
     time.sleep(1.2)
