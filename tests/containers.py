@@ -4,8 +4,7 @@ import asyncio
 import random
 import secrets
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from datetime import timedelta
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,14 @@ from penstock.autoscaler.backends.containers import ContainerDefaults, Container
 from penstock.autoscaler.backends.containers.container import recipe
 from penstock.autoscaler.backends.containers.engine import ContainerEngine, ContainerRow
 from penstock.model.clock import Clock, SystemClock
+from penstock.testing.fleet_contract import eventually
 from servers import Podman
 from servers.podman import IMAGE
 from tests.servers_fixtures import real_servers
+from tests.watch import until_there
 
 CLOCK = SystemClock()
 WITHIN = 60.0
-LOOK_EVERY = timedelta(milliseconds=50)
 FLEET = "mail"
 
 # Ends with 0 when it was asked once and the file `go` is there, with 3 as soon as it was asked twice; and with 4 in
@@ -82,7 +82,9 @@ class Place:
 
     async def ready(self, *names: str) -> None:
         """Return once these members heed signals."""
-        await eventually(lambda: _there([self.folder / f"ready-{name}" for name in names]))
+        async with asyncio.timeout(WITHIN):
+            for name in names:
+                await until_there(self.folder / f"ready-{name}")
 
     def go(self) -> None:
         (self.folder / "go").touch()
@@ -106,16 +108,6 @@ async def place(podman: Podman, tmp_path: Path) -> AsyncIterator[Place]:
     await place.close()
 
 
-async def eventually(check: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(WITHIN):
-        while not await check():
-            await CLOCK.sleep(LOOK_EVERY)
-
-
-async def _there(files: list[Path]) -> bool:
-    return all(file.exists() for file in files)
-
-
 async def ends(fleets: ContainerFleets, *names: str, fleet: str = FLEET) -> dict[str, FleetMember]:
     """Look until these members were told as ended; what was told of them."""
     told: dict[str, FleetMember] = {}
@@ -127,7 +119,7 @@ async def ends(fleets: ContainerFleets, *names: str, fleet: str = FLEET) -> dict
                 told[member.name] = member
         return set(names) <= told.keys()
 
-    await eventually(look)
+    await eventually(f"{names} have ended", look)
     return told
 
 

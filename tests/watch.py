@@ -6,6 +6,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -91,3 +92,21 @@ async def until_one_ended(pids: Iterable[int]) -> None:
         for handle in handles:
             loop.remove_reader(handle)
             os.close(handle)
+
+
+def wait_for_ends(pids: Iterable[int], within: float) -> None:
+    """Return once each of these processes has ended, without an event loop; a zombie has ended."""
+    deadline = time.monotonic() + within
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            _wait_for_end(pid, deadline)
+
+
+def _wait_for_end(pid: int, deadline: float) -> None:
+    ends, handle = select.poll(), os.pidfd_open(pid)
+    try:
+        ends.register(handle, select.POLLIN)
+        if not ends.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise TimeoutError(f"process {pid} runs on")
+    finally:
+        os.close(handle)

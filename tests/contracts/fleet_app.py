@@ -1,6 +1,5 @@
 """Handlers for the workers of a fleet under test. A file named after a job's id lets it end."""
 
-import asyncio
 import atexit
 import os
 import random
@@ -9,6 +8,7 @@ import threading
 from pathlib import Path
 
 from penstock import Context, Penstock, Retry
+from tests.watch import until_there
 
 app = Penstock()
 FOLDER = Path(os.environ.get("FLEET_APP_FOLDER", "."))
@@ -25,8 +25,7 @@ if os.environ.get("FLEET_APP_MEDDLES"):
 
 @app.job(retry=Retry.none())
 async def hold(ctx: Context) -> None:
-    while not (FOLDER / ctx.id).exists():  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
+    await until_there(FOLDER / ctx.id)
 
 
 @app.job

@@ -16,10 +16,11 @@ from penstock.autoscaler.backends.containers.backend import HEARS_AFTER
 from penstock.autoscaler.backends.containers.engine import ContainerEngine
 from penstock.model.errors import FleetUnavailable
 from penstock.testing.clock import SimulatedClock
+from penstock.testing.fleet_contract import eventually
 from servers import Podman
 from servers.podman import IMAGE
 from tests import containers
-from tests.containers import CLOCK, DEAF, FLEET, GREEDY, Place, conditions, ends, eventually, statuses
+from tests.containers import CLOCK, DEAF, FLEET, GREEDY, Place, conditions, ends, statuses
 
 pytestmark = pytest.mark.slow
 
@@ -171,7 +172,7 @@ async def test_it_is_asked_also_if_nobody_looks(place: Place) -> None:
     await fleets.stop(FLEET, [name])
     await clock.wait_for_sleepers()
     clock.advance(HEARS_AFTER)
-    await eventually(partial(_is_named, place, f"{name}.draining"))
+    await eventually("it is asked to drain", partial(_is_named, place, f"{name}.draining"))
     place.go()
     assert statuses(await ends(fleets, name)) == [0]
 

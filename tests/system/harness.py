@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import psutil
 
+from tests.watch import wait_in
+
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -154,7 +156,12 @@ def ending(*processes: Process) -> Iterator[None]:
 
 
 def eventually(what: str, check: Callable[[], T | None], within: float = WITHIN) -> T:
-    """The first true answer of `check`, asked again and again until a deadline."""
+    """The first true answer of `check`, asked every 20 ms until a deadline.
+
+    Only for what another process answers when it is asked and reports in no other way: lists and counts of the API,
+    health, metrics. For a job's end there is `Client.wait`, for a log line `Process.says`, for what handlers wrote
+    `wait_for_ledger`, for the end of a process `tests.watch.wait_for_ends`.
+    """
     pause = threading.Event()
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
@@ -162,6 +169,11 @@ def eventually(what: str, check: Callable[[], T | None], within: float = WITHIN)
             return answer
         pause.wait(0.02)
     raise AssertionError(f"{what}: not within {within} s")
+
+
+def wait_for_ledger(folder: Path, check: Callable[[], T | None]) -> T:
+    """The first true answer of `check`, asked whenever a handler has written to the ledger."""
+    return wait_in(folder, check, WITHIN)
 
 
 def ledger(folder: Path) -> Sequence[dict[str, Any]]:

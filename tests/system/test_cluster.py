@@ -13,7 +13,8 @@ import pytest
 from servers import Nginx, Postgres
 from servers.launch import free_port
 from tests.servers_fixtures import real_servers
-from tests.system.harness import ROOT, eventually
+from tests.system.harness import ROOT, WITHIN
+from tests.watch import wait_for_ends
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -73,4 +74,5 @@ def test_nothing_is_left_running_when_it_is_stopped(number: signal.Signals) -> N
         finally:
             run.kill()
             run.wait()
-        eventually("all of its processes have ended", lambda: not left_of(folder))
+        while left := left_of(folder):
+            wait_for_ends([int(one.partition(" ")[0]) for one in left], WITHIN)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client import Client
-from tests.system.harness import Server, ending, eventually, ledger
+from tests.system.harness import Server, ending, ledger, wait_for_ledger
 
 LIMITS = {"PENSTOCK_WORKER_GRACE_SECONDS": "0.5", "PENSTOCK_WORKER_MEMORY_MIB": "400"}
 
@@ -27,7 +27,7 @@ def test_a_handler_that_destroys_its_executor_is_charged_alone(
     client: Client, tmp_path: Path, type_name: str, reason: str
 ) -> None:
     neighbours = [client.submit("neighbour").id for _ in range(4)]
-    eventually("the neighbours run", lambda: len(ledger(tmp_path)) >= 4)
+    wait_for_ledger(tmp_path, lambda: len(ledger(tmp_path)) >= 4)
     guilty = client.submit(type_name).id
     ended = client.wait(guilty, timeout=60)
     assert (ended.state, ended.reason, ended.attempt) == ("failed", reason, 1)
@@ -40,7 +40,7 @@ def test_a_handler_that_destroys_its_executor_is_charged_alone(
 @pytest.mark.slow
 def test_one_that_ignores_cancel_is_killed_after_the_grace(client: Client, tmp_path: Path) -> None:
     job = client.submit("stubborn").id
-    eventually("it runs", lambda: ledger(tmp_path))
+    wait_for_ledger(tmp_path, lambda: ledger(tmp_path))
     assert client.cancel(job).state == "running"
     assert client.wait(job, timeout=30).state == "cancelled"
     assert client.wait(client.submit("mark", {"n": 1}).id, timeout=30).state == "succeeded"

@@ -1,5 +1,6 @@
 """Workers forked from a template: they are like those started anew, and nothing of them is left behind."""
 
+import asyncio
 import json
 import logging
 import os
@@ -15,16 +16,17 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from penstock.autoscaler.backends import FleetMember, LaunchSpec
+from penstock.autoscaler.backends import Condition, FleetMember, LaunchSpec
 from penstock.autoscaler.backends.processes import ProcessFleets
 from penstock.client import AsyncClient
 from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import InvalidSetting
 from penstock.model.lifecycle import State
-from penstock.testing.fleet_contract import eventually
+from penstock.testing.fleet_contract import WITHIN, eventually
 from penstock.worker.prefork.launcher import Launcher
 from tests.contracts.fleet_folder import APP, Folder
 from tests.system.harness import ROOT, Server
+from tests.watch import until_ended
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -52,6 +54,10 @@ class Fleet:
 
     async def members(self) -> list[FleetMember]:
         return await self.fleets.members(self.yard.fleet)
+
+    async def ended(self) -> list[FleetMember]:
+        """The members that have ended, each reported once."""
+        return [one for one in await self.members() if one.condition is Condition.ENDED]
 
     async def run(self, type: str) -> Any:
         """What a job of this type returns."""
@@ -83,11 +89,9 @@ def ignores_hangup(pid: int) -> bool:
     return bool(int(status["SigIgn"], 16) & 1 << (signal.SIGHUP - 1))
 
 
-async def gone(*processes: psutil.Process) -> None:
-    async def ask() -> bool:
-        return not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes)
-
-    await eventually(f"{processes} have ended", ask)
+async def wait_until_gone(*processes: psutil.Process) -> None:
+    async with asyncio.timeout(WITHIN):
+        await until_ended([one.pid for one in processes])
 
 
 @pytest.fixture(scope="module")
@@ -150,8 +154,7 @@ async def test_what_an_app_does_to_its_process_at_import_does_not_reach_the_work
     assert told["at_import"] == "yes"
     assert (ignores_hangup(told["pid"]), ignores_hangup(worker.pid)) == (True, False)
     await fleet.fleets.stop(fleet.yard.fleet, [told["member"]])
-    await gone(worker)
-    assert [one.exit_status for one in await fleet.members()] == [0]
+    assert [one.exit_status for one in await eventually("its end is reported", fleet.ended)] == [0]
     assert not (folder / "exited").exists()
     await fleet.close()
     assert (folder / "exited").exists()
@@ -179,7 +182,7 @@ async def test_a_worker_without_its_own_template_starts_executors_itself(fleet: 
     [worker] = await fleet.start()
     own = min(worker.children(), key=psutil.Process.create_time)
     own.kill()
-    await gone(own)
+    await wait_until_gone(own)
     job = await fleet.yard.client.submit("crash", queue=fleet.yard.fleet)
     await fleet.yard.client.wait(job.id, timeout=90)
     after = await fleet.run("who")
@@ -192,13 +195,13 @@ async def test_a_template_that_is_killed_takes_no_worker_along_and_is_replaced(f
     job = await fleet.yard.submit_running()
     lost = fleet.template()
     lost.kill()
-    await gone(lost)
+    await wait_until_gone(lost)
     [other] = await fleet.start()
     assert worker.is_running()
     assert other.ppid() == os.getpid()
     assert fleet.template().pid != lost.pid
     fleet.yard.let_go(job)
-    await fleet.yard.wait_for_state(job, State.SUCCEEDED)
+    assert (await fleet.yard.client.wait(job, timeout=WITHIN)).state == State.SUCCEEDED
 
 
 async def test_an_app_that_starts_threads_at_import_is_not_forked(
@@ -217,7 +220,7 @@ async def test_an_app_that_starts_threads_at_import_is_not_forked(
 async def test_an_app_is_imported_with_the_environment_of_its_fleet(fleet: Fleet) -> None:
     [plain] = await fleet.start()
     await fleet.fleets.stop(fleet.yard.fleet, [(await fleet.run("who"))["member"]])
-    await gone(plain)
+    await wait_until_gone(plain)
     await fleet.start(SET_AT_IMPORT="given")
     assert (await fleet.run("who"))["at_import"] == "given"
     assert len([child for child in psutil.Process().children() if is_template(child)]) == 2
@@ -251,9 +254,9 @@ async def test_nothing_outlives_the_owner_and_running_jobs_are_finished(yard: Fo
     [template] = [one for one in psutil.Process(owner.pid).children() if is_template(one)]
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    await gone(template)
+    await wait_until_gone(template)
     yard.let_go(job)
-    await gone(*below)
+    await wait_until_gone(*below)
     done = await yard.client.get(job)
     assert (done.state, done.attempt, done.worker) == (State.SUCCEEDED, 1, name)
     assert len(below) >= len(("template", "worker", "its own template", "executor"))

@@ -12,7 +12,7 @@ from penstock.client import Client
 from penstock.model.errors import NotFound, PenstockError
 from servers import Postgres
 from tests.servers_fixtures import real_servers
-from tests.system.harness import Server, WorkerProcess, ending, eventually, ledger
+from tests.system.harness import Server, WorkerProcess, ending, eventually, ledger, wait_for_ledger
 
 HELD = 5
 QUICK = {"PENSTOCK_TIMING_LEASE_SECONDS": "3", "PENSTOCK_TIMING_HEARTBEAT_SECONDS": "0.5"}
@@ -78,16 +78,14 @@ def test_a_shard_put_back_under_load_records_only_what_the_highest_fence_did(tmp
             ran_on = WorkerProcess(server.url, tmp_path)
             with ending(ran_on):
                 lost = client.submit("hold").id
-                eventually("all are started", lambda: len(starts(tmp_path)) == HELD + 1)
+                wait_for_ledger(tmp_path, lambda: len(starts(tmp_path)) == HELD + 1)
                 eventually("more is submitted", lambda: len(load.asked) > since + 20)
                 after = {key: load.jobs[key] for key in load.asked[since + 1 : since + 10] if key in load.jobs}
                 postgres.kill()
                 postgres.restore(folder / "backup")
                 postgres.start()
                 server.says("the shard's epoch is")
-                eventually(
-                    "all that is left is started again", lambda: all(len(starts(tmp_path)[job]) == 2 for job in held)
-                )
+                wait_for_ledger(tmp_path, lambda: all(len(starts(tmp_path)[job]) == 2 for job in held))
                 (tmp_path / "go").touch()
                 ended = [client.wait(job, timeout=60) for job in held]
                 ran_on.says("lost", "gone", "refused")

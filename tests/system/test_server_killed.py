@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client import Client
-from tests.system.harness import Server, ending, eventually, ledger
+from tests.system.harness import Server, ending, eventually, ledger, wait_for_ledger
 
 JOBS = 10_000
 CLIENTS = 8
@@ -97,7 +97,7 @@ def test_a_job_runs_on_through_crashes_of_its_server_and_what_it_did_is_kept(tmp
     try:
         with Client(servers[0].url) as client:
             job = client.submit("hold").id
-            eventually("it runs", lambda: ledger(tmp_path))
+            wait_for_ledger(tmp_path, lambda: ledger(tmp_path))
             for _ in range(KILLS):
                 servers[-1].kill()
                 servers.append(Server(tmp_path / "data", "--executors", "1", port=servers[0].port))

@@ -8,7 +8,8 @@ import httpx2
 import pytest
 
 from penstock.client import Client
-from tests.system.harness import Server, WorkerProcess, ending, eventually, ledger
+from tests.system.harness import WITHIN, Server, WorkerProcess, ending, ledger, wait_for_ledger
+from tests.watch import wait_for_ends
 
 SHORT_LEASE = {"PENSTOCK_TIMING_LEASE_SECONDS": "2", "PENSTOCK_TIMING_HEARTBEAT_SECONDS": "0.5"}
 
@@ -20,11 +21,11 @@ def test_a_paused_worker_loses_its_job_and_its_settle_is_refused(tmp_path: Path)
         sleeper = WorkerProcess(server.url, tmp_path)
         with ending(sleeper):
             job = client.submit("hold").id
-            (first,) = eventually("the first worker starts it", lambda: starts(tmp_path, 1))
+            (first,) = wait_for_ledger(tmp_path, lambda: starts(tmp_path, 1))
             sleeper.signal_all(signal.SIGSTOP)
             heir = WorkerProcess(server.url, tmp_path)
             with ending(heir):
-                _, second = eventually("another worker starts it", lambda: starts(tmp_path, 2))
+                _, second = wait_for_ledger(tmp_path, lambda: starts(tmp_path, 2))
                 assert second["fence"] > first["fence"]
                 (tmp_path / "go").touch()
                 ended = client.wait(job, timeout=30)
@@ -62,10 +63,10 @@ def test_a_killed_worker_s_job_finishes_elsewhere(tmp_path: Path) -> None:
         doomed = WorkerProcess(server.url, tmp_path)
         with ending(doomed):
             job = client.submit("hold").id
-            eventually("it starts", lambda: starts(tmp_path, 1))
+            wait_for_ledger(tmp_path, lambda: starts(tmp_path, 1))
             below = doomed.tree()[1:]
             doomed.kill()
-            eventually("its executors are gone too", lambda: not any(process.is_running() for process in below))
+            wait_for_ends([process.pid for process in below], WITHIN)
             heir = WorkerProcess(server.url, tmp_path)
             with ending(heir):
                 (tmp_path / "go").touch()

@@ -33,7 +33,11 @@ RNG = Random()
 
 
 async def eventually(what: str, ask: Callable[[], Awaitable[T | None]]) -> T:
-    """The first true answer, asked for again and again until a deadline."""
+    """The first true answer, asked for every 50 ms until a deadline.
+
+    Only for what a fleet backend or a server answers when it is asked and reports in no other way: the condition of a
+    member, the state of a worker, that a job runs. `AsyncClient.wait` waits for a job's end.
+    """
     clock = SystemClock()
     deadline = clock.monotonic() + WITHIN
     while clock.monotonic() < deadline:
@@ -139,7 +143,7 @@ class FleetContract(ABC):
         job = await yard.submit_running()
         assert (await yard.client.get(job)).worker == name
         yard.let_go(job)
-        await yard.wait_for_state(job, State.SUCCEEDED)
+        assert (await yard.client.wait(job, timeout=WITHIN)).state == State.SUCCEEDED
 
     async def test_an_idle_worker_that_is_stopped_ends_with_status_0(self, fleets: FleetBackend, yard: Yard) -> None:
         [stopped, other] = await self.start_joined(fleets, yard, 2)
