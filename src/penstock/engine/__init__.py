@@ -1,4 +1,4 @@
-"""The engine: the moves over store, broker and objects. Every face of Penstock acts through it alone."""
+"""The engine: every operation over store, broker and objects. API, SDK, workers and services act through it alone."""
 
 import random
 
@@ -30,7 +30,7 @@ __all__ = ["Engine", "SchedulerApi", "WorkerApi"]
 
 
 class Engine:
-    """A store, a broker and one object store, as one thing. Holds no truth of its own: any number may run."""
+    """The operations over one store, one broker and one object store. Stateless: any number may run."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Engine:
         await self.store.probe()
 
     async def close(self) -> None:
-        """Let go of the broker, the objects and the store, in this order."""
+        """Close the broker, the object store and the store, in this order."""
         self.schedule_version.close()
         await self.tickets.close()
         await self.broker.close()

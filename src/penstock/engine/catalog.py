@@ -1,4 +1,4 @@
-"""What the registry says, remembered for a moment: declared types, paused queues, workers that are alive."""
+"""The catalog: a short-lived cache of the registry with its declared types, paused queues and live workers."""
 
 import asyncio
 import logging
@@ -23,14 +23,14 @@ from penstock.store import Shard, Store
 logger = logging.getLogger("penstock.engine")
 
 MAX_AGE = timedelta(seconds=1)
-"""How long a reading is trusted; changes made in this process are seen at once."""
+"""How old a reading may be; changes made in this process are seen at once."""
 
 RECENT = timedelta(minutes=5)
-"""Workers not heard from for longer are not read any more: when they were is kept with their types by then."""
+"""Workers not seen for longer are not read: by then their types say when a worker last had them."""
 _FRESH_SECONDS = MAX_AGE.total_seconds()
 
 TRIES = 20
-"""How often a change starts again because another process was faster."""
+"""How often a change is tried again after another process changed the same first."""
 
 RETRY_AFTER = 1
 
@@ -38,7 +38,7 @@ _type = lru_cache(maxsize=4096)(msgspec.json.Decoder(DeclaredType).decode)
 
 
 class CatalogReading(Struct, frozen=True):
-    """The registry at one instant. `workers` are those heard from lately: the others cost a submit nothing."""
+    """The registry at one instant. `workers` are those seen within RECENT, so that a submit reads few rows."""
 
     notices: Mapping[Name, Notice]
     types: Mapping[str, DeclaredType]
@@ -51,7 +51,7 @@ class CatalogReading(Struct, frozen=True):
     def declared(
         self, declared: JobType, deployed_at: datetime, within: Collection[str] | None, app: str | None = None
     ) -> DeclaredType | None:
-        """What counts once a type is declared by code of that age; None if that changes nothing."""
+        """The declaration that counts once code deployed then declares a type; None if it stays as it is."""
         known, retired_at = self.types.get(declared.name), self.retired_at(declared.name)
         if retired_at is not None and deployed_at <= retired_at:
             return None
@@ -61,8 +61,8 @@ class CatalogReading(Struct, frozen=True):
                 f"job type {declared.name!r} is of queue {run_as.queue}, which this API key is not for; "
                 "declare it with a key that is, or give the type another name"
             )
-        told = declare(declared, deployed_at, known, app)
-        return None if told is known else told
+        newest_type = declare(declared, deployed_at, known, app)
+        return None if newest_type is known else newest_type
 
     def run_as(self, name: str) -> str:
         """The type whose handler runs jobs of this one: itself, unless it was renamed."""
@@ -74,7 +74,7 @@ class CatalogReading(Struct, frozen=True):
         return name
 
     def handled_as(self, name: str) -> tuple[str, ...]:
-        """The names of handlers that can run jobs of a type, the best first: its new name, and its own."""
+        """The names of handlers that can run jobs of a type, the preferred first: its new name, then its own."""
         plain = plain_type(name)
         run_as = self.run_as(plain)
         return (plain,) if run_as == plain else (run_as, plain)
@@ -85,9 +85,9 @@ class CatalogReading(Struct, frozen=True):
         return None if notice is None or notice.value is not None else notice.told_at
 
     def type(self, name: str, *, allow_unknown: bool) -> JobType:
-        """The type of that name, or what it is now called.
+        """The type of that name, or the one it was renamed to.
 
-        One that nobody has declared yet gets the plainest defaults, if it is allowed; one that was retired is refused.
+        A type that is not declared gets default settings if `allow_unknown`; a retired one raises UnknownType.
         """
         run_as = self.run_as(name)
         if (declared := self.types.get(run_as)) is not None:
@@ -109,7 +109,7 @@ class CatalogReading(Struct, frozen=True):
 
 
 class Catalog:
-    """The registry through a short memory, so that a submit costs no read."""
+    """Reads the registry at most once per MAX_AGE, so that a submit costs no read; and changes it."""
 
     def __init__(self, store: Store, clock: Clock, signals: Signals) -> None:
         self._store = store
@@ -123,34 +123,34 @@ class Catalog:
         self._checkers: dict[str, tuple[JobType, Callable[[bytes], None]]] = {}
 
     async def read(self) -> CatalogReading:
-        """The latest reading. While the store cannot be read, the last one that was: what is known goes on."""
+        """A reading of at most MAX_AGE. While the store is unavailable, the last one."""
         known = self._reading
         if known is not None and not self._stale and self._clock.monotonic() - known.at <= _FRESH_SECONDS:
             return known
         if self._reading_now is None:
             self._reading_now = asyncio.ensure_future(self._read())
-        # Shielded: one caller that goes away must not take the answer from the others.
+        # Shielded: the other callers must get their answer when one is cancelled.
         return await asyncio.shield(self._reading_now)
 
     def require_types(self) -> None:
-        """Raise Starting while the types are those of an earlier life: what they refuse, or accept, says nothing."""
+        """Raise Starting until the app of this process is imported: the types known so far are of an earlier run."""
         if self.expecting is not None:
             raise Starting(f"the job types of {self.expecting} are not known yet; retry in a moment")
 
     async def read_store(self) -> CatalogReading:
-        """What the store says at this moment; Unavailable if it cannot."""
+        """A reading of this moment, past the cache; Unavailable if the store is."""
         return await self._fetch()
 
     async def _read(self) -> CatalogReading:
-        """What all who ask meanwhile are given."""
-        begun = asyncio.current_task()
-        reading = await self._fetch_or_know()
-        if self._reading_now is begun:
-            # Otherwise something was changed meanwhile, and a later reading is on its way.
+        """Read for all concurrent callers."""
+        task = asyncio.current_task()
+        reading = await self._fetch_or_reuse()
+        if self._reading_now is task:
+            # Otherwise the registry was changed meanwhile, and a later read has begun.
             self._reading, self._reading_now, self._stale = reading, None, False
         return reading
 
-    async def _fetch_or_know(self) -> CatalogReading:
+    async def _fetch_or_reuse(self) -> CatalogReading:
         try:
             return await self._fetch()
         except Unavailable:
@@ -166,31 +166,31 @@ class Catalog:
         within: Collection[str] | None = None,
         app: str | None = None,
     ) -> None:
-        """Make types of an app known to everyone, of code that was deployed so long ago; the newer declaration counts.
+        """Declare the types of an app whose code was deployed `age` ago; the declaration of newer code counts.
 
-        `within`: only types of these queues may be declared so; Forbidden for one that is known to be of another.
+        `within`: only types of these queues may be declared; Forbidden for one that is known to be of another.
         """
 
         def declared(reading: CatalogReading) -> dict[str, bytes | None]:
             deployed_at = reading.shard_now - age
-            told = {one.name: reading.declared(one, deployed_at, within, app) for one in types}
-            return {name: msgspec.json.encode(one) for name, one in told.items() if one is not None}
+            changed = {one.name: reading.declared(one, deployed_at, within, app) for one in types}
+            return {name: msgspec.json.encode(one) for name, one in changed.items() if one is not None}
 
         await self.change(NoticeKind.TYPE, declared)
 
     async def pause(self, queue: str, *, paused: bool) -> None:
-        """Told again even where it is so already: a shard that is away may know otherwise."""
+        """Written even if the queue is paused already: a shard that was unavailable may not know."""
         await self.put_notices(NoticeKind.PAUSE, {queue: b"true" if paused else None})
 
     async def put_notices(self, kind: NoticeKind, values: Mapping[str, bytes | None]) -> None:
-        """Declare something under each of the names, for everyone; None withdraws what was declared."""
+        """Write a notice under each name, for all processes; None withdraws it."""
         await self.change(kind, lambda _: values)
 
     async def change(self, kind: NoticeKind, decide: Callable[[CatalogReading], Mapping[str, bytes | None]]) -> None:
-        """Tell, by name, what `decide` makes of the registry as the store has it now; what it raises is raised.
+        """Write the notices that `decide` returns, by name, for the registry as the store has it now.
 
-        The store compares what it decided on: where somebody else was faster, it is asked again with what is so now.
-        StoreUnavailable if that does not end.
+        The store refuses a change of a notice that another process changed meanwhile; then `decide` is called again
+        with a new reading, up to TRIES times. StoreUnavailable after that. What `decide` raises is raised.
         """
         for _ in range(TRIES):
             reading = await self._fetch()
@@ -205,22 +205,22 @@ class Catalog:
             self._signals.notices.send(None)
 
     async def spread(self, kind: NoticeKind, name: str) -> tuple[ShardId, ...]:
-        """Tell every shard what counts about a name, if anything does. The shards that could not be told."""
-        counting = (await self._fetch()).notices.get((kind, name))
-        if counting is None:
+        """Write the newest notice of a name to every shard; returns the shards that could not be reached."""
+        newest_notice = (await self._fetch()).notices.get((kind, name))
+        if newest_notice is None:
             return ()
-        told = await asyncio.gather(*(_tell(shard, counting) for shard in self._store.shards()))
-        reached = {shard.shard for shard in told if shard is not None}
+        written = await asyncio.gather(*(_put_notice(shard, newest_notice) for shard in self._store.shards()))
+        reached = {shard.shard for shard in written if shard is not None}
         every = {*(shard.shard for shard in self._store.shards()), *self._store.unavailable()}
         return tuple(sorted(every - reached))
 
     def forget(self) -> None:
-        """The next read asks the store, and does not wait for one that began before."""
+        """Let the next read ask the store, without waiting for a read that has begun."""
         self._stale = True
         self._reading_now = None
 
     def check(self, declared: JobType, params: bytes) -> None:
-        """Raise InvalidParams where params do not fit the handler's signature, as far as it is known."""
+        """Raise InvalidParams if params do not fit the handler's signature, as far as it is known."""
         if declared.params_schema is None:
             return
         compiled = self._checkers.get(declared.name)
@@ -231,20 +231,20 @@ class Catalog:
     async def _fetch(self) -> CatalogReading:
         at, now = self._clock.monotonic(), await self._store.now()
         notices = newest(await self._store.notices())
-        standing = [one for one in notices.values() if one.value is not None]
+        in_force = [one for one in notices.values() if one.value is not None]
         return CatalogReading(
             notices=notices,
-            types=_types_in(standing),
-            aliases={one.name: (one.value or b"").decode() for one in standing if one.kind == NoticeKind.ALIAS},
-            paused=frozenset(one.name for one in standing if one.kind == NoticeKind.PAUSE),
+            types=_types_in(in_force),
+            aliases={one.name: (one.value or b"").decode() for one in in_force if one.kind == NoticeKind.ALIAS},
+            paused=frozenset(one.name for one in in_force if one.kind == NoticeKind.PAUSE),
             workers=tuple(await self._store.workers(Seen(after=now - RECENT))),
             at=at,
             shard_now=now,
         )
 
 
-async def _tell(shard: Shard, notice: Notice) -> Shard | None:
-    """The shard, if it keeps the notice now."""
+async def _put_notice(shard: Shard, notice: Notice) -> Shard | None:
+    """The shard, if it has stored the notice."""
     try:
         await shard.put_notices([notice])
     except Unavailable:
@@ -253,7 +253,7 @@ async def _tell(shard: Shard, notice: Notice) -> Shard | None:
 
 
 def _types_in(notices: Iterable[Notice]) -> dict[str, DeclaredType]:
-    """The declared types. One in the words of another version is left out, until it is declared again."""
+    """The declared types, without those that another version wrote and this one cannot read."""
     types: dict[str, DeclaredType] = {}
     for one in notices:
         if one.kind == NoticeKind.TYPE:

@@ -1,4 +1,4 @@
-"""Files and large values: where they lie, and who may see them when.
+"""Files and large values: the keys of their objects, and when each becomes visible.
 
 Keys are made here and nowhere else:
 
@@ -28,7 +28,7 @@ JSON = "application/json"
 
 
 def job_prefix(job: JobId) -> str:
-    """Everything that belongs to one job lies below this."""
+    """The prefix of all objects of one job."""
     return f"jobs/{job}"
 
 
@@ -37,7 +37,7 @@ def output_key(job: JobId, fence: int, number: int) -> str:
 
 
 class Files:
-    """Uploads, inputs, outputs, and values that outgrew their row."""
+    """Uploads, inputs, outputs, and values too large for a row."""
 
     def __init__(
         self, store: Store, objects: ObjectStore, settings: Settings, clock: Clock, rng: random.Random
@@ -51,13 +51,13 @@ class Files:
         self._rng = rng
 
     async def upload(self, body: AsyncIterator[bytes], content_type: str, digest: str | None = None) -> Upload:
-        """Keep a file until a job links to it as an input, or it is swept."""
+        """Store a file until a job links to it as an input, or the pruner deletes it."""
         name = self._new_upload()
         link = await self._objects.put(f"uploads/{name}", self._cap(body), content_type, digest)
         return Upload(name, link.size, link.digest, link.content_type)
 
     async def announce_upload(self, announced: UploadRequest) -> DirectUpload:
-        """Let a file be sent to the object store itself; it is an upload once as many bytes are there as it says."""
+        """Let a client send a file to the object store itself; it counts once all announced bytes are there."""
         name = self._new_upload()
         return await self._offer(name, f"uploads/{name}", announced)
 
@@ -87,7 +87,7 @@ class Files:
         )
 
     async def keep_value(self, key: str, value: bytes) -> ObjectLink:
-        """Store JSON under a key that belongs to one attempt or one job; storing the same again is fine."""
+        """Store JSON under the key of one attempt or one job; idempotent."""
         try:
             return await self._objects.put(key, _read_whole(value), JSON)
         except Conflict:
@@ -116,17 +116,17 @@ class Files:
             return await self._check_same(key, digest)
 
     async def announce_output(self, lease: Lease, number: int, announced: UploadRequest) -> DirectUpload:
-        """Let an output be sent to the object store itself. LeaseLost if the attempt no longer holds the lease."""
+        """Let a worker send an output to the object store itself. LeaseLost if it no longer holds the lease."""
         await self._check_lease(lease)
         key = output_key(lease.job, lease.fence, number)
         return await self._offer(key, key, announced)
 
     async def direct_url(self, file: FileLink) -> str | None:
-        """Where this file can be fetched past us, for a while; None if it must pass through here."""
+        """A temporary URL of the object store for this file; None if it must be read through the server."""
         return await self._objects.download_url(file.object, self._lifetime) if self._direct else None
 
     async def check_outputs(self, lease: Lease, outputs: Sequence[FileLink]) -> None:
-        """Raise Invalid unless each output was written under this very fence and is stored as it says."""
+        """Raise Invalid unless each output was written under this fence and is stored as its link says."""
         for number, file in enumerate(outputs):
             check_file_name(file.name)
             if file.object.key != output_key(lease.job, lease.fence, number):
@@ -189,7 +189,7 @@ class Files:
 
 
 def _upload_id(text: str) -> str:
-    """The canonical form of an upload id, so that no other key can be reached through it."""
+    """The canonical form of an upload id, so that it cannot name any other key."""
     try:
         return str(uuid.UUID(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Fleets: which there are, what operators want of them, and what the autoscaler that acts has said about each."""
+"""Fleets: their settings, the overrides of operators, and the records of the leading autoscaler."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ logger = logging.getLogger("penstock.engine")
 
 NO_AUTOSCALER = "no autoscaler runs this fleet"
 
-_orders = msgspec.json.Decoder(Overrides)
+_overrides = msgspec.json.Decoder(Overrides)
 _record = msgspec.json.Decoder(FleetRecord)
 
 
 class Fleets:
-    """What is declared beside jobs, in the settings and by operators, as one; and its record."""
+    """Fleets as declared with job types, in the settings and by operators, with their records."""
 
     def __init__(self, store: Store, catalog: Catalog, settings: Settings) -> None:
         self._store = store
@@ -37,90 +37,90 @@ class Fleets:
         """Every fleet that there should be, by name, the default one first."""
         reading = await self._catalog.read()
         if self._plans[0] is not reading:
-            self._plans = reading, self._plan(reading, _all_orders(reading))
+            self._plans = reading, self._plan(reading, _all_overrides(reading))
         return self._plans[1]
 
-    def _plan(self, reading: CatalogReading, orders: Mapping[str, Overrides]) -> dict[str, EffectiveFleet]:
+    def _plan(self, reading: CatalogReading, overrides: Mapping[str, Overrides]) -> dict[str, EffectiveFleet]:
         settings = self._settings
         types, most = reading.types.values(), settings.fleet.declared_max
         copies = {name: one.copy_of for name, one in _records(reading).items() if one.copy_of is not None}
-        return plan(settings.fleet.default, settings.fleets, types, orders, most, copies)
+        return plan(settings.fleet.default, settings.fleets, types, overrides, most, copies)
 
     async def list(self) -> list[FleetItem]:
         """By name, without their decisions."""
-        standing, records, now = await self.plan(), await self.records(), await self._store.now()
-        return [_item(standing[name], records.get(name), now) for name in sorted(standing)]
+        fleets, records, now = await self.plan(), await self.records(), await self._store.now()
+        return [_item(fleets[name], records.get(name), now) for name in sorted(fleets)]
 
     async def get(self, name: str) -> FleetItem:
         """With its decisions."""
-        standing, records = await self._read_fleet(name), await self.records()
-        item = _item(standing, records.get(name), await self._store.now())
+        fleet, records = await self._get_fleet(name), await self.records()
+        item = _item(fleet, records.get(name), await self._store.now())
         return replace(item, decisions=records[name].decisions) if name in records else item
 
     async def change(self, name: str, change: FleetChange) -> FleetItem:
-        """Lay these fields over what is declared; Invalid when together they cannot be."""
+        """Override these fields of the declared fleet; Invalid if the result is."""
         asked = msgspec.to_builtins(change)
         asked.pop("reset", None)
 
-        def ordered(reading: CatalogReading, before: Overrides) -> Overrides:
+        def override(reading: CatalogReading, before: Overrides) -> Overrides:
             kept = {} if change.reset else before.changes
             changes = _without_rival(kept, asked) | asked
             changed(self._plan(reading, {})[name].fleet, changes)
             return replace(before, changes=changes)
 
-        return await self._order(name, ordered)
+        return await self._override(name, override)
 
     async def pause(self, name: str, *, paused: bool) -> FleetItem:
-        """Leave a fleet as it is, or look after it again."""
-        return await self._order(name, lambda _, before: replace(before, paused=paused))
+        """Pause the scaling of a fleet, or resume it."""
+        return await self._override(name, lambda _, before: replace(before, paused=paused))
 
     async def scale(self, name: str, count: int | None) -> FleetItem:
-        """Let it have so many workers, whatever its policy says; None leaves that to the policy again."""
+        """Fix the number of workers, whatever the policy says; None leaves it to the policy again."""
 
-        def ordered(reading: CatalogReading, before: Overrides) -> Overrides:
-            most = self._plan(reading, _all_orders(reading))[name].fleet.max
+        def override(reading: CatalogReading, before: Overrides) -> Overrides:
+            most = self._plan(reading, _all_overrides(reading))[name].fleet.max
             if count is not None and count > most:
                 raise Invalid(f"fleet {name}: {count} workers are above its max ({most}); raise max first")
             return replace(before, count=count)
 
-        return await self._order(name, ordered)
+        return await self._override(name, override)
 
     async def records(self) -> dict[str, FleetRecord]:
-        """What the autoscaler has said, by fleet."""
+        """The autoscaler's records, by fleet."""
         return _records(await self._catalog.read())
 
     async def record(self, records: Mapping[str, FleetRecord]) -> None:
-        """Keep what is said now. No bell is rung: nobody has to do anything about it."""
+        """Store records. No signal is published: no process acts on them."""
         if records:
             known, now = (await self._catalog.read()).notices, await self._store.now()
             kind = NoticeKind.FLEET_RECORD
-            told = [notice(kind, name, msgspec.json.encode(one), now, known) for name, one in records.items()]
-            await self._store.put_notices(told)
+            notices = [notice(kind, name, msgspec.json.encode(one), now, known) for name, one in records.items()]
+            await self._store.put_notices(notices)
             self._catalog.forget()
 
     async def forget(self, names: Sequence[str]) -> None:
-        """Withdraw the records of fleets that are no more."""
+        """Withdraw the records of fleets that no longer exist."""
         if names:
             await self._catalog.put_notices(NoticeKind.FLEET_RECORD, dict.fromkeys(names))
 
-    async def _read_fleet(self, name: str) -> EffectiveFleet:
+    async def _get_fleet(self, name: str) -> EffectiveFleet:
         return _named(await self.plan(), name)
 
-    async def _order(self, name: str, ordered: "ChangeOverrides") -> FleetItem:
-        """Make the fleet's orders what `ordered` makes of them, as the store has them now."""
+    async def _override(self, name: str, override: "ChangeOverrides") -> FleetItem:
+        """Replace the overrides of a fleet by what `override` makes of those in the store now."""
 
-        def told(reading: CatalogReading) -> dict[str, bytes | None]:
-            orders = _all_orders(reading)
-            _named(self._plan(reading, orders), name)
-            now = ordered(reading, orders.get(name, Overrides()))
+        def decide(reading: CatalogReading) -> dict[str, bytes | None]:
+            overrides = _all_overrides(reading)
+            _named(self._plan(reading, overrides), name)
+            now = override(reading, overrides.get(name, Overrides()))
             return {name: None if now == Overrides() else msgspec.json.encode(now)}
 
-        await self._catalog.change(NoticeKind.FLEET, told)
+        await self._catalog.change(NoticeKind.FLEET, decide)
         return await self.get(name)
 
 
 ChangeOverrides = Callable[[CatalogReading, Overrides], Overrides]
-"""New orders for a fleet, made of the registry and the orders that it has."""
+"""The new overrides of a fleet, from the registry and the present ones."""
 
 
 def _named(known: Mapping[str, EffectiveFleet], name: str) -> EffectiveFleet:
@@ -129,9 +129,9 @@ def _named(known: Mapping[str, EffectiveFleet], name: str) -> EffectiveFleet:
     return known[name]
 
 
-def _all_orders(reading: CatalogReading) -> dict[str, Overrides]:
-    standing = [one for one in reading.notices.values() if one.kind == NoticeKind.FLEET and one.value is not None]
-    return {one.name: _orders.decode(one.value or b"") for one in standing}
+def _all_overrides(reading: CatalogReading) -> dict[str, Overrides]:
+    in_force = [one for one in reading.notices.values() if one.kind == NoticeKind.FLEET and one.value is not None]
+    return {one.name: _overrides.decode(one.value or b"") for one in in_force}
 
 
 def _records(reading: CatalogReading) -> dict[str, FleetRecord]:
@@ -141,7 +141,7 @@ def _records(reading: CatalogReading) -> dict[str, FleetRecord]:
 
 
 def _decoded(name: str, value: bytes) -> FleetRecord | None:
-    """A record in the words of another version is worth no more than none."""
+    """None for a record that another version wrote and this one cannot read."""
     try:
         return _record.decode(value)
     except msgspec.ValidationError as error:
@@ -150,28 +150,28 @@ def _decoded(name: str, value: bytes) -> FleetRecord | None:
 
 
 def _without_rival(before: Mapping[str, object], asked: Mapping[str, object]) -> dict[str, object]:
-    """A policy ends an earlier target, and the other way round."""
+    """The overrides without an earlier target if a policy is asked for, and the other way round."""
     rivals = {"policy": "target_wait_seconds", "target_wait_seconds": "policy"}
     gone = {rivals[name] for name in asked if name in rivals}
     return {name: value for name, value in before.items() if name not in gone}
 
 
-def _item(standing: EffectiveFleet, record: FleetRecord | None, now: datetime) -> FleetItem:
-    """A fleet as it is. What an autoscaler said that is gone is no longer so, but for when it said it."""
+def _item(effective: EffectiveFleet, record: FleetRecord | None, now: datetime) -> FleetItem:
+    """A fleet as clients see it. From a record older than MAX_AGE only the totals and its last decision count."""
     item = FleetItem(
-        name=standing.name,
-        source=standing.source,
-        fleet=shown(standing.fleet),
-        queues=standing.queues,
-        except_queues=standing.except_queues,
-        paused=standing.paused,
-        count=standing.count,
-        faults=standing.faults,
+        name=effective.name,
+        source=effective.source,
+        fleet=shown(effective.fleet),
+        queues=effective.queues,
+        except_queues=effective.except_queues,
+        paused=effective.paused,
+        count=effective.count,
+        faults=effective.faults,
     )
     if record is None:
         return item
     latest = record.latest
-    told = replace(
+    recorded = replace(
         item,
         app=record.app,
         latest=latest,
@@ -181,9 +181,9 @@ def _item(standing: EffectiveFleet, record: FleetRecord | None, now: datetime) -
         stops=record.stops,
     )
     if now - latest.at > MAX_AGE:
-        return replace(told, reason=NO_AUTOSCALER)
+        return replace(recorded, reason=NO_AUTOSCALER)
     return replace(
-        told,
+        recorded,
         desired=latest.desired,
         workers=workers_of(latest.reading),
         reason=latest.reason,

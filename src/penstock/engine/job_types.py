@@ -14,7 +14,7 @@ from penstock.model.wire.types import RetiredType, TypeItem
 from penstock.model.workers import JobType
 
 CANCELLED_AT_ONCE = 1000
-"""Most jobs that one call cancels; whoever wants all of them asks again."""
+"""Most jobs that one call cancels; call again to cancel more."""
 
 
 class Types:
@@ -28,57 +28,57 @@ class Types:
         self._queues = queues
 
     async def list(self) -> list[TypeItem]:
-        """By name."""
+        """All declared types, by name."""
         reading = await self._catalog.read()
         return [_item(reading, name) for name in sorted(reading.types)]
 
     async def alias(self, name: str, run_as: str) -> TypeItem:
         """Let jobs and submits of one type be run as another, which must be declared."""
 
-        def told(reading: CatalogReading) -> dict[str, bytes | None]:
+        def decide(reading: CatalogReading) -> dict[str, bytes | None]:
             declared = reading.type(run_as, allow_unknown=False)
             if declared.name == name:
                 raise Invalid(f"job type {name!r} cannot be run as {run_as!r}, which is run as {name!r} already")
             return {name: run_as.encode()}
 
-        await self._catalog.change(NoticeKind.ALIAS, told)
+        await self._catalog.change(NoticeKind.ALIAS, decide)
         self._tickets.pauses_changed()
         reading = await self._catalog.read()
         return _item(reading, reading.run_as(name))
 
     async def remove_alias(self, name: str) -> None:
-        """Let a type be run by its own handler again."""
+        """Let jobs of a type be run by its own handler again."""
 
-        def told(reading: CatalogReading) -> dict[str, bytes | None]:
+        def decide(reading: CatalogReading) -> dict[str, bytes | None]:
             if name not in reading.aliases:
                 raise NotFound(f"job type {name!r} is run as no other")
             return {name: None}
 
-        await self._catalog.change(NoticeKind.ALIAS, told)
+        await self._catalog.change(NoticeKind.ALIAS, decide)
         self._tickets.pauses_changed()
 
     async def retire(self, name: str, *, cancel: bool = False) -> RetiredType:
-        """Withdraw what is declared about a type, and its alias: no job of it is accepted any more.
+        """Withdraw the declaration of a type and its alias: no job of it is accepted any more.
 
-        Code that is deployed later may declare it again. Jobs that wait stay; `cancel` cancels some of them.
+        Code that is deployed later may declare it again. Waiting jobs stay; `cancel` cancels up to CANCELLED_AT_ONCE.
         """
 
-        def told(reading: CatalogReading) -> dict[str, bytes | None]:
+        def decide(reading: CatalogReading) -> dict[str, bytes | None]:
             if name not in reading.types and name not in reading.aliases and reading.retired_at(name) is None:
                 raise NotFound(
                     f"there is no job type {name!r}; known: {', '.join(sorted(reading.types)) or 'none yet'}"
                 )
             return {name: None} if reading.retired_at(name) is None else {}
 
-        await self._catalog.change(NoticeKind.TYPE, told)
+        await self._catalog.change(NoticeKind.TYPE, decide)
         await self._catalog.change(NoticeKind.ALIAS, lambda reading: {name: None} if name in reading.aliases else {})
         cancelled = await self._cancel(name) if cancel else 0
-        return RetiredType(name, await self._jobs(name), cancelled)
+        return RetiredType(name, await self._count_open(name), cancelled)
 
     async def _cancel(self, name: str) -> int:
         cancelled = 0
-        for called, state in await self._find_waiting(name):
-            page = await self._store.page(JobFilter(type=called, state=state), None, CANCELLED_AT_ONCE - cancelled)
+        for stored_type, state in await self._find_waiting(name):
+            page = await self._store.page(JobFilter(type=stored_type, state=state), None, CANCELLED_AT_ONCE - cancelled)
             answers = await self._store.cancel([job.id for job in page.jobs])
             events = [answer.event for answer in answers if answer.event is not None]
             self._signals.publish_events(events)
@@ -86,12 +86,12 @@ class Types:
         return cancelled
 
     async def _find_waiting(self, name: str) -> Sequence[tuple[str, State]]:
-        """Under which names, and in which states, jobs of a type wait."""
+        """The names and states of the waiting jobs of a type."""
         found = [one for one in await self._store.counts() if plain_type(one.type) == name and one.jobs]
         return sorted({(one.type, one.state) for one in found if one.state in WAITING})
 
-    async def _jobs(self, name: str) -> dict[State, int]:
-        """Those that have not ended."""
+    async def _count_open(self, name: str) -> dict[State, int]:
+        """The jobs of a type that have not ended, by state."""
         jobs: dict[State, int] = {}
         for count in await self._queues.counts():
             if count.type == name and not count.state.terminal and count.jobs:

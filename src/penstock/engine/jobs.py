@@ -1,4 +1,4 @@
-"""The client's moves: submit, get, wait, list, cancel, retry."""
+"""The client's operations on jobs: submit, get, wait, list, cancel, retry; and why a job waits."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -30,18 +30,18 @@ from penstock.model.submission import Known, Submission
 from penstock.model.wire.jobs import JobItem, JobPage, LogPage, SubmitRequest, job_item
 
 MAX_AGE = timedelta(seconds=30)
-"""An autoscaler that has said nothing for longer is not counted on."""
+"""The record of an autoscaler that is older counts as none."""
 
 
-class _Aim(Struct, frozen=True):
+class _LatestDecision(Struct, frozen=True):
     desired: int
     at: Instant
 
 
-class _FleetNews(Struct, frozen=True):
-    """A fleet's record, as far as it matters here."""
+class _FleetOutlook(Struct, frozen=True):
+    """The fields of a fleet's record that tell whether a worker for a job is coming."""
 
-    latest: _Aim
+    latest: _LatestDecision
     queues: tuple[str, ...] | None = None
     except_queues: tuple[str, ...] = ()
     runs: Runs | None = None
@@ -54,17 +54,17 @@ class _FleetNews(Struct, frozen=True):
         return now - self.latest.at <= MAX_AGE
 
     def is_of(self, types: Sequence[DeclaredType]) -> bool:
-        """Whether its app has one of these, as far as that is known."""
+        """Whether its app declares one of these types, as far as is known."""
         return self.app is None or not any(one.apps for one in types) or any(self.app in one.apps for one in types)
 
     def lacks(self, job: Job, names: Sequence[str], types: Sequence[DeclaredType]) -> bool:
-        """Whether its workers would not run a job that goes by these names."""
+        """Whether its workers lack a handler for a job, which may have any of these names."""
         newest = max((one.apps.get(self.app or "", one.declared_at) for one in types), default=None)
         return self.runs is not None and self.runs.lacks(job.type, names, newest)
 
 
 class Prospect(Enum):
-    """What autoscalers have said about workers for a job."""
+    """What the records of autoscalers promise for a job without a worker."""
 
     COMING = auto()
     NONE = auto()
@@ -72,28 +72,28 @@ class Prospect(Enum):
 
 
 def prospect_of(job: Job, reading: CatalogReading, now: datetime) -> Prospect:
-    """Whether a fleet that serves a job's queue should have workers by now that run its type.
+    """Whether a fleet that serves a job's queue is starting workers that run its type.
 
-    NO_AUTOSCALER: autoscalers have run such fleets, but none does now that acts for an app which has its type.
+    NO_AUTOSCALER: such fleets have records, but no autoscaler runs now for an app that declares the type.
     """
     names = reading.handled_as(job.type)
     types = [reading.types[name] for name in names if name in reading.types]
-    serving = [said for said in _said(reading) if said.serves(job.queue)]
-    acting = [said for said in serving if said.is_fresh(now) and said.is_of(types)]
-    if any(said.latest.desired > 0 and not said.lacks(job, names, types) for said in acting):
+    serving = [outlook for outlook in _outlooks(reading) if outlook.serves(job.queue)]
+    acting = [outlook for outlook in serving if outlook.is_fresh(now) and outlook.is_of(types)]
+    if any(outlook.latest.desired > 0 and not outlook.lacks(job, names, types) for outlook in acting):
         return Prospect.COMING
     return Prospect.NO_AUTOSCALER if serving and not acting else Prospect.NONE
 
 
-def _said(reading: CatalogReading) -> list[_FleetNews]:
+def _outlooks(reading: CatalogReading) -> list[_FleetOutlook]:
     kept = [one.value for one in reading.notices.values() if one.kind == NoticeKind.FLEET_RECORD]
-    return [said for value in kept if value is not None and (said := _decoded(value)) is not None]
+    return [outlook for value in kept if value is not None and (outlook := _decoded(value)) is not None]
 
 
 @lru_cache(maxsize=256)
-def _decoded(value: bytes) -> _FleetNews | None:
+def _decoded(value: bytes) -> _FleetOutlook | None:
     try:
-        return msgspec.json.decode(value, type=_FleetNews)
+        return msgspec.json.decode(value, type=_FleetOutlook)
     except msgspec.ValidationError:
         return None
 
@@ -114,18 +114,18 @@ ASKED_TO_STOP = "asked to cancel"
 
 
 A_WHILE = timedelta(minutes=2)
-"""How long a type may be without a worker before a job says since when: workers come and go."""
+"""How long a type must be without a worker before the reason says since when: workers are replaced all the time."""
 
 
 class WaitReasons:
-    """Why jobs wait, remembered for as long as a reading of the registry counts: most jobs of a type wait alike."""
+    """Why jobs wait, cached per reading of the registry: most jobs of a type wait for the same reason."""
 
     def __init__(self) -> None:
         self._reading: CatalogReading | None = None
         self._queued: dict[tuple[str, str], str] = {}
 
     def find(self, job: Job, reading: CatalogReading, now: datetime) -> str | None:
-        """`why_it_waits`. Jobs of one type in one queue share the answer unless it depends on their params."""
+        """`why_it_waits`, cached for the jobs of one type in one queue unless it depends on their params."""
         if job.state is not State.QUEUED:
             return why_it_waits(job, reading, now)
         if reading is not self._reading:
@@ -184,11 +184,11 @@ def _why_queued(job: Job, reading: CatalogReading, now: datetime) -> str:
 
 
 PLACED_AGAIN = 3
-"""How often a job is placed again because the shard map has changed."""
+"""How often a job is placed again after the shard map has changed."""
 
 
 class Jobs:
-    """Jobs as their clients see them."""
+    """The client's operations on jobs."""
 
     def __init__(self, parts: EngineParts, repeats: RepeatedSubmits, waiters: JobWaiters) -> None:
         self._store = parts.store
@@ -217,7 +217,7 @@ class Jobs:
         return [_conflict(one) if isinstance(one, Known) and one.conflict else one for one in outcomes]
 
     async def submit_batch(self, requests: Mapping[int, SubmitRequest], key: BatchKey) -> dict[int, SubmitOutcome]:
-        """`submit`, by the places of the jobs in their batch; under the same key nothing is added twice."""
+        """`submit`, by the indexes of the jobs in their batch; under the same key no job is added twice."""
         return await self._batches.submit(requests, key)
 
     async def get(self, job: JobId) -> Job:
@@ -231,7 +231,7 @@ class Jobs:
         return await self._waiters.wait_until_ended(job, lambda: self.get(job), span)
 
     async def item(self, job: Job, seen_at: datetime | None = None) -> JobItem:
-        """The public face of a job, with large params and results read in; as it was at `seen_at`, else as of now."""
+        """A job as clients see it, with large params and results read in, and why it waited at `seen_at`, or now."""
         if job.params is None and job.params_object is not None:
             job = replace(job, params=await self._files.read_value(job.params_object))
         if job.result is None and job.result_object is not None:
@@ -249,7 +249,7 @@ class Jobs:
         return cancellation.job
 
     async def retry(self, job: JobId) -> Job:
-        """A new job that asks for what an ended one asked for."""
+        """A new job like an ended one."""
         old = await self.get(job)
         if not old.ended:
             raise Conflict(f"job {job} is {old.state}: only an ended job can be retried; cancel it first")
@@ -271,7 +271,7 @@ class Jobs:
         return made
 
     async def log(self, job: JobId, after: int, limit: int) -> LogPage:
-        """What a job wrote, after a position."""
+        """The log lines of a job after a position."""
         await self.get(job)
         lines, position = await self._store.read_log(job, after, limit)
         return LogPage(tuple(lines), position)

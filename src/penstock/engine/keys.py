@@ -1,7 +1,7 @@
-"""API keys: making and withdrawing them, and who may pass.
+"""API keys: creating, rotating and revoking them, and admitting requests.
 
-Keys are notices, so every process of every server knows them from its catalog: one that is withdrawn is refused here at
-once, elsewhere within a second. While the store cannot be read, what was last known counts.
+Keys are notices, so every process knows them from its catalog: a revoked key is refused in this process at once, in
+others within a second. While the store is unavailable, the keys last read count.
 """
 
 import secrets
@@ -57,10 +57,10 @@ class Keys:
     async def admit(
         self, authorization: str | None, scopes: Collection[KeyScope], *, always: bool = False
     ) -> ApiKey | None:
-        """The key that was shown, if it has one of the scopes; None where none was shown and none is needed.
+        """The key of a request, if it has one of the scopes; None if the request has no key and needs none.
 
-        With `always` one is needed also where `required` is False. Unauthorized, in the same words whatever is wrong
-        with a key; Forbidden, naming the scopes that it lacks.
+        With `always` a key is needed even if `required` is False. Raises Unauthorized, with the same message whatever
+        is wrong with the key, or Forbidden with the scopes that it lacks.
         """
         shown = bearer(authorization)
         if shown is None:
@@ -69,18 +69,18 @@ class Keys:
             if always:
                 raise Unauthorized(f"this needs an API key, also where nothing else does; {SHOW_ONE}. {FIRST_ONE}")
             return None
-        key = await self._recognise(shown)
+        key = await self._find_key(shown)
         if key is None or key.expired(self._clock.now()):
             raise Unauthorized(f"this API key is unknown, expired or revoked; {SHOW_ONE}", shown=True)
         require(key, scopes)
         return key
 
     async def list(self) -> list[ApiKey]:
-        """Every key that was not withdrawn, also expired ones; by name, then by age."""
+        """Every key that was not revoked, also expired ones; by name, then by age."""
         return sorted((await self._read_keys()).values(), key=lambda key: (key.name, key.created_at, key.id))
 
     async def has_admin(self) -> bool:
-        """Whether somebody could pass as admin now."""
+        """Whether there is a key that has the admin scope and has not expired."""
         now = self._clock.now()
         keys = (await self._read_keys()).values()
         return any(KeyScope.ADMIN in key.scopes and not key.expired(now) for key in keys)
@@ -88,7 +88,7 @@ class Keys:
     async def create(self, request: KeyRequest) -> MadeKey:
         """A new key, durable once this returns. Its secret is in the answer and nowhere else."""
         key, token = self._new(request.name, request.scopes, request.queues, request.lifetime_seconds)
-        await self._catalog.put_notices(NoticeKind.KEY, _told(key))
+        await self._catalog.put_notices(NoticeKind.KEY, _encode(key))
         return made_key(key, token)
 
     async def rotate(self, id: KeyId, request: RotateRequest) -> MadeKey:
@@ -96,36 +96,36 @@ class Keys:
         last = self._clock.now() + seconds(request.grace_seconds)
         made: list[tuple[ApiKey, str]] = []
 
-        def rotated(reading: CatalogReading) -> dict[str, bytes | None]:
+        def rotate_key(reading: CatalogReading) -> dict[str, bytes | None]:
             old = _named(_keys_in(reading.notices), id)
-            # One new key, however often this is decided.
+            # One new key, however often `change` calls this.
             if not made:
                 made.append(self._new(old.name, old.scopes, old.queues, request.lifetime_seconds))
-            return _told(made[0][0], replace(old, expires_at=min(last, old.expires_at or last)))
+            return _encode(made[0][0], replace(old, expires_at=min(last, old.expires_at or last)))
 
-        await self._catalog.change(NoticeKind.KEY, rotated)
+        await self._catalog.change(NoticeKind.KEY, rotate_key)
         return made_key(*made[0])
 
     async def revoke(self, id: KeyId) -> tuple[ShardId, ...]:
-        """Withdraw a key for good, and tell which shards do not know it yet; NotFound if there was none of this id.
+        """Revoke a key for good; the shards that could not be told yet. NotFound if there was no key of this id.
 
-        They are told by every process that knows it, as soon as they answer. May be repeated.
+        Every process that knows of the revocation tells those shards as soon as they answer. Idempotent.
         """
 
-        def revoked(reading: CatalogReading) -> dict[str, bytes | None]:
-            told = reading.notices.get((NoticeKind.KEY, id))
-            if told is not None and told.value is None:
+        def revoke_key(reading: CatalogReading) -> dict[str, bytes | None]:
+            known = reading.notices.get((NoticeKind.KEY, id))
+            if known is not None and known.value is None:
                 return {}
             _named(_keys_in(reading.notices), id)
             return {id: None}
 
-        await self._catalog.change(NoticeKind.KEY, revoked)
+        await self._catalog.change(NoticeKind.KEY, revoke_key)
         return await self._catalog.spread(NoticeKind.KEY, id)
 
     def lend(self, name: str, scopes: Sequence[KeyScope], token: str | None = None) -> str:
-        """A key that only this process knows, for what it starts beside itself.
+        """A key that only this process knows, for the processes that it starts.
 
-        With the `token` of a key that an earlier process lent, that one: who was given it then is still known.
+        With the `token` of a key that an earlier process lent, that key: the workers that have it stay known.
         """
         key, fresh = self._new(name, scopes)
         if token is not None and (parsed := parse_token(token)) is not None:
@@ -154,7 +154,7 @@ class Keys:
         )
         return key, token_of(id, secret)
 
-    async def _recognise(self, token: str) -> ApiKey | None:
+    async def _find_key(self, token: str) -> ApiKey | None:
         parsed = parse_token(token)
         if parsed is None:
             return None
@@ -163,7 +163,7 @@ class Keys:
         return key if proves(secret, key) else None
 
     async def _read_keys(self) -> Mapping[str, ApiKey]:
-        """The keys by id; looked through once per reading of the catalog, and each decoded once."""
+        """The keys by id, decoded once per reading of the catalog."""
         notices = (await self._catalog.read()).notices
         if notices is not self._read_from:
             self._known, self._read_from = _keys_in(notices), notices
@@ -171,8 +171,8 @@ class Keys:
 
 
 def _keys_in(notices: Mapping[Name, Notice]) -> dict[str, ApiKey]:
-    standing = (one for one in notices.values() if one.kind == NoticeKind.KEY and one.value is not None)
-    return {one.name: _read_key(one.value or b"") for one in standing}
+    in_force = (one for one in notices.values() if one.kind == NoticeKind.KEY and one.value is not None)
+    return {one.name: _read_key(one.value or b"") for one in in_force}
 
 
 def _named(keys: Mapping[str, ApiKey], id: KeyId) -> ApiKey:
@@ -181,7 +181,7 @@ def _named(keys: Mapping[str, ApiKey], id: KeyId) -> ApiKey:
     return keys[id]
 
 
-def _told(*keys: ApiKey) -> dict[str, bytes | None]:
+def _encode(*keys: ApiKey) -> dict[str, bytes | None]:
     return {key.id: msgspec.json.encode(key) for key in keys}
 
 
@@ -197,12 +197,12 @@ def require(key: ApiKey | None, scopes: Collection[KeyScope]) -> None:
 
 
 def _hint(key: ApiKey) -> str:
-    """Handlers ask with their worker's key, and mostly it is in them that it is not enough."""
+    """A handler uses its worker's key, and mostly that is the one that lacks a scope."""
     return ". In a handler it is the worker's key: give that the scope too" if KeyScope.WORKER in key.scopes else ""
 
 
 def bearer(authorization: str | None) -> str | None:
-    """What was sent as a key; None where the header is absent or of another kind, as a proxy may send it."""
+    """The token of an Authorization header; None if there is none, or one of another scheme, as from a proxy."""
     scheme, _, credentials = (authorization or "").partition(" ")
     return credentials.strip() if scheme.lower() == "bearer" else None
 

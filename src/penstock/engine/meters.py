@@ -1,6 +1,6 @@
-"""What this process has done since it started. Every process counts its own moves, so that sums over all are right.
+"""Counters and histograms of one process. Every process counts the moves that it made, so that sums are right.
 
-Moves are counted in batches, as they become durable: a job that another process moved is counted there.
+Moves are counted in batches, as they become durable. A `Tally` carries the counts of a worker to another process.
 """
 
 from bisect import bisect_left
@@ -26,7 +26,7 @@ _MOVE_KEY: Callable[[Event], MoveKey] = attrgetter("type", "move", "after")
 
 
 class Histogram:
-    """How often something took how long: a count for each bound, up to which it took, and one beyond the last."""
+    """A histogram of durations: a count for each upper bound, and one beyond the last."""
 
     __slots__ = ("bounds", "counts", "seconds")
 
@@ -36,7 +36,7 @@ class Histogram:
         self.seconds = 0.0
 
     def add(self, other: "Histogram") -> None:
-        """Count what another one with the same bounds has counted."""
+        """Add the counts of another histogram with the same bounds."""
         self.add_counts(other.counts, other.seconds)
 
     def add_counts(self, counts: Sequence[int], seconds: float) -> None:
@@ -44,12 +44,12 @@ class Histogram:
         self.seconds += seconds
 
     def buckets(self) -> Iterable[tuple[str, int]]:
-        """Each bound as Prometheus writes it, and how many were within it."""
+        """Each bound as Prometheus writes it, and the cumulative count."""
         return zip((*map(str, self.bounds), "+Inf"), accumulate(self.counts), strict=True)
 
 
 class Meters:
-    """Counters and histograms of one process. Reading them changes nothing."""
+    """The counters and histograms of one process. Reading them changes nothing."""
 
     def __init__(self) -> None:
         self.submitted = 0
@@ -73,11 +73,11 @@ class Meters:
         _note_all(self.runs, ((type_name, seconds),))
 
     def note_claims(self, claims: Iterable[Claim]) -> None:
-        """Count how long jobs had waited."""
+        """Count how long claimed jobs had waited."""
         _note_all(self.waits, [(claim.type, claim.waited_seconds) for claim in claims])
 
     def note_refusals(self, refused: Iterable[Refusal]) -> None:
-        """Count settles and releases that showed a fence which no longer counts."""
+        """Count settles and releases with a fence that no longer holds."""
         self.refusals.update([one.loss for one in refused])
 
     def note_ticks(self, *, jobs: int, skips: int) -> None:
@@ -86,7 +86,7 @@ class Meters:
         self.ticks_skipped += skips
 
     def note_step(self, service: str, at: float, *, failed: bool = False) -> None:
-        """Note that a service came to the end of a step, at that time since the epoch."""
+        """Note that a service finished a step, at a time in seconds since the epoch."""
         beat = self.services.get(service)
         if beat is None:
             beat = self.services[service] = Beat()
@@ -95,7 +95,7 @@ class Meters:
 
 
 class Beat:
-    """When a service last came to the end of a step, and how many of its steps failed."""
+    """When a service last finished a step, and how many of its steps failed."""
 
     __slots__ = ("at", "failures")
 
@@ -105,7 +105,7 @@ class Beat:
 
 
 def _note_all(histograms: dict[str, Histogram], measured: Iterable[tuple[str, float]]) -> None:
-    """Count seconds by type. Neighbours are mostly of one type: it is looked up once for all of them."""
+    """Count seconds by type. Neighbours are mostly of one type, so its histogram is looked up once."""
     name, found = None, None
     for type_name, seconds in measured:
         if found is None or type_name != name:
@@ -119,7 +119,7 @@ Durations = dict[str, tuple[Buckets, float]]
 
 
 class Tally(Struct, frozen=True, omit_defaults=True):
-    """Increments of a worker's counters and histograms; a worker makes no other moves than these."""
+    """Increments of a worker's counters and histograms."""
 
     moves: list[tuple[str, Move, State, int]] = []
     waits: Durations = {}
@@ -128,7 +128,7 @@ class Tally(Struct, frozen=True, omit_defaults=True):
 
 
 def take_tally(meters: Meters) -> bytes | None:
-    """What was counted since the last time, which then begins at nothing; None if nothing was."""
+    """The counts since the last call, encoded, and reset to zero; None if there are none."""
     tally = Tally(
         moves=[(*key, count) for key, count in meters.moves.items()],
         waits=_durations(meters.waits),
@@ -140,9 +140,9 @@ def take_tally(meters: Meters) -> bytes | None:
     return None if tally == Tally() else msgspec.json.encode(tally)
 
 
-def add_tally(meters: Meters, told: bytes) -> None:
-    """Count what another process has counted; msgspec.MsgspecError if it cannot be read, and then nothing of it."""
-    tally = msgspec.json.decode(told, type=Tally)
+def add_tally(meters: Meters, encoded: bytes) -> None:
+    """Add the counts of another process; msgspec.MsgspecError, and nothing added, if they cannot be read."""
+    tally = msgspec.json.decode(encoded, type=Tally)
     for name, move, state, count in tally.moves:
         meters.moves[name, move, state] += count
     meters.refusals.update(tally.refusals)

@@ -1,4 +1,4 @@
-"""Queues and workers: what an operator looks at and pauses."""
+"""Queues and workers as operators see them, and pausing queues."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ from penstock.model.workers import Seen, Worker, WorkerState
 from penstock.store import Store
 
 LOST_LISTED = 100
-"""Most workers that a list shows of those that were lost long ago: each may say much about itself."""
+"""Most workers in a list that were lost long ago: their rows may be large."""
 
 
 class Queues:
-    """Depth, age and pause of each queue; the workers."""
+    """Counts, age and pause of each queue; the workers."""
 
     def __init__(self, store: Store, catalog: Catalog, tickets: Tickets) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class Queues:
         raise NotFound(f"there is no queue {name!r}: no job, no declared type and no pause has that name")
 
     async def pause(self, name: str, *, paused: bool) -> QueueItem:
-        """Stop or resume handing out a queue's jobs; running ones go on."""
+        """Stop or resume the claims of a queue's jobs; running jobs go on."""
         await self._catalog.pause(name, paused=paused)
         self._tickets.pauses_changed()
         return await self.get(name) if paused else await self._read_resumed(name)
@@ -48,19 +48,19 @@ class Queues:
             return QueueItem(name=name, paused=False, jobs={}, oldest_seconds=None)
 
     async def counts(self) -> Sequence[Count]:
-        """Jobs by queue, type and state; those that wait for another worker among the others of their type."""
+        """Jobs by queue, type and state; jobs that wait for another worker are counted under their own type."""
         total: Counter[tuple[str, str, State]] = Counter()
         for count in await self._store.counts():
             total[count.queue, plain_type(count.type), count.state] += count.jobs
-        return [Count(*about, jobs) for about, jobs in total.items()]
+        return [Count(*key, jobs) for key, jobs in total.items()]
 
     async def workers(self) -> list[Worker]:
-        """The workers that were heard from lately and have not said goodbye; those silent for too long as lost."""
+        """The workers seen within RECENT that have not left; those silent for too long as lost."""
         now = await self._store.now()
         return _with_lost(await self._store.workers(Seen(after=now - RECENT)), now)
 
     async def list_workers(self) -> list[Worker]:
-        """By id, those heard from lately, and of the others that are not forgotten yet those that were lost last."""
+        """By id: the workers seen within RECENT, and of the lost ones the last LOST_LISTED."""
         recent, now = await self.workers(), await self._store.now()
         earlier = await self._store.workers(Seen(until=now - RECENT), LOST_LISTED)
         found = {worker.id: worker for worker in (*_with_lost(earlier, now), *recent)}

@@ -18,7 +18,7 @@ from penstock.model.wire.schedules import ScheduleBody
 from penstock.store import schedule_key
 
 EXCLUDED = ("delay_seconds", "scheduled_at", "expires_at", "inputs")
-"""What one job may have and a repeating one cannot: its jobs are due at their ticks, and each would need its own."""
+"""Fields that a repeating job cannot have: its jobs are due at their ticks, and each would need inputs of its own."""
 
 
 class RepeatedSubmits:
@@ -31,9 +31,9 @@ class RepeatedSubmits:
         self._ticks = ticks
 
     async def submit(self, request: SubmitRequest, job_id: str) -> Submission | PenstockError:
-        """The first job of a new schedule named after `job_id`; with a key, of the one that the key made before.
+        """The first job of a new schedule named after `job_id`; with a key, of the schedule that the key made before.
 
-        Whoever dies after the schedule is stored leaves its first tick to the schedulers: the same job, a little later.
+        If the process dies once the schedule is stored, the schedulers do its first tick: the same job, a little later.
         """
         try:
             wanted = await self._schedule(request, job_id)
@@ -53,7 +53,7 @@ class RepeatedSubmits:
         return replace(await self._schedules.check(name, _body(request), now), next_tick_at=now)
 
     async def _find_existing(self, wanted: Schedule, request: SubmitRequest) -> Submission:
-        """The first job of the schedule as it stands, made by an earlier call or by a scheduler that was faster."""
+        """The first job of the stored schedule, made by an earlier call or by a scheduler that was faster."""
         schedule = await self._schedules.get(wanted.name)
         if not same_intention(schedule, wanted):
             raise KeyConflict(

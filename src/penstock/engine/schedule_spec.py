@@ -1,4 +1,4 @@
-"""From what a client says about a schedule to the schedule, and from a schedule to the job of one tick. Pure."""
+"""The schedule that a request describes, and the job of one tick of a schedule. Pure."""
 
 from datetime import datetime
 
@@ -49,9 +49,10 @@ def new_schedule(name: str, body: ScheduleBody, now: datetime) -> Schedule:
 
 
 def replaced(old: Schedule, new: Schedule) -> Schedule:
-    """The old schedule made what the new one says. It goes on where it was, unless it ticks at other times now.
+    """The new schedule as the successor of the old one.
 
-    Then its next tick is the first from now on. A tick that waits for a job stays: it is owed.
+    It keeps the next tick unless its times have changed; then its next tick is the first from now on. A pending tick
+    stays: its job is still to be made.
     """
     same_times = (old.when, old.start_at, old.end_at) == (new.when, new.start_at, new.end_at)
     return replace(
@@ -66,7 +67,7 @@ def replaced(old: Schedule, new: Schedule) -> Schedule:
 
 
 def same_intention(one: Schedule, other: Schedule) -> bool:
-    """True when two schedules say the same, wherever each of them has got to and whichever code says it."""
+    """Whether two schedules ask for the same, apart from their next ticks and from the code that declared them."""
     made = replaced(one, other)
     return replace(made, version=one.version, updated_at=one.updated_at, deployed_at=one.deployed_at) == one
 
@@ -77,24 +78,24 @@ def is_outdated(new: Schedule, old: Schedule) -> bool:
 
 
 def changed_body(schedule: Schedule, change: ScheduleChange) -> ScheduleBody:
-    """What the schedule says, with what the change says instead."""
-    said = {name: value for name, value in asdict(change).items() if value is not UNSET}
-    if said.get("cron") is not None:
-        said = {"interval": None, "after_completion": False, **said}
-    if said.get("interval") is not None:
-        said = {"cron": None, "timezone": None, **said}
-    return replace(schedule_body(schedule), **said)
+    """The body of a schedule with the fields of the change in place of its own."""
+    given = {name: value for name, value in asdict(change).items() if value is not UNSET}
+    if given.get("cron") is not None:
+        given = {"interval": None, "after_completion": False, **given}
+    if given.get("interval") is not None:
+        given = {"cron": None, "timezone": None, **given}
+    return replace(schedule_body(schedule), **given)
 
 
 def when_of(body: WhenBody) -> Every | Cron:
-    """When the schedule ticks; Invalid where that cannot be."""
+    """When the schedule ticks; Invalid if the fields contradict each other."""
     when = _when(body)
     ticks.check(when, body.start_at, body.end_at)
     return when
 
 
 def tick_job(schedule: Schedule, declared: JobType, at: datetime, shard: ShardId) -> NewJob:
-    """The job of one tick. Its id follows from schedule and tick, so that there is never a second one."""
+    """The job of one tick. Its id is derived from schedule and tick, so that there is never a second one."""
     timeout = None if declared.timeout_seconds is None else seconds(declared.timeout_seconds)
     return NewJob(
         id=ticks.tick_job_id(schedule.name, schedule.created_at, at, shard),

@@ -1,4 +1,4 @@
-"""The scheduler's moves: what falls due, and ticks becoming jobs. The engine's own side of `Timekeeper`."""
+"""The scheduler's operations: due schedules, and ticks that become jobs. Implements `SchedulerApi`."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -19,14 +19,14 @@ from penstock.model.wire.schedules import Agenda
 from penstock.store import schedule_key
 
 FAILPOINT = "PENSTOCK_FAILPOINT"
-"""Names the place at which this process ends itself. Unset, and it should be, nothing happens anywhere."""
+"""The variable that names the place at which this process ends itself, in tests of crashes. Normally unset."""
 
 STATUS = 86
 AFTER_TICK_COMMIT = "after-tick-commit"
 
 
 def failpoint(place: str) -> None:
-    """End the process on the spot, without a word to anyone, if the environment names this place."""
+    """End the process at once, without any cleanup, if the environment names this place."""
     if os.environ.get(FAILPOINT) == place:
         os._exit(STATUS)
 
@@ -36,7 +36,7 @@ STALE = Ticked(applied=False)
 
 
 class Ticks:
-    """Keeps Timekeeper directly, over this process's store and broker."""
+    """The scheduler's operations, directly on this process's store and broker."""
 
     def __init__(self, parts: EngineParts, changes: ScheduleVersion) -> None:
         self._store = parts.store
@@ -50,35 +50,36 @@ class Ticks:
     async def due(self, slot: timedelta, limit: int, wait: timedelta = ZERO, seen: str | None = None) -> Agenda:
         if seen is not None:
             await self._changes.wait_for_change(seen, wait)
-        # Named before it is read: a change between the two is then read again, never missed.
+        # The version before the reads: a change between the two is read again, never missed.
         seen = self._changes.seen
         until = await self._store.now() + slot
         due = await self._store.due_schedules(until, limit)
         next_tick_at = await self._store.next_tick()
-        # The time last, so that the span of the reading does not make the scheduler late.
+        # The time last, so that the duration of the reads does not make the scheduler late.
         return Agenda(await self._store.now(), until, tuple(due), next_tick_at, seen, more=len(due) == limit)
 
     async def apply(self, decisions: Sequence[Decision]) -> list[bool]:
         return [ticked.applied for ticked in await self.tick(decisions)]
 
     async def close(self) -> None:
-        """Nothing to let go of: the engine belongs to someone else."""
+        """Does nothing: the engine is closed by its owner."""
 
     async def tick(self, decisions: Sequence[Decision]) -> list[Ticked]:
-        """Carry out what still holds, and tell what came of it. A verdict that can make no job is recorded as a skip.
+        """Apply the decisions that still hold. A verdict of which no job can be made is recorded as a skip.
 
-        Durable first, then ticketed: whoever dies in between leaves a job that the dispatcher finds.
+        The jobs are durable before their tickets are published: if the process dies in between, the dispatcher finds
+        them.
         """
         self._catalog.require_types()
         schedules = await self._store.get_schedules([decision.name for decision in decisions])
         reading = await self._catalog.read()
-        standing = {
+        moves = {
             index: self._move(decision, schedule, reading)
             for index, (decision, schedule) in enumerate(zip(decisions, schedules, strict=True))
-            if schedule is not None and _stands(decision, schedule)
+            if schedule is not None and _is_current(decision, schedule)
         }
-        self._await_ends(standing.values(), schedules)
-        ticked = dict(zip(standing, await self._tick(list(standing.values())), strict=True))
+        self._await_ends(moves.values(), schedules)
+        ticked = dict(zip(moves, await self._tick(list(moves.values())), strict=True))
         return [ticked.get(index, STALE) for index in range(len(decisions))]
 
     async def _tick(self, moves: Sequence[TickMove]) -> list[Ticked]:
@@ -114,7 +115,7 @@ class Ticks:
         try:
             job = self._job(schedule, verdict.at, reading)
         except Invalid as error:
-            # An error here would be met again at every try: the tick says why it gave no job, and time goes on.
+            # Every retry would fail alike: record why this tick made no job, and go on to the next.
             return _TickOutcome(TickRecord(verdict.at, skipped=reason_of(f"{error.code}: {error.message}")))
         return _TickOutcome(TickRecord(verdict.at, job=job.id), job)
 
@@ -124,20 +125,20 @@ class Ticks:
         return tick_job(schedule, declared, at, self._store.shard_for(schedule_key(schedule.name)))
 
     def _await_ends(self, moves: Iterable[TickMove], schedules: Sequence[Schedule | None]) -> None:
-        """Before they are made, so that no end is missed; the ids of a move that is refused are another's to make."""
-        heeding = {schedule.name for schedule in schedules if schedule is not None and _heeds_ends(schedule)}
-        self._changes.await_end(job.id for move in moves if move.decision.name in heeding for job in move.jobs)
+        """Called before the jobs are made, so that no end is missed."""
+        waiting = {schedule.name for schedule in schedules if schedule is not None and _waits_for_ends(schedule)}
+        self._changes.await_end(job.id for move in moves if move.decision.name in waiting for job in move.jobs)
 
 
 class _TickOutcome(Struct, frozen=True):
-    """What one verdict becomes."""
+    """The record of one verdict, and its job unless it was skipped."""
 
     record: TickRecord
     job: NewJob | None = None
 
 
-def _stands(decision: Decision, schedule: Schedule) -> bool:
-    """False when it is plain that the store would refuse; the store alone decides."""
+def _is_current(decision: Decision, schedule: Schedule) -> bool:
+    """False if the store would certainly refuse the decision; only the store decides."""
     return (decision.version, decision.expected_tick_at, decision.expected_pending_at) == (
         schedule.version,
         schedule.next_tick_at,
@@ -145,8 +146,8 @@ def _stands(decision: Decision, schedule: Schedule) -> bool:
     )
 
 
-def _heeds_ends(schedule: Schedule) -> bool:
-    """True when the end of one job lets the next tick go."""
+def _waits_for_ends(schedule: Schedule) -> bool:
+    """Whether the next tick may wait for the end of a job."""
     return schedule.overlap is Overlap.QUEUE_ONE or (
         isinstance(schedule.when, Every) and schedule.when.after_completion
     )

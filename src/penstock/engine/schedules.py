@@ -1,4 +1,4 @@
-"""Schedules as their owners see them: create, look at, change, pause, trigger, preview, backfill, delete."""
+"""The client's operations on schedules: create, get, change, pause, trigger, preview, backfill, delete."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,17 +21,17 @@ BACKFILL_TICKS = 1000
 """Most ticks that one backfill may ask for."""
 
 COUNTED_TICKS = 10_000
-"""A cron expression's ticks are counted up to here, so that saying no costs little."""
+"""The ticks of a cron expression are counted up to here, so that a refusal is cheap."""
 
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 HISTORY_PAGE = 1000
 MILLISECOND = timedelta(milliseconds=1)
 TRIES = 20
-"""How often a change starts again because a scheduler or another client was faster."""
+"""How often a change is tried again after a scheduler or another client changed the schedule first."""
 
 
 class ManualTicks:
-    """Guarded like any tick, and allowed while the schedule is paused: somebody asked for it."""
+    """Ticks that a client asks for. Guarded like any tick, and allowed while the schedule is paused."""
 
     def __init__(self, store: Store, ticks: Ticks, get: Callable[[str], Awaitable[Schedule]]) -> None:
         self._store = store
@@ -47,10 +47,10 @@ class ManualTicks:
             ticked = await self._tick(schedule, [at])
             if ticked.applied:
                 return ticked.jobs[0] if ticked.jobs else await self._refuse(name, at)
-        raise too_busy(name)
+        raise too_many_changes(name)
 
     async def backfill(self, name: str, from_at: datetime, to_at: datetime) -> list[TickRecord]:
-        """Ticks that are still to be decided are left to the schedulers."""
+        """Decide the ticks of a range that have no record; those still to come are left to the schedulers."""
         for _ in range(TRIES):
             schedule = await self._get(name)
             wanted = await self._find_unrecorded(schedule, _range_of(schedule, from_at, to_at, await self._store.now()))
@@ -58,10 +58,10 @@ class ManualTicks:
                 return []
             if (await self._tick(schedule, wanted)).applied:
                 return await self._find_recorded(name, wanted)
-        raise too_busy(name)
+        raise too_many_changes(name)
 
     async def _refuse(self, name: str, at: datetime) -> Job:
-        """For a trigger that could make no job."""
+        """Raise why a trigger could make no job."""
         (record,) = await self._store.ticks(name, at + MILLISECOND, 1)
         raise Invalid(f"schedule {name!r} gives no job now: {record.skipped}")
 
@@ -107,12 +107,12 @@ def whole_millis(at: datetime) -> datetime:
     return from_millis(to_millis(at))
 
 
-def too_busy(name: str) -> Conflict:
+def too_many_changes(name: str) -> Conflict:
     return Conflict(f"schedule {name!r} changed {TRIES} times while it was to be changed; try again")
 
 
 def _free_instant(now: datetime, taken: set[datetime | None]) -> datetime:
-    """The latest millisecond up to now that is no tick yet."""
+    """The latest millisecond up to `now` that is not the instant of a tick."""
     at = now
     while at in taken:
         at -= MILLISECOND
@@ -120,7 +120,7 @@ def _free_instant(now: datetime, taken: set[datetime | None]) -> datetime:
 
 
 def _range_of(schedule: Schedule, from_at: datetime, to_at: datetime, now: datetime) -> list[datetime]:
-    """The ticks of a backfill; Invalid when there can be none, or they are too many."""
+    """The ticks of a backfill; Invalid if there can be none, or if they are too many."""
     if ticks.counts_from_completion(schedule.when):
         raise Invalid(f"schedule {schedule.name!r} counts from completions: it has no ticks that could be filled in")
     if to_at < from_at:
@@ -145,7 +145,7 @@ def _how_many(schedule: Schedule, first: datetime, until: datetime) -> str:
 
 
 def _ticks_between(schedule: Schedule, from_at: datetime, until: datetime, limit: int) -> list[datetime]:
-    """The first so many ticks from one instant to another, both included."""
+    """The first `limit` ticks from one instant to another, both included."""
     start_at = from_at if schedule.start_at is None else max(from_at, schedule.start_at)
     return ticks.ticks_between(schedule.when, BEFORE_ALL, until, limit, start_at=start_at, end_at=schedule.end_at)
 
@@ -154,9 +154,9 @@ Edit = Callable[[Schedule, datetime], Awaitable[Schedule]]
 
 
 class Schedules:
-    """The client's moves on schedules. What is refused leaves nothing behind.
+    """Schedules. An operation that is refused changes nothing.
 
-    `queues`: only schedules whose jobs go to these can be made, seen or touched; Forbidden for others. None: all can.
+    `queues`: only schedules whose jobs go to these may be made, seen or changed; Forbidden for others. None: all.
     """
 
     def __init__(self, parts: EngineParts, ticks: Ticks, queues: Collection[str] | None = None) -> None:
@@ -168,17 +168,17 @@ class Schedules:
         self._manual = ManualTicks(parts.store, ticks, self.get)
 
     def within(self, queues: Collection[str] | None) -> "Schedules":
-        """The same, limited to schedules whose jobs go to these queues."""
+        """The same operations, limited to schedules whose jobs go to these queues."""
         return self if queues is None else Schedules(self._parts, self._ticks, queues)
 
     async def create(self, request: ScheduleRequest) -> tuple[Schedule, bool]:
-        """Make the schedule, and True; where there is one of that name, do as `on_conflict` says, and False."""
+        """The schedule, and whether it was made; if there is one of that name, `on_conflict` says what to do."""
         now = await self.now()
         wanted = await self.check(request.name, request, now)
         if request.code_age_seconds is not None:
             wanted = replace(wanted, deployed_at=whole_millis(now - seconds(request.code_age_seconds)))
         if (made := await self._store.put_schedule(wanted, None)) is not None:
-            return self._noted(made), True
+            return self._publish(made), True
         match request.on_conflict:
             case OnConflict.RAISE:
                 raise Conflict(
@@ -191,24 +191,24 @@ class Schedules:
                 return await self._replace(wanted, request)
 
     async def replace(self, name: str, body: ScheduleBody) -> tuple[Schedule, bool]:
-        """Make the schedule what the body says, whether there is one (False) or not (True)."""
+        """Make the schedule what the body says; the schedule, and whether it is new."""
         return await self._replace(await self.check(name, body, await self.now()), body)
 
     async def _replace(self, wanted: Schedule, body: ScheduleBody) -> tuple[Schedule, bool]:
         if (made := await self._store.put_schedule(wanted, None)) is not None:
-            return self._noted(made), True
+            return self._publish(made), True
 
-        async def made_so(old: Schedule, _: datetime) -> Schedule:
+        async def make_so(old: Schedule, _: datetime) -> Schedule:
             if is_outdated(wanted, old):
                 return old
-            # A program that declares its schedules at each start must not resume what somebody has paused.
+            # A program that declares its schedules at each start must not resume what an operator has paused.
             new = replace(wanted, paused=old.paused) if body.paused is UNSET else wanted
             return old if same_intention(old, new) else replaced(old, new)
 
-        return await self._change(wanted.name, made_so), False
+        return await self._change(wanted.name, make_so), False
 
     async def update(self, name: str, change: ScheduleChange) -> Schedule:
-        """Change what is said and leave the rest. Another `when` counts from now; anything else goes on as it was."""
+        """Change the fields that are given. With another interval or cron, the next tick is the first from now on."""
 
         async def apply(old: Schedule, now: datetime) -> Schedule:
             return replaced(old, await self.check(name, changed_body(old, change), now))
@@ -216,11 +216,11 @@ class Schedules:
         return await self._change(name, apply)
 
     async def pause(self, name: str) -> Schedule:
-        """No tick becomes a job until it is resumed; pausing twice is fine."""
+        """Let no tick become a job until the schedule is resumed; idempotent."""
         return await self._pause(name, paused=True)
 
     async def resume(self, name: str) -> Schedule:
-        """Go on; the ticks that came meanwhile are missed, and the misfire policy decides about them."""
+        """Resume; the misfire policy decides about the ticks that were missed meanwhile."""
         return await self._pause(name, paused=False)
 
     async def _pause(self, name: str, *, paused: bool) -> Schedule:
@@ -243,7 +243,7 @@ class Schedules:
         return found if self._queues is None else [one for one in found if await self._is_own(one)], cursor
 
     async def delete(self, name: str) -> None:
-        """Remove the schedule and its history; its jobs stay."""
+        """Delete the schedule and its history; its jobs stay."""
         if self._queues is not None:
             await self.get(name)
         if not await self._store.drop_schedule(name):
@@ -251,7 +251,7 @@ class Schedules:
         self._parts.signals.schedules.publish(None)
 
     async def history(self, name: str, before: datetime | None, limit: int) -> Sequence[TickRecord]:
-        """What became of its ticks, newest first."""
+        """The records of its ticks, newest first."""
         await self.get(name)
         return await self._store.ticks(name, before, limit)
 
@@ -266,19 +266,19 @@ class Schedules:
         return _preview(schedule.when, just_before, count, schedule.start_at, schedule.end_at)
 
     async def preview_of(self, body: WhenBody, count: int) -> Sequence[datetime]:
-        """The next ticks of a schedule that need not exist."""
+        """The next ticks of a schedule that is not stored."""
         return _preview(when_of(body), await self.now(), count, body.start_at, body.end_at)
 
     async def trigger(self, name: str) -> Job:
-        """A job now, recorded as a tick of its own; the ticks to come stay as they are."""
+        """A job now, recorded as a tick; the ticks to come stay as they are."""
         return await self._manual.trigger(name)
 
     async def backfill(self, name: str, from_at: datetime, to_at: datetime) -> Sequence[TickRecord]:
-        """Give a job to each tick of the range that has neither job nor record, and tell which; earliest first."""
+        """Give a job to each tick of the range that has no record; the new records, earliest first."""
         return await self._manual.backfill(name, from_at, to_at)
 
     async def check(self, name: str, body: ScheduleBody, now: datetime) -> Schedule:
-        """The schedule that the body describes, if its jobs could be made today."""
+        """The schedule that the body describes; Invalid if no job could be made of it now."""
         schedule = new_schedule(name, body, now)
         limit = self._parts.settings.limits.inline_bytes
         if len(schedule.params) > limit:
@@ -313,10 +313,10 @@ class Schedules:
             if new == old:
                 return old
             if (stored := await self._store.put_schedule(new, old.version)) is not None:
-                return self._noted(stored)
-        raise too_busy(name)
+                return self._publish(stored)
+        raise too_many_changes(name)
 
-    def _noted(self, stored: Schedule) -> Schedule:
+    def _publish(self, stored: Schedule) -> Schedule:
         self._parts.signals.schedules.publish(None)
         return stored
 

@@ -1,7 +1,7 @@
-"""Jobs whose params a worker's handler does not take: whether another worker's may, and when that is to be tried. Pure.
+"""Which workers have which types, and which of them take a job's params.
 
-While a deployment rolls, workers of two versions stand side by side. A job that one of them cannot run is not at fault:
-it was accepted by a declaration that another worker has, or soon will.
+During a rolling deployment workers of two versions run side by side. A job whose params one of them refuses is not at
+fault: it was accepted by a declaration that another worker has, or soon will have. It is given back for that one.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from penstock.model.wire.jobs import Outcome, Refusal
 from penstock.model.workers import Worker, WorkerState
 
 SILENT_FOR = timedelta(seconds=20)
-"""A worker not heard from for this long is called lost: more than a lease and a heartbeat."""
+"""A worker not seen for this long counts as lost: more than a lease and a heartbeat."""
 
 
 def is_silent(worker: Worker, now: datetime) -> bool:
@@ -57,26 +57,26 @@ def last_had(name: str, reading: CatalogReading) -> datetime | None:
 
 
 PRECISION = timedelta(minutes=1)
-"""A departure that is less than this after what is known is not written: each shard saw the worker at its own time."""
+"""A departure less than this after the one recorded is not written: each shard saw the worker at another time."""
 
 
-async def note_departures(catalog: Catalog, gone: Sequence[Worker]) -> None:
-    """Keep with each type that only these workers had when the last of them was heard from."""
+async def note_departures(catalog: Catalog, departed: Sequence[Worker]) -> None:
+    """Record with each type that only these workers had when the last of them was seen."""
 
-    def told(reading: CatalogReading) -> dict[str, bytes | None]:
-        departures = {name: at for name, at in _departures(gone, reading).items() if _is_later(name, at, reading)}
+    def decide(reading: CatalogReading) -> dict[str, bytes | None]:
+        departures = {name: at for name, at in _departures(departed, reading).items() if _is_later(name, at, reading)}
         return {name: msgspec.json.encode(replace(reading.types[name], left_at=at)) for name, at in departures.items()}
 
-    if gone:
-        await catalog.change(NoticeKind.TYPE, told)
+    if departed:
+        await catalog.change(NoticeKind.TYPE, decide)
 
 
-def _departures(gone: Iterable[Worker], reading: CatalogReading) -> dict[str, datetime]:
-    """When workers that are gone were last heard from, by type, of those that no other worker has now."""
+def _departures(departed: Iterable[Worker], reading: CatalogReading) -> dict[str, datetime]:
+    """When these workers were last seen, by type, for the types that no other worker has."""
     now = reading.shard_now
     had = {name for worker in reading.workers if not is_silent(worker, now) for name in worker.types}
     found: dict[str, datetime] = {}
-    for worker in gone:
+    for worker in departed:
         at = worker.seen_at or now
         found |= {name: max(at, found.get(name, at)) for name in worker.types if name not in had}
     return found
@@ -96,10 +96,10 @@ DOUBLINGS = 16
 
 
 def wait_for_another(job: Job, params: bytes, reading: CatalogReading, now: datetime) -> timedelta | None:
-    """How long a running job, whose params do not fit its worker's handler, waits for another; None: none may take it.
+    """How long a job whose params its worker's handler refused waits for another worker; None if none may take it.
 
-    Another takes it whose declaration they do fit: the current one, one that is up, or one of the last day. The first
-    time it need not wait at all: who could not run it is not given it again.
+    A worker may take it if the params fit its declaration: the current one, that of a live worker, or one of the last
+    day. The first time it does not wait at all: the worker that refused it does not get it again.
     """
     refused = signature_of_holder(job, reading)
     if not any(name != refused and accepts(one, params) for name, one in _schemas(job.type, reading).items()):
@@ -109,7 +109,7 @@ def wait_for_another(job: Job, params: bytes, reading: CatalogReading, now: date
 
 
 def fits_a_worker(job: Job, reading: CatalogReading, now: datetime) -> bool:
-    """Whether some worker that could be given a waiting job takes its params, as far as that can be told."""
+    """Whether some live worker takes the params of a waiting job, as far as is known."""
     if job.params is None or fits_all(job, reading, now):
         return True
     schemas, up = _schemas(job.type, reading), _other_signatures_up(job, reading, now)
@@ -117,7 +117,7 @@ def fits_a_worker(job: Job, reading: CatalogReading, now: datetime) -> bool:
 
 
 def fits_all(job: Job, reading: CatalogReading, now: datetime) -> bool:
-    """Whether every job of this type and queue fits a worker: only one shape of params counts, and a worker has it."""
+    """Whether every job of this type and queue fits a worker: one schema of params counts, and a live worker has it."""
     schemas, up = _schemas(job.type, reading), _other_signatures_up(job, reading, now)
     return len(schemas) < 2 and bool(up) and up <= set(schemas)
 
@@ -127,12 +127,12 @@ def _other_signatures_up(job: Job, reading: CatalogReading, now: datetime) -> se
 
 
 def signatures_up(job: Job, reading: CatalogReading, now: datetime) -> set[str]:
-    """The signatures of its type that workers have which could be given the job now."""
+    """The signatures of the job's type among the workers that could claim it now."""
     return {_signature(worker, job.type, reading) or "" for worker in servers_of(job, reading, now)}
 
 
 def accepts(schema: Schema, params: bytes) -> bool:
-    """Whether params fit a shape, as far as a server can tell."""
+    """Whether params fit a schema, as far as a server can check."""
     if schema is None:
         return True
     try:
@@ -148,15 +148,15 @@ def _check_of(schema: bytes) -> Callable[[bytes], None]:
 
 
 def signature_of_holder(job: Job, reading: CatalogReading) -> str | None:
-    """What the handler takes of the worker that has the job, if that is known."""
+    """The signature of the handler on the worker that runs the job, if it is known."""
     row = _row(job.worker, reading)
     return None if row is None else _signature(row, job.type, reading)
 
 
 def unfit_types(names: Iterable[str], worker: str, reading: CatalogReading) -> frozenset[str]:
-    """What jobs of these types are called that did not fit others' handlers, and may fit this worker's.
+    """The stored types of jobs that did not fit other workers' handlers, and may fit this worker's.
 
-    Also those that did not fit its own, once no other declaration counts that could take them: then they fail.
+    Also of those that did not fit its own, once no other declaration could take them: then they fail.
     """
     row, found = _row(worker, reading), set[str]()
     changed = reading.aliases or any(declared.earlier for declared in reading.types.values())
@@ -173,12 +173,12 @@ def _row(worker: str | None, reading: CatalogReading) -> Worker | None:
 
 
 def _signature(worker: Worker, type_name: str, reading: CatalogReading) -> str | None:
-    """What the handler of a worker takes that runs jobs of a type, if that is known."""
+    """The signature of a worker's handler for jobs of a type, if it is known."""
     return next((worker.signatures.get(name) for name in reading.handled_as(type_name) if name in worker.types), None)
 
 
 def _schemas(type_name: str, reading: CatalogReading) -> dict[str, Schema]:
-    """The shapes of a type's params that count, by signature."""
+    """The schemas of a type's params that count, by signature."""
     now, names = reading.shard_now, reading.handled_as(type_name)
     alive = [worker for worker in reading.workers if not is_silent(worker, now)]
     up = {worker.signatures[name] for worker in alive for name in names if name in worker.signatures}
@@ -191,7 +191,7 @@ def _declared(type_name: str, reading: CatalogReading) -> list[DeclaredType]:
 
 
 class Misfits:
-    """Takes such attempts out of what is to be settled."""
+    """Gives jobs back whose params did not fit their worker's handler, instead of settling them as failed."""
 
     def __init__(self, parts: EngineParts) -> None:
         self._store = parts.store
@@ -200,7 +200,7 @@ class Misfits:
         self._signals = parts.signals
 
     async def part(self, outcomes: Sequence[Outcome], jobs: Mapping[JobId, Job]) -> tuple[list[Outcome], list[Refusal]]:
-        """What is to be settled, and what was done about the rest: `jobs` that another worker may take."""
+        """The outcomes to settle, and refusals for the rest: `jobs` that were given back for another worker."""
         misfits = {one.job: jobs[one.job] for one in outcomes if _is_misfit(one) and one.job in jobs}
         if not misfits:
             return list(outcomes), []
@@ -215,7 +215,7 @@ class Misfits:
         return [one for one in outcomes if one.job not in unsure and one.job not in others], told
 
     async def _params(self, job: Job) -> bytes | ObjectsUnavailable | None:
-        """None where they are lost for good."""
+        """The params of a job; None if they are lost for good."""
         if job.params is not None or job.params_object is None:
             return job.params or JSON_NULL
         try:
@@ -226,18 +226,18 @@ class Misfits:
             return error
 
     async def _for_others(self, misfits: Sequence[tuple[Job, bytes]]) -> dict[JobId, "_GiveBackTerms"]:
-        """On which terms each is given back that another worker may take."""
+        """The terms of giving back, for each job that another worker may take."""
 
         def terms(reading: CatalogReading) -> dict[JobId, _GiveBackTerms]:
             found = {job.id: _terms_of(job, params, reading) for job, params in misfits}
             return {job: one for job, one in found.items() if one is not None}
 
         found = terms(await self._catalog.read())
-        # Nothing fails by what was known a second ago: a newer declaration may have been told since.
+        # No job may fail by a reading of a second ago: a newer declaration may have been made since.
         return found if len(found) == len(misfits) else terms(await self._catalog.read_store())
 
     async def _give_back(self, misfits: Sequence[tuple[Lease, "_GiveBackTerms"]]) -> list[Refusal]:
-        """Uncharged. First the name under which it waits: whoever dies in between leaves it running under that."""
+        """Release the jobs without counting the attempt; retyped first, in case the process dies in between."""
         told: list[Refusal] = []
         for terms in {terms for _, terms in misfits}:
             leases = [lease for lease, its in misfits if its == terms]
@@ -251,9 +251,9 @@ class Misfits:
 
 
 class _GiveBackTerms(Struct, frozen=True):
-    """Under which name a job waits for another worker, and for how long at least.
+    """The stored type under which a job waits for another worker, and its least delay.
 
-    `outdated`: its worker has another declaration than the current one, and should leave the type to those that do.
+    `outdated`: its worker does not have the current declaration, and should leave the type to workers that have.
     """
 
     name: str
@@ -275,7 +275,7 @@ def _is_misfit(outcome: Outcome) -> bool:
 
 
 def _loss(loss: Loss | None, terms: _GiveBackTerms) -> Loss | None:
-    """A repeat of what was done already is no loss."""
+    """What the worker is told; a repeated release is no loss."""
     if loss not in (None, Loss.MINE_ALREADY):
         return loss
     return Loss.GIVEN_BACK if terms.outdated else None
