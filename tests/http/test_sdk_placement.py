@@ -97,7 +97,7 @@ async def test_one_process_per_job_spreads_them_too(line: Line) -> None:
 
 async def test_a_new_shard_gets_its_share_though_no_keys_live_there(client: AsyncClient, store: ShardedStore) -> None:
     await homes(client, 5)
-    await store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=False)
+    await store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=False)
     assert (await homes(client))[2] > 8
 
 
@@ -106,7 +106,7 @@ async def test_a_shard_that_takes_no_new_jobs_gets_none(
     client: AsyncClient, store: ShardedStore, weight: float | None
 ) -> None:
     await homes(client, 5)
-    await store.mapmaker.change(ShardId(1), weight, ShardState.DRAINING if weight is None else None, keyed=None)
+    await store.admin.change(ShardId(1), weight, ShardState.DRAINING if weight is None else None, keyed=None)
     assert set(await homes(client)) == {0}
 
 
@@ -150,14 +150,14 @@ async def test_when_an_answer_is_lost_and_the_shard_drained_meanwhile_there_is_o
         line.lose = 1
 
         async def drain(home: ShardId) -> None:
-            await store.mapmaker.change(home, None, ShardState.DRAINING, keyed=None)
+            await store.admin.change(home, None, ShardState.DRAINING, keyed=None)
 
         line.lost = drain
         before = await total(store)
         await client.submit("other")
         assert await total(store) == before + 1
         for number in (0, 1):
-            await store.mapmaker.change(ShardId(number), None, ShardState.ACTIVE, keyed=None)
+            await store.admin.change(ShardId(number), None, ShardState.ACTIVE, keyed=None)
 
 
 async def test_when_an_answer_is_lost_and_the_shard_dies_it_is_not_submitted_elsewhere(

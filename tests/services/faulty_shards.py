@@ -15,6 +15,7 @@ from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import Job, NewJob
 from penstock.model.shards import ShardMember, shard_map
+from penstock.model.submission import Inserted
 from penstock.orchestrator import ShardedStore
 from penstock.store.seam import Shard
 from penstock.store.sqlite import SqliteStore
@@ -155,6 +156,7 @@ class FaultyShards:
 
     async def submit(self, store: ShardedStore, at: int) -> Job:
         (made,) = await store.submit([self.new(at)], TICKET)
+        assert isinstance(made, Inserted)
         return made.job
 
 
@@ -166,5 +168,5 @@ def key_at(store: ShardedStore, number: int) -> str:
 async def wait_for_repairs(store: ShardedStore) -> None:
     """Return once the shards have been sent the notices they are known to lack now."""
     await store.notices()
-    if telling := list(store.roster._repairs.values()):  # noqa: SLF001 - they go on behind every caller's back
+    if telling := list(store.directory._repairs.values()):  # noqa: SLF001 - they go on behind every caller's back
         await asyncio.wait(telling)

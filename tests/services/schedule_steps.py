@@ -12,6 +12,7 @@ from penstock.model.job import Job
 from penstock.model.schedule import Schedule, TickRecord
 from penstock.model.wire.schedules import ScheduleChange, ScheduleRequest
 from penstock.scheduler import Ticker
+from penstock.store.answers import require
 from penstock.testing.clock import SimulatedClock
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ def told(records: list[TickRecord]) -> Counter[str]:
 
 async def jobs_of(engine: Engine, name: str = "s") -> list[Job]:
     ids = [record.job for record in await history(engine, name) if record.job is not None]
-    return [job for job in await engine.store.get(ids) if job is not None]
+    return [job for job in require(await engine.store.get(ids)) if job is not None]
 
 
 def ticks_of(records: list[TickRecord]) -> list[datetime]:

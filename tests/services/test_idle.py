@@ -79,7 +79,7 @@ async def test_a_healed_system_that_idles_writes_nothing_but_heartbeats(
     other = await case.orchestrator()
     await case.falls(store, 1)
     await case.until(lambda: 1 in other.unavailable())
-    await store.mapmaker.change(ShardId(2), 2.0, ShardState.ACTIVE, keyed=None)
+    await store.admin.change(ShardId(2), 2.0, ShardState.ACTIVE, keyed=None)
     await engine.queues.pause("sums", paused=True)
     await engine.queues.pause("sums", paused=False)
     await submit(engine)

@@ -14,8 +14,9 @@ from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.schedule import Every, Schedule
 from penstock.model.shards import ShardState
-from penstock.model.submission import Misplaced
+from penstock.model.submission import Inserted, Misplaced
 from penstock.model.workers import Worker
+from penstock.store.answers import require
 from penstock.store.seam import schedule_key
 from tests.services.faulty_shards import LEASE, TICKET, Behaviour, FaultyShards, key_at, wait_for_repairs
 
@@ -52,7 +53,7 @@ class TestIll:
             await store.submit([case.new(2, key_at(store, 2))], TICKET)
         assert (raised.value.details["shard"], raised.value.details["retry_after"]) == (2, 1)
         (made,) = await store.submit([case.new(1, key_at(store, 1))], TICKET)
-        assert made.event is not None
+        assert isinstance(made, Inserted)
 
     @ILL
     async def test_moves_and_reads_of_its_jobs_name_it_and_others_are_as_ever(
@@ -63,7 +64,7 @@ class TestIll:
         await case.falls(store, 2, behaviour)
         lease = Lease(ill.id, 1)
         for call in (
-            store.get([fine.id, ill.id]),
+            store.get([ill.id]),
             store.cancel([ill.id]),
             store.claim([Ticket(ShardId(2), ill.id, "mail", "mail")], "w1", LEASE),
             store.renew("w1", [lease], LEASE),
@@ -76,6 +77,39 @@ class TestIll:
                 await call
         assert await store.get([fine.id]) == [fine]
         assert len(await store.claim([Ticket(ShardId(0), fine.id, "mail", "mail")], "w1", LEASE)) == 1
+
+    @ILL
+    async def test_a_move_about_jobs_of_several_shards_answers_for_each_by_itself(
+        self, case: FaultyShards, behaviour: Behaviour
+    ) -> None:
+        store = await case.orchestrator()
+        ill, fine = await case.submit(store, 2), await case.submit(store, 0)
+        (claim,) = await store.claim([Ticket(ShardId(0), fine.id, "mail", "mail")], "w1", LEASE)
+        leases = [Lease(ill.id, 1), Lease(fine.id, claim.fence)]
+        await case.falls(store, 2, behaviour)
+        for call in (
+            store.get([ill.id, fine.id]),
+            store.renew("w1", leases, LEASE),
+            store.release(leases),
+            store.settle([Settlement(job=one.job, fence=one.fence, state=State.SUCCEEDED) for one in leases]),
+            store.cancel([ill.id, fine.id]),
+            store.submit([case.new(2), case.new(0)], TICKET),
+        ):
+            refused, answer = await call
+            assert isinstance(refused, StoreUnavailable)
+            assert refused.details["shard"] == 2
+            assert not isinstance(answer, StoreUnavailable)
+
+    async def test_a_shard_that_is_slow_holds_up_no_settle_of_another(self, case: FaultyShards) -> None:
+        store = await case.orchestrator(deadline=LONG)
+        slow, fine = await case.submit(store, 2), await case.submit(store, 0)
+        case.shard(2).behaviour = Behaviour.HANGS
+        async with asyncio.timeout(LONG.total_seconds() / 2):
+            told, settled = await store.settle(
+                [Settlement(job=job.id, fence=1, state=State.SUCCEEDED) for job in (slow, fine)]
+            )
+        assert isinstance(told, StoreUnavailable)
+        assert not isinstance(settled, StoreUnavailable)
 
     async def test_lists_and_counts_leave_it_out_and_name_it(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
@@ -177,10 +211,10 @@ class TestIll:
         job = case.new_id(77)
         assert await store.get([job]) == [None]
         assert await store.claim([Ticket(ShardId(77), job, "mail", "mail")], "w1", LEASE) == []
-        (settled,) = await store.settle([Settlement(job=job, fence=1, state=State.SUCCEEDED)])
-        (renewal,) = await store.renew("w1", [Lease(job, 1)], LEASE)
+        (settled,) = require(await store.settle([Settlement(job=job, fence=1, state=State.SUCCEEDED)]))
+        (renewal,) = require(await store.renew("w1", [Lease(job, 1)], LEASE))
         assert (settled.loss, renewal.loss) == (Loss.GONE, Loss.GONE)
-        assert [one.job for one in await store.cancel([job])] == [None]
+        assert [one.job for one in require(await store.cancel([job]))] == [None]
         assert not await store.append_log(Lease(job, 1), [], 9)
         assert await store.read_log(job, 0, 9) == ([], 0)
         (made,) = await store.submit([case.new(77)], TICKET)
@@ -234,7 +268,7 @@ class TestChangingTheMap:
         here, elsewhere = await case.orchestrator(range(2)), await case.orchestrator(range(2))
         keys = [str(number) for number in range(99)]
         homes = [here.shard_for(key) for key in keys]
-        added = await here.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
+        added = await here.admin.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         assert (added.number, 7 in {here.shard_for() for _ in range(99)}) == (7, True)
         job = await case.submit(here, 7)
         await case.until(lambda: 7 in {part.shard for part in elsewhere.shards()} and 7 not in elsewhere.unavailable())
@@ -243,7 +277,7 @@ class TestChangingTheMap:
 
     async def test_a_job_of_a_shard_that_was_just_added_elsewhere_is_found(self, case: FaultyShards) -> None:
         here, elsewhere = await case.orchestrator(range(2)), await case.orchestrator(range(2))
-        await here.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
+        await here.admin.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         job = await case.submit(here, 7)
         case.clock.advance(timedelta(seconds=0.5))
         assert await elsewhere.get([job.id]) == [job]
@@ -251,17 +285,17 @@ class TestChangingTheMap:
     async def test_numbers_are_never_given_twice(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
         for url, number in (("a", 2), ("b", 3)):
-            added = await store.mapmaker.add(url, None, 1.0, ShardState.DRAINING, keyed=False)
+            added = await store.admin.add(url, None, 1.0, ShardState.DRAINING, keyed=False)
             assert added.number == number
-        await store.mapmaker.remove(ShardId(3), force=False)
-        assert (await store.mapmaker.add("c", None, 1.0, ShardState.ACTIVE, keyed=False)).number == 4
+        await store.admin.remove(ShardId(3), force=False)
+        assert (await store.admin.add("c", None, 1.0, ShardState.ACTIVE, keyed=False)).number == 4
 
     @pytest.mark.parametrize(("url", "number"), [("shard 7", 1), ("shard 1", 7), ("shard 9", 7)])
     async def test_what_cannot_be_added_is_refused(self, case: FaultyShards, url: str, number: int) -> None:
         store = await case.orchestrator(range(2))
         case.closed = {"shard 9"}
         with pytest.raises(Conflict):
-            await store.mapmaker.add(url, number, 1.0, ShardState.ACTIVE, keyed=False)
+            await store.admin.add(url, number, 1.0, ShardState.ACTIVE, keyed=False)
         await store.refresh()
         assert [part.shard for part in store.shards()] == [0, 1]
 
@@ -270,19 +304,19 @@ class TestChangingTheMap:
         job = await case.submit(store, 2)
         number = ShardId(2)
         with pytest.raises(Conflict, match="--no-keyed"):
-            await store.mapmaker.remove(number, force=True)
-        await store.mapmaker.change(number, None, None, keyed=False)
+            await store.admin.remove(number, force=True)
+        await store.admin.change(number, None, None, keyed=False)
         with pytest.raises(Conflict, match="penstock shards drain 2"):
-            await store.mapmaker.remove(number, force=True)
-        await store.mapmaker.change(number, None, ShardState.DRAINING, keyed=None)
+            await store.admin.remove(number, force=True)
+        await store.admin.change(number, None, ShardState.DRAINING, keyed=None)
         assert {store.shard_for() for _ in range(99)} | {store.shard_for(str(key)) for key in range(99)} == {0, 1}
         with pytest.raises(Conflict, match="1 jobs that have not ended"):
-            await store.mapmaker.remove(number, force=True)
+            await store.admin.remove(number, force=True)
         (claim,) = await store.claim([Ticket(number, job.id, "mail", "mail")], "w1", LEASE)
         await store.settle([Settlement(job=job.id, fence=claim.fence, state=State.SUCCEEDED)])
         with pytest.raises(Conflict, match="1 ended jobs"):
-            await store.mapmaker.remove(number, force=False)
-        await store.mapmaker.remove(number, force=True)
+            await store.admin.remove(number, force=False)
+        await store.admin.remove(number, force=True)
         assert ([part.shard for part in store.shards()], store.unavailable()) == ([0, 1], ())
         assert await store.get([job.id]) == [None]
         restarted = await case.orchestrator()
@@ -291,12 +325,12 @@ class TestChangingTheMap:
     async def test_a_shard_that_was_set_down_is_not_asked_until_it_is_active_again(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
         job = await case.submit(store, 2)
-        await store.mapmaker.change(ShardId(2), None, ShardState.DOWN, keyed=None)
+        await store.admin.change(ShardId(2), None, ShardState.DOWN, keyed=None)
         assert (store.unavailable(), [part.shard for part in store.shards()]) == ((2,), [0, 1])
         with pytest.raises(StoreUnavailable, match="shard 2 is out of use"):
             await store.get([job.id])
         assert store.shard_for(key_at(store, 2)) == 2
-        await store.mapmaker.change(ShardId(2), None, ShardState.ACTIVE, keyed=None)
+        await store.admin.change(ShardId(2), None, ShardState.ACTIVE, keyed=None)
         await case.until(lambda: not store.unavailable())
         assert await store.get([job.id]) == [job]
 
@@ -305,22 +339,22 @@ class TestChangingTheMap:
         await case.submit(store, 2)
         homes = {key: store.shard_for(key) for key in map(str, range(99)) if store.shard_for(key) != 2}
         await case.falls(store, 2)
-        await store.mapmaker.change(ShardId(2), None, ShardState.DRAINING, keyed=None)
+        await store.admin.change(ShardId(2), None, ShardState.DRAINING, keyed=None)
         with pytest.raises(Conflict, match="keyed"):
-            await store.mapmaker.remove(ShardId(2), force=True)
-        await store.mapmaker.change(ShardId(2), None, ShardState.DOWN, keyed=None)
+            await store.admin.remove(ShardId(2), force=True)
+        await store.admin.change(ShardId(2), None, ShardState.DOWN, keyed=None)
         with pytest.raises(Conflict, match="force"):
-            await store.mapmaker.remove(ShardId(2), force=False)
-        await store.mapmaker.remove(ShardId(2), force=True)
+            await store.admin.remove(ShardId(2), force=False)
+        await store.admin.remove(ShardId(2), force=True)
         assert [part.shard for part in store.shards()] == [0, 1]
         assert {key: store.shard_for(key) for key in homes} == homes
 
     async def test_a_drained_shard_that_does_not_answer_is_not_removed(self, case: FaultyShards) -> None:
         store = await case.orchestrator()
-        await store.mapmaker.change(ShardId(2), None, ShardState.DRAINING, keyed=False)
+        await store.admin.change(ShardId(2), None, ShardState.DRAINING, keyed=False)
         await case.falls(store, 2)
         with pytest.raises(StoreUnavailable, match="shard 2"):
-            await store.mapmaker.remove(ShardId(2), force=True)
+            await store.admin.remove(ShardId(2), force=True)
 
     async def test_the_ring_does_not_change_under_schedules(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
@@ -328,17 +362,17 @@ class TestChangingTheMap:
         for name in names:
             assert await store.put_schedule(schedule(case, name), None) is not None
         with pytest.raises(Conflict, match=r"\d+ schedules would change their place"):
-            await store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+            await store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         with pytest.raises(Conflict, match="schedules would change their place"):
-            await store.mapmaker.change(ShardId(1), None, None, keyed=False)
+            await store.admin.change(ShardId(1), None, None, keyed=False)
         await case.falls(store, 1)
         with pytest.raises(StoreUnavailable, match="shard 1 does not answer, so its schedules"):
-            await store.mapmaker.change(ShardId(1), None, None, keyed=False)
+            await store.admin.change(ShardId(1), None, None, keyed=False)
         await case.heals(store, 1)
         for name in names:
             if store.shard_for(schedule_key(name)) == 1:
                 await store.drop_schedule(name)
-        await store.mapmaker.change(ShardId(1), None, None, keyed=False)
+        await store.admin.change(ShardId(1), None, None, keyed=False)
         left = [one.name for one in await store.schedules(None, 99)]
         assert left
         assert [one is not None for one in await store.get_schedules(left)] == [True] * len(left)
@@ -346,32 +380,32 @@ class TestChangingTheMap:
     async def test_one_shard_stays_and_stays_keyed(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(1))
         with pytest.raises(Conflict, match="one shard at least must be keyed"):
-            await store.mapmaker.change(ShardId(0), None, None, keyed=False)
+            await store.admin.change(ShardId(0), None, None, keyed=False)
         with pytest.raises(NotFound, match="there is no shard 4; there are 0"):
-            await store.mapmaker.change(ShardId(4), 1.0, None, keyed=None)
+            await store.admin.change(ShardId(4), 1.0, None, keyed=None)
 
     async def test_a_weight_of_zero_takes_no_new_jobs_but_those_with_a_key(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
-        await store.mapmaker.change(ShardId(1), 0.0, None, keyed=None)
+        await store.admin.change(ShardId(1), 0.0, None, keyed=None)
         assert {store.shard_for() for _ in range(99)} == {0}
         assert {store.shard_for(str(number)) for number in range(99)} == {0, 1}
 
     async def test_a_shard_is_opened_once_though_the_map_is_read_while_it_is_added(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
-        adding = store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
+        adding = store.admin.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         await asyncio.gather(adding, *(store.refresh() for _ in range(5)))
         await store.refresh()
         assert (case.opens["shard 7"], [part.shard for part in store.shards()]) == (1, [0, 1, 7])
 
     async def test_an_added_shard_knows_the_whole_map_at_once(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
-        await store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
+        await store.admin.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         assert {one.name for one in await case.shard(7).inside.notices()} == {"ring", "7"}
 
     async def test_a_map_is_not_forgotten_where_it_was_not_told(self, case: FaultyShards) -> None:
         """The only shard that answers has lost its notices, as one restored from an old backup would have."""
         store = await case.orchestrator(range(2))
-        await store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
+        await store.admin.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         for number in (0, 1):
             await case.falls(store, number)
         shelf = case.shard(7).inside
@@ -381,7 +415,7 @@ class TestChangingTheMap:
 
     async def test_without_reading_the_last_known_map_holds(self, case: FaultyShards) -> None:
         store = await case.orchestrator(range(2))
-        await store.mapmaker.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
+        await store.admin.add("shard 7", 7, 1.0, ShardState.ACTIVE, keyed=False)
         for number in (0, 1, 7):
             await case.falls(store, number)
         await case.until(lambda: len(store.unavailable()) == 3)

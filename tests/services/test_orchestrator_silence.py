@@ -14,7 +14,9 @@ from penstock.model.job import JobFilter, NewJob, Settlement, Ticket
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.shards import ShardMember, shard_map
+from penstock.model.submission import Inserted, Known
 from penstock.orchestrator import ShardedStore
+from penstock.store.answers import require
 from penstock.store.postgres import PostgresStore
 from penstock.store.seam import Shard
 from servers import FaultProxy, Postgres
@@ -84,9 +86,10 @@ async def test_one_silent_shard_is_its_own_trouble_and_comes_back_whole(store: S
     (found,) = await store.get([mine])
     assert found is not None
     (claim,) = await store.claim([Ticket(SILENT, mine, "mail", "mail")], "w1", LEASE)
-    (settled,) = await store.settle([Settlement(job=mine, fence=claim.fence, state=State.SUCCEEDED)])
+    (settled,) = require(await store.settle([Settlement(job=mine, fence=claim.fence, state=State.SUCCEEDED)]))
     assert settled.event is not None
     (again,) = await store.submit([new(SILENT, key_at(store, SILENT))], TICKET)
+    assert isinstance(again, Inserted | Known)
     assert shard_of(again.job.id) == SILENT
     await told_what_it_missed(store)
 

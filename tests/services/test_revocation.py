@@ -76,7 +76,7 @@ async def test_a_revocation_names_the_shards_that_it_did_not_reach_until_they_ar
     assert await engine.keys.revoke(KeyId(key.id)) == (1,)
     assert not await holds_as_revoked(case, 1, key)
     await case.heals(store, 1)
-    await store.roster.catch_up()
+    await store.directory.catch_up()
     assert await engine.keys.revoke(KeyId(key.id)) == ()
     assert await holds_as_revoked(case, 1, key)
 
@@ -91,7 +91,7 @@ async def test_a_key_stays_revoked_when_only_the_shard_is_up_that_missed_it(
     await case.heals(store, 1)
     assert not await lets_in(engine, key)
     # And it is told, so that a process that starts now knows it too.
-    await store.roster.catch_up()
+    await store.directory.catch_up()
     assert await holds_as_revoked(case, 1, key)
 
 
@@ -122,6 +122,6 @@ async def test_a_revocation_counts_before_whatever_a_shard_that_missed_it_was_to
     await case.heals(store, 0)
     await case.heals(store, 1)
     assert not await lets_in(engine, key)
-    await store.roster.catch_up()
+    await store.directory.catch_up()
     assert not await lets_in(stranger, key)
     assert [await holds_as_revoked(case, number, key) for number in BOTH] == [True, True]

@@ -84,7 +84,7 @@ def before_it_does(shard: FaultyShard, name: str, act: Callable[[], Awaitable[An
 
 
 async def drain(api: Api, number: ShardId) -> None:
-    await api.store.mapmaker.change(number, None, ShardState.DRAINING, keyed=False)
+    await api.store.admin.change(number, None, ShardState.DRAINING, keyed=False)
 
 
 def schedule(case: FaultyShards, name: str) -> Schedule:
@@ -98,7 +98,7 @@ class TestRemoving:
     async def test_what_a_process_with_the_old_map_acknowledges_is_there(self, open_api: OpenApi) -> None:
         here, stale = await open_api(3), await open_api(3)
         await drain(here, TWO)
-        await here.store.mapmaker.remove(TWO, force=False)
+        await here.store.admin.remove(TWO, force=False)
         assert {stale.store.shard_for() for _ in range(99)} == {0, 1, 2}, "it still goes by the old map"
         jobs = [await stale.submit() for _ in range(30)]
         assert {shard_of(job) for job in jobs} == {0, 1}
@@ -108,7 +108,7 @@ class TestRemoving:
     async def test_many_in_one_call_are_each_placed_again(self, open_api: OpenApi) -> None:
         here, stale = await open_api(3), await open_api(3)
         await drain(here, TWO)
-        await here.store.mapmaker.remove(TWO, force=False)
+        await here.store.admin.remove(TWO, force=False)
         answers = await stale.engine.jobs.submit([request() for _ in range(30)])
         assert not [one for one in answers if isinstance(one, PenstockError)]
         assert await here.jobs() == 30
@@ -120,7 +120,7 @@ class TestRemoving:
         key = key_at(here.store, 2)
         ended = await here.engine.jobs.cancel(await here.submit(key_at(here.store, 0)))
         await drain(here, TWO)
-        await here.store.mapmaker.remove(TWO, force=False)
+        await here.store.admin.remove(TWO, force=False)
         await asyncio.gather(*(stale.engine.jobs.retry(ended.id) for _ in range(9)))
         batch = await stale.engine.jobs.submit_batch({0: request(), 1: request()}, BatchKey(key, b""))
         assert not [one for one in batch.values() if isinstance(one, PenstockError)]
@@ -133,7 +133,7 @@ class TestRemoving:
         await drain(here, TWO)
         before_it_does(case.shard(2), "admit", lambda: case.submit(here.store, 2))
         with pytest.raises(Conflict, match="1 jobs that have not ended"):
-            await here.store.mapmaker.remove(TWO, force=True)
+            await here.store.admin.remove(TWO, force=True)
         assert shard_of((await case.submit(here.store, 2)).id) == 2, "it takes jobs again"
 
     async def test_a_shard_that_was_left_closed_takes_jobs_once_it_is_active_again(
@@ -142,7 +142,7 @@ class TestRemoving:
         here = await open_api(3)
         await drain(here, TWO)
         await case.shard(2).inside.admit(jobs=False)
-        await here.store.mapmaker.change(TWO, None, ShardState.ACTIVE, keyed=None)
+        await here.store.admin.change(TWO, None, ShardState.ACTIVE, keyed=None)
         assert shard_of((await case.submit(here.store, 2)).id) == 2
 
 
@@ -150,7 +150,7 @@ class TestGrowing:
     async def test_a_key_gives_the_same_job_before_and_after(self, open_api: OpenApi) -> None:
         here, other = await open_api(2), await open_api(2)
         before = {key: await here.submit(key) for key in KEYS}
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         assert {here.store.shard_for(key) for key in KEYS} == {0, 1, 2}
         assert {key: await here.submit(key) for key in KEYS} == before
         assert {key: await other.submit(key) for key in KEYS} == before
@@ -160,7 +160,7 @@ class TestGrowing:
         here = await open_api(2)
         asked = [request(idempotency_key=key) for key in KEYS]
         before = await here.engine.jobs.submit(asked)
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         after = await here.engine.jobs.submit([*asked, request(idempotency_key="new")])
         assert [one.id for one in before if not isinstance(one, PenstockError)] == [
             one.id for one in after[:-1] if not isinstance(one, PenstockError)
@@ -171,13 +171,13 @@ class TestGrowing:
         here = await open_api(2)
         for key in KEYS:
             await here.submit(key)
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         answers = await here.engine.jobs.submit([request(idempotency_key=key, priority=9) for key in KEYS])
         assert {type(one).__name__ for one in answers} == {"KeyConflict"}
 
     async def test_a_process_with_the_old_map_makes_no_second_job(self, open_api: OpenApi) -> None:
         here, stale = await open_api(2), await open_api(2)
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         moved = [key for key in KEYS if here.store.shard_for(key) != stale.store.shard_for(key)]
         assert moved, "some keys live elsewhere now"
         first = [await here.submit(key) for key in moved[::2]] + [await stale.submit(key) for key in moved[1::2]]
@@ -198,9 +198,9 @@ class TestGrowing:
                 if (stale.store.shard_for(key), fresh.store.shard_for(key)) == (1, 2):
                     made[key] = {await fresh.submit(key), await stale.submit(key)}
 
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=False)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=False)
         before_it_does(case.shard(1), "put_notices", meanwhile)
-        await here.store.mapmaker.change(TWO, None, None, keyed=True)
+        await here.store.admin.change(TWO, None, None, keyed=True)
         assert made
         assert {key: {await here.submit(key)} for key in made} == made
 
@@ -208,7 +208,7 @@ class TestGrowing:
         here = await open_api(2)
         asked = {0: request(), 1: request(), 2: request()}
         before = {key: await here.engine.jobs.submit_batch(asked, BatchKey(key, b"asked")) for key in KEYS[:20]}
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         for key, first in before.items():
             again = await here.engine.jobs.submit_batch(asked, BatchKey(key, b"asked"))
             assert {index: one.id for index, one in again.items() if not isinstance(one, PenstockError)} == {
@@ -221,7 +221,7 @@ class TestGrowing:
     ) -> None:
         here = await open_api(2)
         former = {key: here.store.shard_for(key) for key in KEYS}
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         await case.falls(here.store, 1)
         answers = await here.engine.jobs.submit([request(idempotency_key=key) for key in KEYS])
         refused = {key for key, one in zip(KEYS, answers, strict=True) if isinstance(one, StoreUnavailable)}
@@ -232,13 +232,13 @@ class TestGrowing:
     ) -> None:
         here, other = await open_api(3), await open_api(3)
         before_it_does(
-            case.shard(0), "change_notices", lambda: other.store.mapmaker.change(ShardId(1), None, None, keyed=False)
+            case.shard(0), "change_notices", lambda: other.store.admin.change(ShardId(1), None, None, keyed=False)
         )
         with pytest.raises(Conflict, match="changed by another process"):
-            await here.store.mapmaker.change(TWO, None, None, keyed=False)
+            await here.store.admin.change(TWO, None, None, keyed=False)
         await here.store.refresh()
-        assert here.store.roster.map.ring == other.store.roster.map.ring
-        assert here.store.roster.map.ring.shards == (0, 2)
+        assert here.store.directory.map.ring == other.store.directory.map.ring
+        assert here.store.directory.map.ring.shards == (0, 2)
 
     async def test_a_schedule_that_is_made_meanwhile_keeps_the_ring(
         self, case: FaultyShards, open_api: OpenApi
@@ -248,8 +248,8 @@ class TestGrowing:
         home = here.store.shard_for(schedule_key(moving.name))
         before_it_does(case.shard(0), "change_notices", lambda: case.shard(home).inside.put_schedule(moving, None))
         with pytest.raises(Conflict, match="1 schedules would change their place"):
-            await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
-        assert here.store.roster.map.ring.shards == (0, 1)
+            await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        assert here.store.directory.map.ring.shards == (0, 1)
         assert await here.store.get_schedules([moving.name]) != [None]
 
     async def test_a_schedule_of_a_process_with_the_old_map_is_made_at_its_new_place(
@@ -257,7 +257,7 @@ class TestGrowing:
     ) -> None:
         here, stale = await open_api(2), await open_api(2)
         name = next(name for name in KEYS if _moves(here.store, name))
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
         assert await stale.store.put_schedule(schedule(case, name), None) is not None
         assert await here.store.get_schedules([name]) != [None]
 
@@ -265,7 +265,7 @@ class TestGrowing:
         here, stale = await open_api(2), await open_api(2)
         assert await stale.store.acquire_role("autoscaler", "stale", HOUR) == 1
         for number in range(2, 9):
-            await here.store.mapmaker.add(f"shard {number}", None, 1.0, ShardState.ACTIVE, keyed=True)
+            await here.store.admin.add(f"shard {number}", None, 1.0, ShardState.ACTIVE, keyed=True)
             assert await here.store.acquire_role("autoscaler", "here", HOUR) is None
 
 
@@ -278,13 +278,13 @@ class TestForgetting:
             await here.engine.jobs.cancel(await here.submit(key))
         last = await here.submit(KEYS[9])
         case.clock.advance(timedelta(seconds=1))
-        await here.store.mapmaker.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
+        await here.store.admin.add("shard 2", None, 1.0, ShardState.ACTIVE, keyed=True)
 
         async def remembered() -> int:
             case.clock.advance(2 * HOUR + timedelta(seconds=1))
             await AllShardSweeps(here.store).prune(KEEP, 99)
             await here.engine.shards.forget_former_rings(KEEP)
-            return len(here.store.roster.map.ring.before)
+            return len(here.store.directory.map.ring.before)
 
         assert await remembered() == 1, "one has not ended"
         assert await here.submit(KEYS[9]) == last
@@ -300,4 +300,4 @@ class TestForgetting:
 
 def _moves(store: ShardedStore, name: str) -> bool:
     """Whether a third shard would take this schedule."""
-    return shard_for_key(schedule_key(name), (*store.roster.map.ring.shards, TWO)) == TWO
+    return shard_for_key(schedule_key(name), (*store.directory.map.ring.shards, TWO)) == TWO

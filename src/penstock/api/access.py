@@ -25,6 +25,7 @@ from penstock.model.keys import ApiKey, KeyScope
 from penstock.model.retry import Retry
 from penstock.model.wire.jobs import NULL, JobItem, QueueItem
 from penstock.model.workers import JobType, Worker
+from penstock.store.answers import require
 
 Authority: TypeAlias = tuple[str, int | None]
 """A host in its one spelling, and the port if one is said."""
@@ -253,7 +254,7 @@ async def refuse_foreign_jobs(call: ApiRequest, jobs: Iterable[JobId], unless: K
     """
     key = call.key
     if key is not None and key.queues is not None and unless not in key.scopes:
-        found = await call.engine.store.get(list(jobs))
+        found = require(await call.engine.store.get(list(jobs)))
         if key.foreign(job.queue for job in found if job is not None):
             # Which queue a job is in is for keys that may look at jobs.
             raise Forbidden(f"the API key {key.id} is for jobs of {', '.join(key.queues)} only, not for this one")

@@ -12,6 +12,7 @@ from penstock.model.errors import Forbidden, Invalid
 from penstock.model.params import NO_PARAMS
 from penstock.model.schedule import Decision
 from penstock.model.wire.schedules import Agenda, DueRequest, TickRequest, TickResponse
+from penstock.store.answers import require
 
 
 @operation("POST /v1/schedulers/{scheduler}/due", {200: Answer("What falls due.", Agenda)}, body=DueRequest)
@@ -49,7 +50,7 @@ async def _refuse_foreign_jobs(call: ApiRequest, decisions: Iterable[Decision]) 
     wanted = [(job, decision.name) for decision in decisions for job in decision.cancel]
     if not wanted:
         return
-    jobs = await call.engine.store.get([job for job, _ in wanted])
+    jobs = require(await call.engine.store.get([job for job, _ in wanted]))
     for job, (_, schedule) in zip(jobs, wanted, strict=True):
         if job is not None and job.schedule != schedule:
             raise Forbidden(f"job {job.id} is not of the schedule {schedule!r}; a scheduler cancels no others")

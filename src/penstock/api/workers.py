@@ -11,7 +11,6 @@ from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_typ
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, ClientGone, is_job_id, json_reply
 from penstock.engine import Engine
-from penstock.engine.by_shard import to_the_end
 from penstock.model.clock import seconds
 from penstock.model.errors import CorruptObject, Invalid, TooLarge
 from penstock.model.job import Claim, Lease, ObjectLink
@@ -33,6 +32,7 @@ from penstock.model.wire.jobs import (
     WorkerList,
 )
 from penstock.model.workers import JobType, Worker, WorkRequest
+from penstock.store.answers import run_to_end
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ async def _hand_over(call: ApiRequest, claiming: "asyncio.Future[list[Claim]]") 
         return claims
     finally:
         if not handed_over:
-            await to_the_end(_give_back(call.engine, claiming))
+            await run_to_end(_give_back(call.engine, claiming))
 
 
 async def _give_back(engine: Engine, claiming: "asyncio.Future[list[Claim]]") -> None:

@@ -26,6 +26,7 @@ from penstock.model.job import NewJob
 from penstock.model.submission import Known, Submission
 from penstock.model.wire.jobs import SubmitRequest
 from penstock.store import Store
+from penstock.store.answers import require
 
 ADDED_WITHIN = timedelta(minutes=10)
 """How long after its anchor a repeated batch adds the jobs that an interruption left out."""
@@ -140,7 +141,7 @@ class Batches:
         return {**dict(zip(indexes, outcomes, strict=True)), first: known}
 
     async def _find(self, jobs: Sequence[JobId], anchor: Known) -> list[SubmitOutcome]:
-        found = await self._store.get(jobs)
+        found = require(await self._store.get(jobs))
         return [_missing(job, anchor) if one is None else Known(one) for job, one in zip(jobs, found, strict=True)]
 
     async def _prepare_meanwhile(

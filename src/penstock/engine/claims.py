@@ -8,7 +8,6 @@ from datetime import timedelta
 from msgspec import Raw
 from msgspec.structs import replace
 
-from penstock.engine.by_shard import PATIENCE, Call, keep, latecomers, split, to_the_end, trouble_of
 from penstock.engine.catalog import CatalogReading
 from penstock.engine.parts import EngineParts
 from penstock.engine.type_fit import unfit_types
@@ -20,6 +19,7 @@ from penstock.model.job import BacklogKey, Claim, ErrorCode, JobError, Lease, Ob
 from penstock.model.wire.jobs import Outcome, Refusal
 from penstock.model.workers import WorkRequest
 from penstock.store import Shard, Share
+from penstock.store.answers import PATIENCE, Call, error_of, group_by, let_finish, run_to_end, wait_for_all
 
 ZERO = timedelta(0)
 LOOK_AGAIN = timedelta(milliseconds=500)
@@ -105,7 +105,7 @@ class Claims:
             self._lines.mark_full({(ticket.shard, ticket.backlog_key) for ticket in tickets})
         if dispatched := {ticket.backlog_key for ticket in tickets} - lines:
             await self._tickets.wake_if_low(dispatched)
-        parts = list(split(tickets, lambda ticket: ticket.shard).values())
+        parts = list(group_by(tickets, lambda ticket: ticket.shard).values())
         return await self._claim_and_fill([(self._store.claim(part, worker, self._lease), part) for part in parts])
 
     # -- from the lines
@@ -140,7 +140,7 @@ class Claims:
     async def _next_of(self, shard: Shard, worker: str, limit: int, lines: Sequence[BacklogKey]) -> list[Claim]:
         """Up to `limit`: as many from each queue as from the others, as far as their lines go."""
         claims: list[Claim] = []
-        types = split(lines, lambda line: line.queue)
+        types = group_by(lines, lambda line: line.queue)
         left = self._rng.sample(sorted(types), len(types))
         while left and len(claims) < limit:
             shares = zip(left, _shares(limit - len(claims), len(left)), strict=True)
@@ -173,7 +173,7 @@ class Claims:
             return filled
         finally:
             if filled is None:
-                await to_the_end(self._undo(claiming, ()))
+                await run_to_end(self._undo(claiming, ()))
 
     async def _fill_all(self, claims: Sequence[Claim]) -> list[Claim]:
         if given_back := [claim for claim in claims if unfit_for(claim.type) is not None]:
@@ -194,13 +194,13 @@ class Claims:
         calls: dict[Call[list[Claim]], Sequence[Ticket]] = {
             asyncio.ensure_future(call): tickets for call, tickets in asked
         }
-        late = await latecomers(calls, PATIENCE)
+        late = await wait_for_all(calls, PATIENCE)
         claims: list[Claim] = []
         lost = 0
         for call, tickets in calls.items():
             if call in late:
-                keep(asyncio.ensure_future(self._undo(call, tickets)))
-            elif trouble_of(call) is not None:
+                let_finish(asyncio.ensure_future(self._undo(call, tickets)))
+            elif error_of(call) is not None:
                 self._tickets.publish_later(tickets)
                 lost += 1
             else:

@@ -23,6 +23,7 @@ from penstock.model.names import check_file_name
 from penstock.model.wire.jobs import DirectUpload, Upload, UploadRequest
 from penstock.objects import ObjectStore
 from penstock.store import Store
+from penstock.store.answers import require
 
 JSON = "application/json"
 
@@ -153,7 +154,7 @@ class Files:
             raise LeaseLost(f"job {lease.job} is {job.state} with fence {job.fence}, not running with {lease.fence}")
 
     async def _job(self, job: JobId) -> Job:
-        (found,) = await self._store.get([job])
+        (found,) = require(await self._store.get([job]))
         if found is None:
             raise NotFound(f"there is no job {job}")
         return found

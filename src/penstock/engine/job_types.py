@@ -6,12 +6,13 @@ from penstock.engine.catalog import CatalogReading
 from penstock.engine.parts import EngineParts
 from penstock.engine.queues import Queues
 from penstock.model.declarations import plain_type
-from penstock.model.errors import Invalid, NotFound
+from penstock.model.errors import Invalid, NotFound, Unavailable
 from penstock.model.job import JobFilter
 from penstock.model.lifecycle import WAITING, State
 from penstock.model.notices import NoticeKind
 from penstock.model.wire.types import RetiredType, TypeItem
 from penstock.model.workers import JobType
+from penstock.store.answers import require
 
 CANCELLED_AT_ONCE = 1000
 """Most jobs that one call cancels; call again to cancel more."""
@@ -80,8 +81,10 @@ class Types:
         for stored_type, state in await self._find_waiting(name):
             page = await self._store.page(JobFilter(type=stored_type, state=state), None, CANCELLED_AT_ONCE - cancelled)
             answers = await self._store.cancel([job.id for job in page.jobs])
-            events = [answer.event for answer in answers if answer.event is not None]
+            given = [answer for answer in answers if not isinstance(answer, Unavailable)]
+            events = [answer.event for answer in given if answer.event is not None]
             self._signals.publish_events(events)
+            require(answers)
             cancelled += len(events)
         return cancelled
 

@@ -28,6 +28,7 @@ from penstock.model.lifecycle import State
 from penstock.model.notices import NoticeKind
 from penstock.model.submission import Known, Submission
 from penstock.model.wire.jobs import JobItem, JobPage, LogPage, SubmitRequest, job_item
+from penstock.store.answers import require
 
 MAX_AGE = timedelta(seconds=30)
 """The record of an autoscaler that is older counts as none."""
@@ -221,7 +222,7 @@ class Jobs:
         return await self._batches.submit(requests, key)
 
     async def get(self, job: JobId) -> Job:
-        (found,) = await self._store.get([job])
+        (found,) = require(await self._store.get([job]))
         if found is None:
             raise missing_job(job)
         return found
@@ -241,7 +242,7 @@ class Jobs:
 
     async def cancel(self, job: JobId, *, force: bool = False) -> Job:
         """Cancel a waiting job, ask a running one to stop (`force`: end it now), leave an ended one as it is."""
-        (cancellation,) = await self._store.cancel([job], force=force)
+        (cancellation,) = require(await self._store.cancel([job], force=force))
         if cancellation.job is None:
             raise missing_job(job)
         if cancellation.event is not None:

@@ -16,6 +16,7 @@ from penstock.model.submission import Known, Submission
 from penstock.model.wire.jobs import SubmitRequest
 from penstock.model.wire.schedules import ScheduleBody
 from penstock.store import schedule_key
+from penstock.store.answers import require
 
 EXCLUDED = ("delay_seconds", "scheduled_at", "expires_at", "inputs")
 """Fields that a repeating job cannot have: its jobs are due at their ticks, and each would need inputs of its own."""
@@ -63,7 +64,7 @@ class RepeatedSubmits:
         first = ticks.tick_job_id(
             schedule.name, schedule.created_at, schedule.created_at, self._store.shard_for(schedule_key(schedule.name))
         )
-        (job,) = await self._store.get([first])
+        (job,) = require(await self._store.get([first]))
         if job is None:
             raise missing_job(first)
         return Known(job)

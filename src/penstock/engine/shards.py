@@ -41,39 +41,37 @@ class Shards:
     async def list(self) -> list[ShardItem]:
         """Every shard of the map, by number."""
         if isinstance(self._store, ShardedStore):
-            return await asyncio.gather(*map(_item, self._store.roster.all))
+            return await asyncio.gather(*map(_item, self._store.directory.all))
         return [await _only(shard) for shard in self._store.shards()]
 
     async def views(self) -> "builtins.list[ShardView]":
         """Every shard that its operator lets be asked. Asks nothing of a shard that is known to be down."""
         if isinstance(self._store, ShardedStore):
-            used = [shard for shard in self._store.roster.all if shard.in_use]
+            used = [shard for shard in self._store.directory.all if shard.in_use]
             return [_view(shard) for shard in used]
         return [ShardView(shard.shard, await _answers(shard)) for shard in self._store.shards()]
 
     async def add(self, request: ShardRequest) -> ShardItem:
         """Take a shard into the map; every process uses it within about a second."""
         store = self._many()
-        added = await store.mapmaker.add(
-            request.url, request.number, request.weight, request.state, keyed=request.keyed
-        )
+        added = await store.admin.add(request.url, request.number, request.weight, request.state, keyed=request.keyed)
         return await self._get(store, added.number)
 
     async def change(self, number: ShardId, change: ShardChange) -> ShardItem:
         """Change what is said and leave the rest."""
         store = self._many()
-        await store.mapmaker.change(number, _said(change.weight), _said(change.state), keyed=_said(change.keyed))
+        await store.admin.change(number, _said(change.weight), _said(change.state), keyed=_said(change.keyed))
         return await self._get(store, number)
 
     async def remove(self, number: ShardId, *, force: bool = False) -> None:
         """Take a drained shard out of the map. Conflict while jobs would be missed; `force` gives up ended ones."""
-        await self._many().mapmaker.remove(number, force=force)
+        await self._many().admin.remove(number, force=force)
 
     async def forget_former_rings(self, keep: Retention) -> None:
         """Stop asking where keys lived before the ring changed, once no job is left there from that time."""
         if isinstance(self._store, ShardedStore):
             with suppress(Unavailable, Conflict):
-                await self._store.mapmaker.forget_former_rings(keep.longest)
+                await self._store.admin.forget_former_rings(keep.longest)
 
     def _many(self) -> ShardedStore:
         if isinstance(self._store, ShardedStore):
@@ -84,7 +82,7 @@ class Shards:
         )
 
     async def _get(self, store: ShardedStore, number: ShardId) -> ShardItem:
-        shard = store.roster.find(number)
+        shard = store.directory.find(number)
         if shard is None:
             raise Conflict(f"shard {number} was removed meanwhile")
         return await _item(shard)

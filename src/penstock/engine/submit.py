@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from penstock.engine.by_shard import each, split
 from penstock.engine.catalog import CatalogReading
 from penstock.engine.files import job_prefix
 from penstock.engine.job_spec import fingerprint, new_job
@@ -21,6 +20,7 @@ from penstock.model.lifecycle import State
 from penstock.model.submission import Held, Inserted, Misplaced, Submission
 from penstock.model.wire.jobs import SubmitRequest
 from penstock.model.workers import JobType
+from penstock.store.answers import gather_answers, group_by, require
 from penstock.store.batcher import Batcher
 
 Prepared: TypeAlias = NewJob | Submission | PenstockError
@@ -157,12 +157,13 @@ class Insertion:
     async def _insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
         if len(jobs) < 2:
             return [*await self._ask(jobs)] if jobs else []
-        places = split(enumerate(jobs), lambda numbered: shard_of(numbered[1].id))
+        numbers = group_by(range(len(jobs)), lambda number: shard_of(jobs[number].id))
+        if len(numbers) == 1:
+            return [*await self._ask(jobs)]
+        found = await gather_answers([self._ask([jobs[number] for number in mine]) for mine in numbers.values()])
         answers: dict[int, Submission | Unavailable] = {}
-        parts = [[job for _, job in part] for part in places.values()]
-        for numbered, answer in zip(places.values(), await each(parts, self._ask), strict=True):
-            told = [answer] * len(numbered) if isinstance(answer, Unavailable) else answer
-            answers.update(zip([number for number, _ in numbered], told, strict=True))
+        for mine, told in zip(numbers.values(), found, strict=True):
+            answers.update(zip(mine, [told] * len(mine) if isinstance(told, Unavailable) else told, strict=True))
         return [answers[number] for number in range(len(jobs))]
 
     def _ask(self, jobs: Sequence[NewJob]) -> Awaitable[list[Submission]]:
@@ -173,7 +174,7 @@ class Insertion:
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
         marked = await self._tickets.mark(jobs)
-        answers = await self._store.submit(marked, self._tickets.ticket_for)
+        answers: list[Submission] = require(await self._store.submit(marked, self._tickets.ticket_for))
         made = [answer for answer in answers if isinstance(answer, Inserted)]
         self._meters.submitted += len(made)
         await self._tickets.publish_marked(marked, [one.new for one in made])

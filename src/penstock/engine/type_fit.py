@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from penstock.engine.catalog import Catalog, CatalogReading
 from penstock.engine.parts import EngineParts
 from penstock.model.declarations import DeclaredType, Schema, unfit_for, unfit_type
-from penstock.model.errors import CorruptObject, InvalidParams, NotFound, ObjectsUnavailable
+from penstock.model.errors import CorruptObject, InvalidParams, NotFound, ObjectsUnavailable, Unavailable
 from penstock.model.fences import claims_of
 from penstock.model.ids import JobId
 from penstock.model.job import JSON_NULL, ErrorCode, Job, Lease, Loss
@@ -243,9 +243,13 @@ class Misfits:
             leases = [lease for lease, its in misfits if its == terms]
             await self._store.retype(leases, terms.name)
             answers = await self._store.release(leases, delay=terms.delay)
-            self._signals.publish_events([answer.event for answer in answers if answer.event is not None])
+            given = [answer for answer in answers if not isinstance(answer, Unavailable)]
+            self._signals.publish_events([answer.event for answer in given if answer.event is not None])
+            told += [Refusal(one.job, one.fence, loss) for one in given if (loss := _loss(one.loss, terms)) is not None]
             told += [
-                Refusal(one.job, one.fence, loss) for one in answers if (loss := _loss(one.loss, terms)) is not None
+                Refusal(lease.job, lease.fence, Loss.UNSURE)
+                for lease, answer in zip(leases, answers, strict=True)
+                if isinstance(answer, Unavailable)
             ]
         return told
 

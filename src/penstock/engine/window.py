@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from penstock.broker import Broker
 from penstock.config import TimingSettings
-from penstock.engine.by_shard import split
 from penstock.engine.catalog import Catalog
 from penstock.engine.signals import Signals, WakeUps
 from penstock.model.clock import Clock, seconds
@@ -26,6 +25,7 @@ from penstock.model.job import BacklogKey, Claim, Job, NewJob, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.workers import WorkRequest
 from penstock.store import Shard, Share
+from penstock.store.answers import group_by
 
 logger = logging.getLogger("penstock.engine")
 
@@ -283,7 +283,7 @@ class BacklogHints:
     def record_check(self, shard: ShardId, asked: Iterable[Share], claims: Sequence[Claim]) -> None:
         """Note which backlogs have more jobs: those of a queue that gave as many as were asked for."""
         now = self._clock.monotonic()
-        found = split(claims, lambda claim: claim.queue)
+        found = group_by(claims, lambda claim: claim.queue)
         for share in asked:
             given = found.get(share.queue, [])
             if len(given) >= share.jobs:

@@ -3,13 +3,11 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TypeVar
 
 from msgspec.structs import replace
 
-from penstock.engine.by_shard import PATIENCE, each, split
 from penstock.engine.claims import Claims
 from penstock.engine.files import job_prefix
 from penstock.engine.parts import EngineParts
@@ -17,7 +15,7 @@ from penstock.engine.schedules import Schedules
 from penstock.engine.type_fit import Misfits, note_departures
 from penstock.model.clock import seconds
 from penstock.model.errors import Invalid, ObjectsUnavailable, Unavailable
-from penstock.model.ids import JobId, shard_of, shards_of
+from penstock.model.ids import JobId, shards_of
 from penstock.model.job import (
     LOSSES,
     NEVER_RETRIED,
@@ -37,6 +35,7 @@ from penstock.model.lifecycle import POISON_LOSSES, State
 from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal
 from penstock.model.wire.schedules import OnConflict, ScheduleRequest
 from penstock.model.workers import JobType, Worker, WorkRequest
+from penstock.store.answers import PATIENCE, gather_answers, require
 
 KEPT_QUEUES = 1000
 LONGEST_SPREAD = timedelta(minutes=5)
@@ -97,8 +96,6 @@ def may_retry(job: Job, error: JobError) -> bool:
 
 logger = logging.getLogger("penstock.engine")
 
-Shown = TypeVar("Shown", Lease, Outcome, LogEntry)
-
 
 class EngineWorkerApi:
     """Keeps Reach directly, over this process's store, broker and objects."""
@@ -143,30 +140,28 @@ class EngineWorkerApi:
             await seen
 
     async def _renew(self, worker: str, leases: Sequence[Lease]) -> list[Renewal]:
-        parts = _by_shard(leases)
-        answers = await each(parts, lambda part: self._store.renew(worker, part, self._lease), PATIENCE)
-        renewals = [_renewals(part, answer) for part, answer in zip(parts, answers, strict=True)]
-        by_lease = {(one.job, one.fence): one for part in renewals for one in part}
-        return [by_lease[lease.job, lease.fence] for lease in leases]
+        answers = await self._store.renew(worker, leases, self._lease)
+        return [
+            Renewal(lease.job, lease.fence, Loss.UNSURE) if isinstance(answer, Unavailable) else answer
+            for lease, answer in zip(leases, answers, strict=True)
+        ]
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
-        return await self._each_shard(outcomes, self._settle)
+        """What was refused and, as unsure, what a shard or the object store did not answer for."""
+        failed = await self._read_failed(outcomes)
+        jobs = {id: job for id, job in failed.items() if not isinstance(job, Unavailable)}
+        if len(jobs) == len(failed):
+            return await self._settle(outcomes, jobs)
+        unread = [one for one in outcomes if isinstance(failed.get(one.job), Unavailable)]
+        return _unsure(unread) + await self._settle([one for one in outcomes if one not in unread], jobs)
 
-    async def _each_shard(
-        self, shown: Sequence[Shown], move: Callable[[Sequence[Shown]], Awaitable[list[Refusal]]]
-    ) -> list[Refusal]:
-        """What was refused, and, as unsure, what a shard did not answer for."""
-        parts = _by_shard(shown)
-        refused: list[Refusal] = []
-        for part, answer in zip(parts, await each(parts, move, PATIENCE), strict=True):
-            if isinstance(answer, Unavailable):
-                refused += [Refusal(one.job, one.fence, Loss.UNSURE) for one in part]
-            else:
-                refused += answer
-        return refused
+    async def _read_failed(self, outcomes: Sequence[Outcome]) -> dict[JobId, Job | Unavailable]:
+        """The jobs whose attempt has failed: what becomes of them depends on what they are."""
+        failed = [outcome.job for outcome in outcomes if outcome.error is not None]
+        found = await self._store.get(failed, PATIENCE) if failed else []
+        return {id: job for id, job in zip(failed, found, strict=True) if job is not None}
 
-    async def _settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
-        jobs = await self._jobs([outcome.job for outcome in outcomes if outcome.error is not None])
+    async def _settle(self, outcomes: Sequence[Outcome], jobs: Mapping[JobId, Job]) -> list[Refusal]:
         ended, refused = await self._misfits.part(outcomes, jobs) if jobs else (outcomes, [])
         settlements: list[Settlement] = []
         for outcome in ended:
@@ -180,17 +175,14 @@ class EngineWorkerApi:
             return refused
         answers = await self._store.settle(settlements)
         self._note_runs(answers, jobs)
-        return refused + self._report(answers)
+        return refused + self._report(settlements, answers)
 
-    def _note_runs(self, answers: Sequence[Settled], jobs: Mapping[JobId, Job]) -> None:
+    def _note_runs(self, answers: Sequence[Settled | Unavailable], jobs: Mapping[JobId, Job]) -> None:
         """Count attempts whose job is tried again: its row no longer says when they began; what was read does."""
-        for answer in answers:
+        for answer in _given(answers):
             job, event = jobs.get(answer.job), answer.event
             if job is not None and job.started_at and event is not None and event.ran_seconds is None:
                 self._meters.note_run(job.type, (event.at - job.started_at).total_seconds())
-
-    async def _jobs(self, ids: Sequence[JobId]) -> dict[JobId, Job]:
-        return {job.id: job for job in await self._store.get(ids) if job is not None} if ids else {}
 
     def _settlement(self, outcome: Outcome, job: Job | None) -> Settlement | None:
         """None for a success whose outputs or large result concern the object store."""
@@ -235,34 +227,33 @@ class EngineWorkerApi:
         )
 
     async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
-        async def given_back(part: Sequence[Lease]) -> list[Refusal]:
-            return self._report(await self._store.release(part, suspects=suspects))
+        return self._report(leases, await self._store.release(leases, suspects=suspects)) if leases else []
 
-        return await self._each_shard(leases, given_back) if leases else []
-
-    def _report(self, answers: Sequence[Settled]) -> list[Refusal]:
-        self._signals.publish_events([answer.event for answer in answers if answer.event is not None])
+    def _report(self, shown: Sequence[Lease | Settlement], answers: Sequence[Settled | Unavailable]) -> list[Refusal]:
+        settled = _given(answers)
+        self._signals.publish_events([answer.event for answer in settled if answer.event is not None])
         refused = [
             Refusal(answer.job, answer.fence, answer.loss)
-            for answer in answers
+            for answer in settled
             if answer.loss is not None and answer.loss is not Loss.MINE_ALREADY
         ]
         self._meters.note_refusals(refused)
-        return refused
+        return refused + _unsure(
+            [one for one, answer in zip(shown, answers, strict=True) if isinstance(answer, Unavailable)]
+        )
 
     async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
-        return await self._each_shard(entries, self._append_logs)
-
-    async def _append_logs(self, entries: Sequence[LogEntry]) -> list[Refusal]:
         cap = self._limits.log_bytes
         appends = (
             self._store.append_log(Lease(entry.job, entry.fence), entry.lines, cap, entry.first) for entry in entries
         )
-        kept = await asyncio.gather(*appends)
+        several = len(shards_of(entry.job for entry in entries)) > 1
+        answers = await gather_answers(appends, PATIENCE if several else None)
+        kept = answers if several else require(answers)
         return [
-            Refusal(entry.job, entry.fence, Loss.LOST)
+            Refusal(entry.job, entry.fence, Loss.UNSURE if isinstance(was_kept, Unavailable) else Loss.LOST)
             for entry, was_kept in zip(entries, kept, strict=True)
-            if not was_kept
+            if was_kept is not True
         ]
 
     async def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
@@ -289,14 +280,11 @@ class EngineWorkerApi:
         """Nothing to let go of: the engine belongs to someone else."""
 
 
-def _by_shard(shown: Sequence[Shown]) -> list[Sequence[Shown]]:
-    """One part for each shard; mostly there is only one."""
-    if len(shards_of(one.job for one in shown)) == 1:
-        return [shown]
-    return list(split(shown, lambda one: shard_of(one.job)).values())
+def _given(answers: Sequence[Settled | Unavailable]) -> list[Settled]:
+    """The answers of the shards that gave one."""
+    return [answer for answer in answers if not isinstance(answer, Unavailable)]
 
 
-def _renewals(part: Sequence[Lease], answer: list[Renewal] | Unavailable) -> list[Renewal]:
-    if isinstance(answer, Unavailable):
-        return [Renewal(lease.job, lease.fence, Loss.UNSURE) for lease in part]
-    return answer
+def _unsure(shown: Iterable[Lease | Settlement | Outcome]) -> list[Refusal]:
+    """Neither done nor refused, as far as is known: the worker asks again."""
+    return [Refusal(one.job, one.fence, Loss.UNSURE) for one in shown]

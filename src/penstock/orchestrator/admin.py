@@ -34,16 +34,16 @@ CHECK_INTERVAL = timedelta(hours=1)
 class ShardAdmin:
     """The only writer of notices about shards."""
 
-    def __init__(self, roster: ShardDirectory, open_shard: OpenShard, clock: Clock) -> None:
-        self._roster = roster
+    def __init__(self, directory: ShardDirectory, open_shard: OpenShard, clock: Clock) -> None:
+        self._directory = directory
         self._open_shard = open_shard
         self._clock = clock
         self._looked_at = float("-inf")
 
     async def add(self, url: str, number: int | None, weight: float, state: ShardState, *, keyed: bool) -> ShardMember:
         """Take a shard into the map, once it has been opened here. Conflict when its number or URL is taken."""
-        async with self._roster.changing:
-            await self._roster.refresh()
+        async with self._directory.changing:
+            await self._directory.refresh()
             member = ShardMember(self._number(number), url, weight, state, keyed=False)
             self._check_new(member)
             ring = self._ring_with(member.number, keyed=keyed)
@@ -51,21 +51,21 @@ class ShardAdmin:
             shard = await self._open(member)
             try:
                 await shard.admit(jobs=True)
-                await self._roster.put_shard_notices({member.number: ShardNotice(url, weight, state)})
-                await shard.put_notices(list((await self._roster.notices()).values()))
+                await self._directory.put_shard_notices({member.number: ShardNotice(url, weight, state)})
+                await shard.put_notices(list((await self._directory.notices()).values()))
             except BaseException:
                 await shard.close()
                 raise
-            await self._roster.apply(self._roster.map.with_(member), {member.number: shard})
+            await self._directory.apply(self._directory.map.with_(member), {member.number: shard})
             await self._change_ring(ring)
-            return self._roster.map.members[member.number]
+            return self._directory.map.members[member.number]
 
     async def change(
         self, number: ShardId, weight: float | None, state: ShardState | None, *, keyed: bool | None
     ) -> ShardMember:
         """Change what is said (None: leave it) of a shard. Conflict when keys of schedules would move."""
-        async with self._roster.changing:
-            await self._roster.refresh()
+        async with self._directory.changing:
+            await self._directory.refresh()
             shard = self._find(number)
             ring = self._ring_with(number, keyed=shard.member.keyed if keyed is None else keyed)
             await self._check_ring(ring)
@@ -73,28 +73,28 @@ class ShardAdmin:
                 # It may have been closed by a removal that was broken off.
                 await shard.admit(jobs=True)
             if weight is not None or state is not None:
-                before = said_about(number, self._roster.about_shards) or ShardNotice()
-                await self._roster.put_shard_notices({number: before.then(weight, state)})
-                await self._roster.apply(self._roster.map.with_(shard.member.changed(weight, state)))
+                before = said_about(number, self._directory.about_shards) or ShardNotice()
+                await self._directory.put_shard_notices({number: before.then(weight, state)})
+                await self._directory.apply(self._directory.map.with_(shard.member.changed(weight, state)))
             await self._change_ring(ring)
-            return self._roster.map.members[number]
+            return self._directory.map.members[number]
 
     async def remove(self, number: ShardId, *, force: bool) -> None:
         """Take a drained shard out of the map. Conflict while it is in use or has jobs that would be missed.
 
         It is closed first and looked at then: a process that has not heard of it can submit nothing there any more.
         """
-        async with self._roster.changing:
-            await self._roster.refresh()
+        async with self._directory.changing:
+            await self._directory.refresh()
             shard = self._find(number)
             self._check_leaving(shard.member, force=force)
-            if not [one for one in self._roster.healthy if one is not shard]:
+            if not [one for one in self._directory.healthy if one is not shard]:
                 raise StoreUnavailable(f"no shard but {number} answers, so nobody would know that it left; retry later")
             if shard.in_use:
                 await _close(shard, force=force)
             await self._change_ring(self._ring_with(number, keyed=False))
-            await self._roster.put_shard_notices({number: None})
-            await self._roster.apply(merged(self._roster.configured, self._roster.about_shards))
+            await self._directory.put_shard_notices({number: None})
+            await self._directory.apply(merged(self._directory.configured, self._directory.about_shards))
 
     async def forget_former_rings(self, keep: timedelta) -> None:
         """Forget where keys lived before, once no job is there any more that was submitted then.
@@ -102,25 +102,25 @@ class ShardAdmin:
         Looked at only after `keep`, the longest retention, has passed since the ring changed; and not often.
         """
         since = self._clock.monotonic() - self._looked_at
-        if not self._roster.map.ring.before or since < CHECK_INTERVAL.total_seconds():
+        if not self._directory.map.ring.before or since < CHECK_INTERVAL.total_seconds():
             return
         self._looked_at = self._clock.monotonic()
-        async with self._roster.changing:
-            now = await self._roster.now()
-            over = [one for one in self._roster.map.ring.before if now - one.left_at > keep]
+        async with self._directory.changing:
+            now = await self._directory.now()
+            over = [one for one in self._directory.map.ring.before if now - one.left_at > keep]
             empty = [one for one in over if not await self._has_keys_of(one)]
             if empty:
-                await self._roster.put_ring(self._roster.map.ring.without(empty))
-                await self._roster.apply(merged(self._roster.configured, self._roster.about_shards))
+                await self._directory.put_ring(self._directory.map.ring.without(empty))
+                await self._directory.apply(merged(self._directory.configured, self._directory.about_shards))
 
     async def _has_keys_of(self, former: FormerRing) -> bool:
         """Unavailable when one of its shards does not answer."""
-        shards = [shard for number in former.shards if (shard := self._roster.find(number)) is not None]
+        shards = [shard for number in former.shards if (shard := self._directory.find(number)) is not None]
         return any([await shard.has_keys_before(former.left_at) for shard in shards])
 
     def _ring_with(self, number: ShardId, *, keyed: bool) -> tuple[ShardId, ...]:
         """The shards of the ring with this one in it, or not."""
-        others = {one for one in self._roster.map.ring.shards if one != number}
+        others = {one for one in self._directory.map.ring.shards if one != number}
         return tuple(sorted(others | {number} if keyed else others))
 
     async def _change_ring(self, shards: tuple[ShardId, ...]) -> None:
@@ -128,38 +128,38 @@ class ShardAdmin:
 
         Looked at again once every shard knows: a schedule that was made meanwhile must not be lost, so all goes back.
         """
-        before = self._roster.map.ring
+        before = self._directory.map.ring
         if before.shards == shards:
             return
-        await self._put_ring(before.changed(shards, await self._roster.now()))
+        await self._put_ring(before.changed(shards, await self._directory.now()))
         if moving := await self._find_moving(shards):
-            await self._put_ring(self._roster.map.ring.changed(before.shards, await self._roster.now()))
+            await self._put_ring(self._directory.map.ring.changed(before.shards, await self._directory.now()))
             raise _would_move(moving)
 
     async def _put_ring(self, ring: Ring) -> None:
-        if not await self._roster.put_ring(ring):
+        if not await self._directory.put_ring(ring):
             raise Conflict("the ring was changed by another process at the same time; look, and try again")
-        await self._roster.apply(merged(self._roster.configured, self._roster.about_shards))
+        await self._directory.apply(merged(self._directory.configured, self._directory.about_shards))
 
     def _number(self, wanted: int | None) -> ShardId:
         """The number asked for, or the first that no shard ever had: ids of jobs may still carry the others."""
-        used = numbers_used(self._roster.configured, self._roster.about_shards)
+        used = numbers_used(self._directory.configured, self._directory.about_shards)
         number = max(used, default=-1) + 1 if wanted is None else wanted
         if number >= SHARDS_MAX:
             raise Invalid(f"shard {number}: numbers go from 0 to {SHARDS_MAX - 1}; say which to use")
         return ShardId(number)
 
     def _check_new(self, member: ShardMember) -> None:
-        if self._roster.find(member.number) is not None:
+        if self._directory.find(member.number) is not None:
             raise Conflict(f"there is a shard {member.number} already; choose another number, or leave it out")
-        for one in self._roster.all:
+        for one in self._directory.all:
             if one.member.url == member.url:
                 raise Conflict(f"shard {one.shard} is at that URL already")
 
     def _find(self, number: ShardId) -> GuardedShard:
-        shard = self._roster.find(number)
+        shard = self._directory.find(number)
         if shard is None:
-            known = ", ".join(str(one.shard) for one in self._roster.all)
+            known = ", ".join(str(one.shard) for one in self._directory.all)
             raise NotFound(f"there is no shard {number}; there are {known}")
         return shard
 
@@ -170,7 +170,7 @@ class ShardAdmin:
                 f"shard {number} is set down, so nobody can tell what jobs it has; set it draining to look, "
                 "or use force to give up whatever it holds"
             )
-        if member.keyed and self._roster.map.ring.shards == (number,):
+        if member.keyed and self._directory.map.ring.shards == (number,):
             raise Conflict(f"shard {number} is the only keyed one; let keys live elsewhere first")
         if member.keyed and not lost:
             raise Conflict(
@@ -179,17 +179,17 @@ class ShardAdmin:
             )
         if member.state is ShardState.ACTIVE:
             raise Conflict(f"shard {number} still takes new jobs; drain it first: penstock shards drain {number}")
-        if len(self._roster.all) == 1:
+        if len(self._directory.all) == 1:
             raise Conflict(f"shard {number} is the only one; add another first")
 
     async def _check_ring(self, after: tuple[ShardId, ...]) -> None:
         """Refuse a ring in which a schedule would not be found any more, or of which a shard could not be told."""
-        ring = self._roster.map.ring
+        ring = self._directory.map.ring
         if ring.shards == after:
             return
         if not after:
             raise Conflict("one shard at least must be keyed: keys and schedules have to live somewhere")
-        if unread := {*ring.shards, *after} & set(self._roster.unavailable()):
+        if unread := {*ring.shards, *after} & set(self._directory.unavailable()):
             raise StoreUnavailable(
                 f"shard {min(unread)} does not answer, so its schedules cannot be looked at; change the ring later"
             )
@@ -198,7 +198,7 @@ class ShardAdmin:
 
     async def _find_moving(self, after: tuple[ShardId, ...]) -> list[str]:
         """The schedules that this ring would have elsewhere than they are."""
-        found = await ask_all(self._roster.healthy, _names)
+        found = await ask_all(self._directory.healthy, _names)
         return sorted(
             name
             for shard, names in found.items()

@@ -186,7 +186,7 @@ class GuardedShard:
     async def expire(self, limit: int) -> list[Event]:
         return await self._ask(lambda shard: shard.expire(limit))
 
-    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+    async def get(self, jobs: Sequence[JobId], patience: timedelta | None = None) -> list[Job | None]:
         return await self._ask(lambda shard: shard.get(jobs))
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:

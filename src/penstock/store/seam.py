@@ -72,8 +72,10 @@ class Share(Struct, frozen=True):
 class Store(Registry, ScheduleStore, Protocol):
     """Everything durable, as the engine uses it: one shard, or many behind an orchestrator.
 
-    A call that names jobs of several shards raises Unavailable when one of them does. A schedule and the jobs of its
-    ticks live on the shard `shard_for(schedule_key(name))`.
+    A move about jobs of several shards gives Unavailable as the answer to each job whose shard gives none; when all
+    jobs belong to a single shard, its error is raised. The worker's moves (renew, settle, release) wait only PATIENCE
+    for the other shards once the first has answered; what a slow one was asked may still be done.
+    A schedule and the jobs of its ticks live on the shard `shard_for(schedule_key(name))`.
     """
 
     @property
@@ -103,7 +105,7 @@ class Store(Registry, ScheduleStore, Protocol):
 
     # -- submit
 
-    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
+    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> Sequence[Submission | Unavailable]:
         """Insert each job: due ones as queued, with a ticket out for `ticket_for` if `ticketed`; others as scheduled.
 
         In the order given, one answer each. A key that exists gives its job back: unchanged, without an event, and as a
@@ -125,15 +127,16 @@ class Store(Registry, ScheduleStore, Protocol):
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
         """Take those of the jobs that are still queued and not expired, in the order given.
 
+        Of several shards raises Unavailable when one gives no answer: ask for each shard's tickets by themselves.
         Each gets fence + 1, attempt + 1 and a lease. A late or doubled ticket finds its job gone and yields nothing.
         """
         ...
 
-    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
+    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> Sequence[Renewal | Unavailable]:
         """Extend each lease whose fence still holds; keep its progress, and that it has begun. Answers in order."""
         ...
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Settled | Unavailable]:
         """Record each outcome whose fence still holds. One answer each, in order.
 
         A settlement as scheduled is due `retry_in` from now; a job marked for cancelling is cancelled instead. Unless
@@ -143,7 +146,7 @@ class Store(Registry, ScheduleStore, Protocol):
 
     async def release(
         self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
-    ) -> list[Settled]:
+    ) -> Sequence[Settled | Unavailable]:
         """Put running jobs back to queued, unharmed: the attempt is not counted, a marked one is cancelled.
 
         `suspects` shared an executor that died, or was killed: each is claimed with `alone` from now on. With a
@@ -157,12 +160,15 @@ class Store(Registry, ScheduleStore, Protocol):
 
     # -- the client's moves and reads
 
-    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
+    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> Sequence[Cancellation | Unavailable]:
         """Cancel waiting jobs, mark running ones (`force`: cancel them, fence + 1), leave ended ones as they are."""
         ...
 
-    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
-        """One answer each, in order; sees every move that returned before the call."""
+    async def get(self, jobs: Sequence[JobId], patience: timedelta | None = None) -> Sequence[Job | Unavailable | None]:
+        """One answer each, in order; sees every move that returned before the call.
+
+        With `patience` it waits only so long for the other shards once the first has answered.
+        """
         ...
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
@@ -247,6 +253,22 @@ class Shard(Store, Protocol):
     async def has_keys_before(self, at: datetime) -> bool:
         """Whether a job that has a key was submitted here before an instant, and is still there."""
         ...
+
+    # -- moves, which one shard answers as a whole or not at all
+
+    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]: ...
+
+    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]: ...
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]: ...
+
+    async def release(
+        self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
+    ) -> list[Settled]: ...
+
+    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]: ...
+
+    async def get(self, jobs: Sequence[JobId], patience: timedelta | None = None) -> list[Job | None]: ...
 
     # -- sweeps
 

@@ -217,7 +217,7 @@ class PostgresStore:
     async def expire(self, limit: int) -> list[Event]:
         return await self._move(partial(expire, limit=limit))
 
-    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+    async def get(self, jobs: Sequence[JobId], patience: timedelta | None = None) -> list[Job | None]:
         return await self._gets.submit(jobs)
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:

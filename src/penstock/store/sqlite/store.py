@@ -187,7 +187,7 @@ class SqliteStore:
     async def expire(self, limit: int) -> list[Event]:
         return await self.writer.run(partial(expire, limit=limit))
 
-    async def get(self, jobs: Sequence[JobId]) -> list[Job | None]:
+    async def get(self, jobs: Sequence[JobId], patience: timedelta | None = None) -> list[Job | None]:
         return await self._readers.read(partial(queries.get, jobs=jobs))
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
