@@ -25,12 +25,12 @@ JSON = MappingProxyType({"content-type": "application/json"})
 ANSWER_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 2.0
-"""A connection unused for longer may be closed by the server at any moment: a fresh one is surer."""
+"""A connection unused for longer may be closed by the server at any moment; a fresh one is safer."""
 READ_BYTES = 1024 * 1024
 
 
 class NoAnswer(Exception):
-    """There is no answer, or none that can be read. Whether the server acted on the call is unknown."""
+    """No answer, or an unreadable one. Whether the server acted on the call is unknown."""
 
 
 class ServerConnection:
@@ -71,11 +71,11 @@ def no_answer(url: str, error: Exception) -> ServerUnavailable:
 
 
 def error_of(reply: Reply, url: str) -> PenstockError:
-    """The error that an answer stands for: Refused only if the server itself says so, otherwise it may pass."""
+    """The error of a bad answer: Refused only if Penstock itself says so; else ServerUnavailable, to be tried again."""
     problem = problem_in(reply)
     kind = None if problem is None else BY_CODE.get(problem.code)
     if problem is not None and kind is not None and issubclass(kind, (Refused, Unavailable)):
-        # Its Retry-After is meant for clients in a hurry; a worker's own pace is slow enough.
+        # Its Retry-After is for interactive clients; a worker's own backoff is slow enough.
         return kind(problem.detail or problem.title)
     words = excerpt(reply) if problem is None else f": {problem.detail or problem.title}"
     error = ServerUnavailable(f"{url} answered {reply.status}{words}", status=reply.status)
@@ -95,7 +95,7 @@ class Http1Connection(Struct):
         return not self.reader.at_eof() and not self.writer.is_closing()
 
     def hang_up(self, _: object = None) -> None:
-        """Send no more, and still read; with TLS one cannot go without the other."""
+        """Close the sending side and go on reading; with TLS both sides are closed."""
         if self.writer.can_write_eof():
             self.writer.write_eof()
         else:
@@ -103,7 +103,7 @@ class Http1Connection(Struct):
 
 
 class Http1Client:
-    """A server, the API key to show it, and the connections to it that wait for the next call."""
+    """Calls to one server with an API key, over a pool of idle connections."""
 
     def __init__(self, url: str, key: str = "", clock: Clock | None = None) -> None:
         parts = urlsplit(url)
@@ -126,7 +126,7 @@ class Http1Client:
     ) -> Reply:
         """One call and its answer; NoAnswer when there is none within `seconds`. Cancelled, it closes its connection.
 
-        Once `hang_up` is done the server is told that nobody waits any more; an answer on its way is still read.
+        Once `hang_up` is done the sending side is closed: the server stops waiting, and an answer on its way is read.
         """
         request = self._head(method, path, headers, len(body)) + body
         connection: Http1Connection | None = None
@@ -162,7 +162,7 @@ class Http1Client:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
     def _waiting(self) -> Http1Connection | None:
-        """A kept connection that is surely open still; others are closed on the way."""
+        """An idle connection that is still open; stale ones are closed."""
         while self._idle:
             connection = self._idle.pop()
             if connection.usable and self._clock.monotonic() - connection.used_at < IDLE_SECONDS:
@@ -184,7 +184,7 @@ class Http1Client:
 
 
 async def _read_answer(reader: asyncio.StreamReader) -> tuple[Reply, bool]:
-    """An answer, and whether the connection may be used again."""
+    """Read an answer; whether the connection may be used again."""
     status, headers = await _read_head(reader)
     while status < 200:
         status, headers = await _read_head(reader)
@@ -210,5 +210,5 @@ async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
         chunks.append(await reader.readexactly(size))
         await reader.readexactly(2)
     while await reader.readuntil(b"\r\n") != b"\r\n":
-        """Trailers say nothing that matters here."""
+        """Skip the trailers."""
     return b"".join(chunks)

@@ -17,7 +17,7 @@ Step = Callable[[], Awaitable[timedelta]]
 
 
 class OnStep(Protocol):
-    """Called at the end of each step: whether it was carried out."""
+    """Called after each step; `ok` is False if it failed."""
 
     def __call__(self, *, ok: bool) -> None: ...
 
@@ -32,7 +32,7 @@ async def run_service(name: str, step: Step, wake: asyncio.Event | None = None, 
 
 
 class Service:
-    """A step that never fails: what goes wrong is logged, an outage once, and tried again."""
+    """A step that never raises: errors are logged, an outage once, and the step is tried again."""
 
     def __init__(self, name: str, step: Step, on_step: OnStep | None = None) -> None:
         self._name = name
@@ -47,7 +47,7 @@ class Service:
         return RETRY_PAUSE if rest is None else rest
 
     async def _try(self) -> timedelta | None:
-        """How long to wait, or None where the step failed."""
+        """How long to wait, or None if the step failed."""
         try:
             rest = await self._step()
         except Unavailable as error:
@@ -65,7 +65,7 @@ class Service:
 
 async def _rest(wake: asyncio.Event, delay: timedelta) -> None:
     if delay <= timedelta(0):
-        # Yield once even with no delay, so that a busy service starves nobody.
+        # Yield once even with no delay, so that a busy service does not starve other tasks.
         await asyncio.sleep(0)  # noqa: TID251 - a yield, not a wait
         return
     try:
@@ -80,7 +80,7 @@ AFTER_FAILURE = seconds(1.0)
 
 
 async def run_forever(name: str, step: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Take one step after the other. A step that fails as nobody foresaw is logged, and the loop goes on."""
+    """Run `step` for ever. An unexpected error is logged, and the loop goes on after a pause."""
     while True:
         try:
             await step()

@@ -1,4 +1,4 @@
-"""A job submitted within a transaction of the caller's own: on a connection to a PostgreSQL shard, whoever made it.
+"""A job submitted within a transaction of the caller's own: on any connection to a PostgreSQL shard.
 
 The work is done by the shard's own function `penstock.submit_request`. No driver is imported here: a connection,
 session or cursor of psycopg, SQLAlchemy or Django is told by what it can do.

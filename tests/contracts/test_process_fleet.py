@@ -49,7 +49,7 @@ async def forking() -> AsyncIterator[Launcher]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def spawning() -> AsyncIterator[Launcher]:
-    launcher = Launcher(template=False)
+    launcher = Launcher(prefork=False)
     yield launcher
     await launcher.close()
 

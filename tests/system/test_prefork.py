@@ -38,7 +38,7 @@ class Fleet:
 
     def __init__(self, yard: Folder, *, template: bool = True) -> None:
         self.yard = yard
-        self.launcher = Launcher(template=template)
+        self.launcher = Launcher(prefork=template)
         self.fleets = ProcessFleets(self.launcher.launch, SystemClock(), random.Random(), patience=seconds(0))
 
     async def start(self, count: int = 1, **environment: str) -> list[psutil.Process]:

@@ -1,4 +1,4 @@
-"""What the clients ask of a server, as values: one function per endpoint, each giving a `Call` that anyone can send."""
+"""The calls of the clients as values: one function per endpoint, each returning a `Call` for any transport."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -51,11 +51,10 @@ class Reply(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, Generic[T], frozen=True):
     """One request and how to read its answer.
 
-    `repeatable` says that sending it twice does no more than sending it once, so that it may be sent again when nobody
-    knows whether it arrived. `wait` is how long the server may take its time on purpose; `patience` is about how long
-    the caller has for an answer, None for a transport's own deadlines. The body of a good answer goes
-    into a fresh `sink`; `decode` gets what the sink kept. A call `elsewhere` goes to another server than ours: its
-    path is a whole URL, and nothing that is meant for Penstock alone goes with it.
+    `repeatable`: sending it twice has the same effect as once, so it may be sent again if in doubt. `wait`
+    is how long the server may delay its answer on purpose; `patience` is about how long the caller waits, None for the
+    deadlines of the transport. The body of a good answer goes into a fresh `sink`; `decode` gets what the sink kept. A
+    call `elsewhere` goes to an object store: its path is a whole URL, and it carries no API key of Penstock.
     """
 
     method: str
@@ -146,7 +145,7 @@ def announce(size: int, digest: str, content_type: str) -> Call[DirectUpload]:
 
 
 def send_to(offer: DirectUpload, content: bytes | Path, size: int, content_type: str) -> Call[bytes]:
-    """A file to where the server said; its length is told because object stores take nothing without."""
+    """Upload a file to the URL of an offer. Object stores require a Content-Length."""
     headers = {**(offer.headers or {}), "Content-Length": str(size)}
     return Call(
         offer.method or "PUT",
@@ -203,5 +202,5 @@ def path_of(*parts: str) -> str:
 
 
 def query_of(**values: object) -> str:
-    """A query of the values that were said."""
+    """A query of the values that are not None."""
     return urlencode({name: str(value) for name, value in values.items() if value is not None})

@@ -1,4 +1,4 @@
-"""A submitted job in the hands of the code that submitted it, typed by what its handler returns."""
+"""A handle of a submitted job, typed by what its handler returns."""
 
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -20,7 +20,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Clients(Protocol):
-    """Where a handle gets its client from: the app, at the time of each call."""
+    """Gives a handle its client at the time of each call: the app."""
 
     @property
     def client(self) -> Client: ...
@@ -36,7 +36,7 @@ class ResultReader(Protocol[R_co]):
 
 
 class JobHandle(Generic[R]):
-    """One job: its id, and the job as it was last looked at. `wait` and `refresh` look again."""
+    """One job: its id, and the job as last fetched. `wait` and `refresh` fetch it again."""
 
     def __init__(self, job: JobId, clients: Clients, read_result: ResultReader[R], item: JobItem | None = None) -> None:
         self.id = job
@@ -46,11 +46,11 @@ class JobHandle(Generic[R]):
 
     @property
     def item(self) -> JobItem:
-        """Everything about the job, as last seen."""
+        """The job as last fetched."""
         return self._item or self.refresh()
 
     def refresh(self) -> JobItem:
-        """Look again."""
+        """Fetch the job again."""
         self._item = self._clients.client.get(self.id)
         return self._item
 
@@ -74,7 +74,7 @@ class JobHandle(Generic[R]):
 
     @property
     def result(self) -> R:
-        """What the handler returned. Raises JobEnded if it failed, Conflict if nobody has waited for it to end."""
+        """What the handler returned. Raises JobEnded if it failed, Conflict if it had not ended when last fetched."""
         item = self._succeeded().item
         if "result" in item.omitted:
             item = self.refresh()

@@ -28,7 +28,7 @@ class SubmitOptions(TypedDict, total=False):
 
     `delay` and `scheduled_at` exclude each other. `interval` makes a schedule of it: the job comes again that often.
     `timeout=None` lets an attempt run for ever. `key` makes the submit idempotent: the same key and the same job give
-    the same job back, whoever asks.
+    the same job back, for every caller.
     """
 
     queue: str | None

@@ -1,7 +1,7 @@
-"""What takes more than one call, written once for both clients.
+"""Operations of more than one call, written once for both clients.
 
-A flow is a generator that yields steps — send this, pause that long — and is given replies, or has ServerUnavailable
-thrown at it. It does no input or output itself: `Client` and `AsyncClient` only differ in how they take a step.
+An exchange is a generator that yields steps (send this call, pause this long) and receives replies or ServerUnavailable
+as an exception. It does no I/O itself: `Client` and `AsyncClient` differ only in how they perform a step.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ Step: TypeAlias = Call[Any] | Pause
 Exchange: TypeAlias = Generator[Step, Reply, T]
 
 NOTHING = Reply(0)
-"""What a flow is given after a pause."""
+"""The reply after a pause."""
 
 DEFAULT_WAIT = timedelta(seconds=30)
 BACKOFF = Retry(delay_seconds=0.2, cap_seconds=5.0)
@@ -57,16 +57,15 @@ LONGEST_POLL = timedelta(seconds=20)
 SHORTEST_POLL = timedelta(milliseconds=200)
 TEMPORARY_REDIRECT = 307
 CHOSEN_AT_ONCE = 3
-"""How often another shard is chosen without a pause."""
+"""How many times another shard is chosen without a pause."""
 BATCH_JOBS = 2_000
 BATCH_BYTES = 4 << 20
 
 
 class ClientProtocol:
-    """The flows of one client. `patience` is how long an unavailable server is asked again before giving up.
+    """The exchanges of one client. `patience` is how long calls to an unavailable server are repeated.
 
-    None leaves it to the surroundings, which are looked at with each call: an app may be imported before it belongs to
-    a worker.
+    None reads it from the environment with each call: an app may be imported before its process belongs to a worker.
     """
 
     def __init__(self, clock: Clock, rng: random.Random, patience: timedelta | None) -> None:
@@ -97,9 +96,9 @@ class ClientProtocol:
         return (yield from self._submit_somewhere(call) if spec.get("key") is None else self.ask(call))
 
     def _submit_somewhere(self, call: Call[T]) -> Exchange[T]:
-        """Send a submit whose user gave no key under one of our own, which names the shard that it goes to.
+        """Send a submit without a user's key under a generated one, which names the shard that it goes to.
 
-        Another key, on another shard, only where it is certain that nothing was done under the last one.
+        Another key, on another shard, is used only if nothing was done under the last one for certain.
         """
         give_up_at = self._now() + self._patience
         key, repeated, attempt = self._places.new_key(), False, 0
@@ -150,7 +149,7 @@ class ClientProtocol:
                 yield Pause(min(poll, SHORTEST_POLL))
 
     def logs(self, job: str, after: int) -> Exchange[LogPage]:
-        """All lines after a position, and the position to go on from."""
+        """All lines after a position, and the position to continue from."""
         page = LogPage((), after)
         while True:
             more = yield from self.ask(calls.logs(job, page.position))
@@ -171,14 +170,14 @@ class ClientProtocol:
         return target
 
     def upload(self, name: str, content: Content) -> Exchange[Upload]:
-        """Keep a file for a job to come: in the object store itself if that can be reached, else through the server."""
+        """Store a file for a later job: directly in the object store if it can be reached, else through the server."""
         body = Path(content) if isinstance(content, str) else content
         digest, content_type = _digest(body), mimetypes.guess_type(name)[0] or calls.BYTES
         sent = yield from self._upload_past(body, digest, content_type)
         return sent if sent is not None else (yield from self.ask(calls.upload(body, content_type, digest)))
 
     def _upload_past(self, body: bytes | Path, digest: str, content_type: str) -> Exchange[Upload | None]:
-        """The upload, sent past the server; None if that was not worth it or did not work."""
+        """Upload to the object store directly; None if the file is too small or that failed."""
         size = body.stat().st_size if isinstance(body, Path) else len(body)
         if not self._direct.worth(size):
             return None
@@ -191,7 +190,7 @@ class ClientProtocol:
         return None
 
     def _fetch(self, call: Call[bytes], file: FileItem) -> Exchange[bytes]:
-        """A file's bytes: from the object store itself if that can be reached, else through the server."""
+        """A file's bytes: directly from the object store if it can be reached, else through the server."""
         if self._direct.worth(file.size):
             reply = yield from self._answer_of(replace(call, query=calls.query_of(direct="true")))
             if reply is not None and reply.status == TEMPORARY_REDIRECT:
@@ -204,7 +203,7 @@ class ClientProtocol:
         return (yield from self.ask(call))
 
     def _answer_of(self, call: Call[Any]) -> Exchange[Reply | None]:
-        """What came back, whatever it is; None if nothing did."""
+        """The reply, good or bad; None without one."""
         try:
             return (yield call)
         except Unavailable:
@@ -269,7 +268,7 @@ def _digest(content: bytes | Path) -> str:
 
 
 def batches(bodies: Sequence[msgspec.Raw]) -> Iterable[Sequence[msgspec.Raw]]:
-    """The bodies in order, in runs of bounded number and size; one that is too large alone goes alone."""
+    """The bodies in order, in batches of bounded number and size; an oversized body is a batch alone."""
     start, size = 0, 0
     for index, body in enumerate(bodies):
         length = len(body)
@@ -282,6 +281,6 @@ def batches(bodies: Sequence[msgspec.Raw]) -> Iterable[Sequence[msgspec.Raw]]:
 
 
 def still(item: JobItem, timeout: timedelta) -> str:
-    """What WaitTimeout says: where the job is, and why if it waits."""
+    """The message of WaitTimeout: the job's state, and why if it waits."""
     why = f" ({item.reason})" if item.reason else ""
     return f"job {item.id} ({item.type}) is still {item.state}{why} after {timeout.total_seconds():g} s; it goes on"

@@ -1,4 +1,4 @@
-"""Where the body of an answer goes: into memory, or into a file that appears only when it is whole and right."""
+"""Sinks for the body of an answer: memory, or a file that appears only when it is complete and verified."""
 
 import hashlib
 import uuid

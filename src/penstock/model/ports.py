@@ -1,4 +1,4 @@
-"""How a worker reaches the engine: one interface, kept by `engine.work` directly and by `worker.http` over HTTP."""
+"""The interfaces through which workers and schedulers use an engine, directly or over HTTP."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
@@ -13,16 +13,16 @@ from penstock.model.workers import JobType, Worker, WorkRequest
 
 
 class WorkerApi(Protocol):
-    """The engine as a worker sees it. Every call may raise Unavailable: nothing may then be assumed, ask again."""
+    """The engine for workers. Every call may raise Unavailable: its effect is then unknown; call again."""
 
     async def join(self, worker: Worker, types: Sequence[JobType]) -> JoinResponse:
-        """Present the worker and declare its types; may be repeated: of two declarations the newer code's counts."""
+        """Register the worker and declare its types. Repeatable; of two declarations that of the newer code wins."""
         ...
 
     async def declare(self, schedules: Sequence[ScheduleRequest]) -> None:
-        """Make each schedule what it says now, unless newer code has declared it. May be repeated.
+        """Create or replace each schedule, unless newer code has declared it. Repeatable.
 
-        One that says so already stays untouched.
+        An unchanged schedule is left untouched.
         """
         ...
 
@@ -31,19 +31,19 @@ class WorkerApi(Protocol):
         ...
 
     async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
-        """The heartbeat: keeps the leases, carries progress, and says which are lost or asked to cancel. In order."""
+        """The heartbeat: renews the leases, reports progress, and answers in order which are lost or cancelled."""
         ...
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
-        """Record outcomes; gives back only those refused. May be repeated: a repeat is not refused."""
+        """Record outcomes; returns the refused ones. Repeatable: a repeat is not refused."""
         ...
 
     async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
-        """Give jobs back unharmed."""
+        """Return jobs without counting the attempt."""
         ...
 
     async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
-        """Keep what jobs wrote; gives back those not kept: of a lost attempt, or on a shard that gave no answer."""
+        """Append to the logs of jobs; returns those not kept: the attempt is lost, or its shard gave no answer."""
         ...
 
     def read_input(self, job: JobId, file: FileLink) -> AsyncIterator[bytes]:
@@ -53,18 +53,18 @@ class WorkerApi(Protocol):
     async def write_output(
         self, lease: Lease, number: int, body: AsyncIterator[bytes], content_type: str, digest: str
     ) -> ObjectLink:
-        """Store the attempt's output `number`; nobody sees it before the settle that links it is accepted."""
+        """Store the attempt's output `number`; it is invisible until the settle that links it is accepted."""
         ...
 
     async def leave(self, worker: str) -> None:
-        """Say goodbye, after a drain."""
+        """Unregister the worker, after its drain."""
         ...
 
     async def close(self) -> None: ...
 
 
 class SchedulerApi(Protocol):
-    """Schedules as a scheduler sees them. Every call may raise Unavailable: nothing may then be assumed, ask again."""
+    """Schedules for schedulers. Every call may raise Unavailable: its effect is then unknown; call again."""
 
     async def due(self, slot: timedelta, limit: int, wait: timedelta = ..., seen: str | None = None) -> Agenda:
         """What falls due before the shard's now + `slot`, earliest first, at most `limit`.
@@ -74,7 +74,7 @@ class SchedulerApi(Protocol):
         ...
 
     async def apply(self, decisions: Sequence[Decision]) -> list[bool]:
-        """Carry out each decision that still holds; False for one that somebody else has made. In order.
+        """Carry out each decision that still holds; False for one that another scheduler has made. In order.
 
         Each is one atomic write. Repeating one that was applied changes nothing.
         """

@@ -1,4 +1,4 @@
-"""Which backends the settings ask for. A vendor's library is imported only where its URL is configured."""
+"""Opens the backends that the settings name. A vendor's library is imported only if its URL is configured."""
 
 import random
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ POSTGRES = frozenset({"postgresql", "postgres"})
 
 @asynccontextmanager
 async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
-    """The engine over what the settings name; without anything named, over the data folder, made if it is missing."""
+    """Open the engine on the backends of the settings; without any, on the data folder, created if missing."""
     require(*engine_extras(settings))
     clock, rng = SystemClock(), random.Random()
     async with AsyncExitStack() as undo:
@@ -83,7 +83,7 @@ def shard_map(settings: Settings) -> ShardMap:
 async def open_store(settings: Settings, clock: Clock, rng: random.Random) -> Store:
     """The shards that the settings name behind an orchestrator, or the one in the data folder."""
     if embedded(settings):
-        return await SqliteStore.open(_made(data_folder(settings)) / "penstock.db", clock=clock)
+        return await SqliteStore.open(_create(data_folder(settings)) / "penstock.db", clock=clock)
 
     async def open_one(number: ShardId, url: str) -> Shard:
         return await open_shard(number, url, settings, clock)
@@ -128,7 +128,7 @@ async def open_broker(settings: Settings, clock: Clock) -> Broker:
 async def open_objects(settings: Settings, clock: Clock) -> ObjectStore:
     """The object store that the settings name, or the folder beside the data."""
     if not settings.objects.url:
-        return FolderObjects(_made(data_folder(settings)) / "objects", clock)
+        return FolderObjects(_create(data_folder(settings)) / "objects", clock)
     from penstock.objects.s3 import Access, S3Objects
 
     place = settings.objects
@@ -147,11 +147,11 @@ def _member(entry: str) -> ShardMember:
 
 
 def data_folder(settings: Settings) -> Path:
-    """Where a server keeps what nobody else keeps for it, in full."""
+    """The absolute path of the server's data folder."""
     return Path(settings.server.data).expanduser().absolute()
 
 
-def _made(folder: Path) -> Path:
+def _create(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

@@ -15,7 +15,7 @@ FIRST_KEY = "penstock keys create --name ops --scope admin --direct"
 
 
 async def refuse_unguarded(server: ServerSettings, keys: Keys, setting: str = "server.host") -> None:
-    """Raise InvalidSetting if requests need API keys and nobody could pass as admin. To be asked before binding.
+    """Raise InvalidSetting if requests need API keys and no admin key exists. Call before binding.
 
     `setting` is the one that gave the address.
     """
@@ -32,7 +32,7 @@ def _why(server: ServerSettings, setting: str) -> str:
 
 
 def _first_key(server: ServerSettings) -> str:
-    """The command to run, so that it can be pasted: a data folder given by a flag must be given again."""
+    """The command to paste: a data folder given by a flag must be repeated."""
     return FIRST_KEY if server.data == ServerSettings().data else f"{FIRST_KEY} --data {shlex.quote(server.data)}"
 
 
@@ -43,11 +43,11 @@ FILE = "local_workers.key"
 
 @contextmanager
 def kept_token(folder: Path, lend: Callable[[str | None], str]) -> Iterator[str]:
-    """A key for the workers of this server: that of its last life, if that did not come to an orderly end.
+    """A key for the workers of this server: that of its last run, if that was killed.
 
-    Workers outlive a server that is killed until their jobs have ended: the next one must know them, to renew their
-    leases and to take their results. After the body they have ended, and the key is forgotten. Only the owner of the
-    folder can read it, who can read all jobs too.
+    Workers outlive a killed server until their jobs have ended: the next server must accept their key, to renew leases
+    and record results. After the body they have ended, and the key is removed. Only the owner of the folder can read
+    it, and that user can read all jobs too.
     """
     path = folder / FILE
     token = lend(_read(path))

@@ -1,4 +1,4 @@
-"""A listening socket, and requests answered on it: for servers, and for the metrics of processes that are none."""
+"""Listening sockets and the HTTP server on them: for APIs, and for the metrics of other processes."""
 
 import asyncio
 import resource
@@ -18,7 +18,7 @@ from penstock.runtime.tcp import HEAD_BYTES, HttpConnection, HttpServer
 
 BACKLOG = 2048
 OTHER_FILES = 150
-"""Open files that are not connections, and connections that are turned away."""
+"""Open files reserved for other purposes than accepted connections."""
 
 LAST_ANSWERS_SECONDS = 2
 """How long open requests may take once everything else has stopped."""
@@ -30,7 +30,7 @@ TRY_ANOTHER_PORT = "server.port", "choose another with --port (0 takes a free on
 def listen(server: ServerSettings, blame: tuple[str, str] = TRY_ANOTHER_PORT) -> Iterator[socket.socket]:
     """A listening socket, so that a taken port is known before anything else starts.
 
-    `blame` is the setting that InvalidSetting names, and what else to do about it.
+    `blame` is the setting that InvalidSetting names, and its remedy.
     """
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     # The protocol is named because asyncio sets TCP_NODELAY only on sockets that say they are TCP.
@@ -44,7 +44,7 @@ def listen(server: ServerSettings, blame: tuple[str, str] = TRY_ANOTHER_PORT) ->
                 f"{setting}: cannot listen on {server.host}:{server.port} ({error.strerror}); "
                 f"stop what runs there, or {remedy}"
             ) from error
-        # From here on the kernel takes connections, so that whoever is told of the URL can use it.
+        # From here on the kernel accepts connections, so the URL can be announced.
         listener.listen(BACKLOG)
         yield listener
 
@@ -53,7 +53,7 @@ def listen(server: ServerSettings, blame: tuple[str, str] = TRY_ANOTHER_PORT) ->
 async def answer(
     app: ASGIApp, listener: socket.socket, engine: Engine, let_go: Callable[[], Awaitable[None]] | None = None
 ) -> AsyncIterator[str]:
-    """Answer requests while the body runs; then `let_go` of what open ones wait for. Gives the URL."""
+    """Serve requests while the body runs; then `let_go` ends the waits of open ones. Yields the URL."""
     most = _most_connections(engine.settings.server)
     server = HttpServer(_config(app, most))
     engine.meters.connections, engine.meters.connections_max = lambda: len(server.server_state.connections), most
@@ -79,7 +79,7 @@ def _config(app: ASGIApp, most: int) -> uvicorn.Config:
         proxy_headers=False,
         http=cast(type[asyncio.Protocol], partial(HttpConnection, most=most)),
         h11_max_incomplete_event_size=HEAD_BYTES,
-        # An upgraded connection would be one without bounds.
+        # An upgraded connection would have no bounds.
         ws="none",
         interface="asgi3",
     )

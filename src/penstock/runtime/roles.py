@@ -1,4 +1,4 @@
-"""The autoscaler as a part of a process: its fleets, the template they start from, and the loop around it."""
+"""The roles scheduler and autoscaler: `penstock scheduler`, `penstock autoscaler`, and the fleets of `penstock up`."""
 
 import asyncio
 import logging
@@ -88,12 +88,12 @@ OLDER_THAN_ANY_IMAGE = timedelta(days=365)
 async def local_fleets(
     engine: Engine, settings: Settings, app: str, url: str, stopping: Stopping
 ) -> AsyncIterator[None]:
-    """Workers of this machine, as many as there is work for, while the body runs; then they drain.
+    """Run an autoscaler for worker processes on this machine while the body runs; then they drain.
 
-    The app's types and schedules are known from the start, before there is any worker. InvalidSetting if it cannot be
+    The app's types and schedules are declared first, before there is any worker. InvalidSetting if the app cannot be
     imported.
     """
-    launcher = Launcher(template=settings.worker.template)
+    launcher = Launcher(prefork=settings.worker.template)
     patience = seconds(settings.worker.drain_seconds)
     fleets = ProcessFleets(launcher.launch, engine.clock, random.Random(), patience=patience)
     async with collect_tallies(engine) as tallying:
@@ -143,11 +143,11 @@ async def _declare(engine: Engine, loaded: Loaded, app_name: str, age: timedelta
 
 
 async def _declare_from_here(engine: Engine, settings: Settings, app: str) -> None:
-    """Make the app's types known before there is any worker, if it is installed beside the autoscaler too.
+    """Declare the app's types before there is any worker, if the app is installed beside the autoscaler.
 
-    What workers declare from their images always counts as newer.
+    Declarations of workers, from their images, always count as newer.
     """
-    launcher = Launcher(template=False)
+    launcher = Launcher(prefork=False)
     try:
         await _declare(engine, await launcher.load(app, {}), settings.worker.app or app, OLDER_THAN_ANY_IMAGE)
     except (InvalidSetting, Unavailable) as error:
@@ -160,7 +160,7 @@ async def _declare_from_here(engine: Engine, settings: Settings, app: str) -> No
 async def _run_autoscaler(
     engine: Engine, fleets: FleetBackend, settings: Settings, app: str, environ: Mapping[str, str]
 ) -> AsyncIterator[None]:
-    """Scale these fleets while the body runs; their workers are left to themselves afterwards."""
+    """Scale these fleets while the body runs; their workers go on afterwards."""
     named = settings.worker.app or None
     autoscaler = Autoscaler(engine, fleets, holder=process_name(), app=app, app_name=named, environment=environ)
     try:
@@ -173,12 +173,12 @@ async def _run_autoscaler(
 
 
 def fleet_extras(settings: Settings) -> list[str]:
-    """The extra, if any, that the autoscaler needs for where its workers run."""
+    """The package extra that the fleet backend needs, if any."""
     return [] if settings.fleet.backend == "processes" else [settings.fleet.backend]
 
 
 def remote_fleets(settings: Settings, clock: Clock) -> FleetBackend:
-    """The containers or pods that the settings ask for. The engine or cluster is not asked yet."""
+    """The fleet backend for containers or pods. It connects later."""
     fleet = settings.fleet
     image = fleet.image or None
     if fleet.backend == "kubernetes":
@@ -195,11 +195,11 @@ def remote_fleets(settings: Settings, clock: Clock) -> FleetBackend:
 
 
 def _environ(settings: Settings) -> dict[str, str]:
-    """What workers elsewhere are told."""
+    """The environment of workers in containers or pods."""
     return pod_environ(settings) if settings.fleet.backend == "kubernetes" else container_environ(settings, os.environ)
 
 
 async def _hurry(fleets: ProcessFleets, stopping: Stopping) -> None:
-    """A second Ctrl-C gives running jobs back at once."""
+    """Release running jobs at once after a second Ctrl-C."""
     await stopping.urgent.wait()
     fleets.hurry()

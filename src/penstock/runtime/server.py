@@ -32,13 +32,13 @@ BESIDE = (
     KeyScope.JOBS_CANCEL,
     KeyScope.QUEUES,
 )
-"""What a worker beside the server does there: it works, brings its app's schedules, and its handlers use the SDK."""
+"""The scopes of a local worker's key: it works, declares schedules, and its handlers use the SDK."""
 
 LEAVE_WITHIN = seconds(1.0)
-"""How long an API goes on answering after it was asked to stop."""
+"""How long an API goes on serving after it was asked to stop."""
 
 TURN_AWAY_WITHIN = seconds(0.25)
-"""How long it then takes no new connections and answers those it has."""
+"""How long it then serves open connections and accepts no new ones."""
 
 
 async def up(
@@ -60,7 +60,7 @@ async def up(
             _call(on_ready, url)
             await _asked_to_stop(stopping, engine)
         else:
-            # A key of its own: whatever PENSTOCK_KEY says is about other servers.
+            # A key of its own: PENSTOCK_KEY is for other servers.
             with kept_token(data_folder(settings), partial(engine.keys.lend, "worker", BESIDE)) as token:
                 own = replace(settings, worker=replace(settings.worker, key=token))
                 async with local_fleets(engine, own, app, url, stopping):
@@ -71,8 +71,8 @@ async def up(
 async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) -> None:
     """Answer requests until SIGINT or SIGTERM, and sweep nothing: schedulers do. Any number may run.
 
-    Asked to stop, it goes on answering for a moment and asks each client to come back on another connection, so that
-    a load balancer sends them elsewhere and no request fails.
+    Asked to stop, it goes on serving for a moment and closes each connection after its answer, so that a load balancer
+    sends clients to other servers and no request fails.
     """
     check_shared(settings, "api")
     stopping = Stopping()
@@ -90,7 +90,7 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = 
 
 
 async def _asked_to_stop(stopping: Stopping, engine: Engine) -> None:
-    """Return when it is; from then on `/readyz` sends traffic elsewhere."""
+    """Wait for the request to stop; from then on `/readyz` is not ready."""
     await stopping.asked.wait()
     engine.leaving = True
 
@@ -106,7 +106,7 @@ def _call(on_ready: Callable[[str], None] | None, url: str) -> None:
 
 @asynccontextmanager
 async def _open(settings: Settings, *, expecting: str | None = None) -> AsyncIterator[tuple[Engine, socket.socket]]:
-    """The engine and a listening socket; refused before it is bound where anyone could reach it without a key.
+    """Open the engine and a listening socket. InvalidSetting before binding if the API would be open without a key.
 
     Until the types of the app that it is `expecting` are declared, no job is accepted.
     """
@@ -118,7 +118,7 @@ async def _open(settings: Settings, *, expecting: str | None = None) -> AsyncIte
 
 
 class _Leaving:
-    """The app; while the engine is leaving, every answer asks for another connection."""
+    """The ASGI app; while the engine is leaving, every answer closes its connection."""
 
     def __init__(self, app: ASGIApp, engine: Engine) -> None:
         self._app = app

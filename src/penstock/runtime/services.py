@@ -1,4 +1,4 @@
-"""What sweeps the shards: dispatching, reaping and pruning, one set of loops for each shard; and ticking, once."""
+"""The loops of a scheduler: dispatcher, reaper and pruner for each shard, and one ticker."""
 
 import asyncio
 import signal
@@ -14,7 +14,7 @@ from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
 from penstock.store import Shard
 
 CHECK_INTERVAL = timedelta(seconds=1)
-"""How soon a shard that was added gets its loops."""
+"""How soon a new shard gets its loops."""
 
 Loop = Coroutine[None, None, None]
 
@@ -35,14 +35,14 @@ async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
 
 
 class ShardServices:
-    """One set of loops for each shard in use, so that a slow one delays nothing but its own jobs."""
+    """One set of loops for each shard, so that a slow shard delays only its own jobs."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._swept: dict[ShardId, tuple[Shard, list[asyncio.Task[None]]]] = {}
 
     async def step(self) -> timedelta:
-        """Start what is missing and end what is not needed any more."""
+        """Start the loops of new shards and end those of removed ones."""
         wanted = {shard.shard: shard for shard in self._engine.store.shards()}
         for number, (shard, _) in list(self._swept.items()):
             if wanted.get(number) is not shard:
@@ -86,7 +86,7 @@ def _names(shard: ShardId) -> tuple[str, str, str]:
 
 
 def noting(engine: Engine, service: str) -> OnStep:
-    """What a service calls at the end of each step, so that the metrics tell when that was."""
+    """A callback that records the time and result of each step of a service in the metrics."""
 
     def note(*, ok: bool) -> None:
         engine.meters.note_step(service, engine.clock.now().timestamp(), failed=not ok)
@@ -105,7 +105,7 @@ async def run_loops(loops: list[Loop]) -> AsyncIterator[None]:
 
 
 def ticker_loops(ticker: Ticker, on_step: OnStep | None = None) -> list[Loop]:
-    """The two loops of a ticker: deciding, and hearing of changes."""
+    """The two loops of a ticker: its steps, and following changes of schedules."""
     return [run_service("ticker", ticker.step, ticker.wake, on_step), run_service("changes", ticker.follow_changes)]
 
 

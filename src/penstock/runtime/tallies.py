@@ -1,7 +1,7 @@
-"""How direct workers of this machine are counted: by the process that started them, as they answer no scrape.
+"""Metrics of direct workers on this machine, collected by the process that started them: they answer no scrape.
 
-Each leaves what it has counted in files of a folder, whole or not at all; the process adds them to its own counters and
-removes them. A worker that is killed leaves out what it counted in the last seconds.
+Each worker writes its counts into files of a folder, atomically; the process adds them to its own counters and removes
+them. The counts of a killed worker's last seconds are lost.
 """
 
 import logging
@@ -37,10 +37,10 @@ class Collection:
         self._folder = folder
 
     async def step(self) -> timedelta:
-        """Add what lies there."""
+        """Add the counts of all files."""
         for file in sorted(self._folder.glob(f"*{SUFFIX}")):
             told = file.read_bytes()
-            # First, so that nothing is counted twice.
+            # Removed first, so that nothing is counted twice.
             file.unlink()
             try:
                 add_tally(self._meters, told)
@@ -50,7 +50,7 @@ class Collection:
 
 
 class Contribution:
-    """What one worker leaves there."""
+    """The counts of one worker."""
 
     def __init__(self, meters: Meters, folder: Path) -> None:
         self._meters = meters
@@ -61,7 +61,7 @@ class Contribution:
         return EVERY
 
     def leave(self) -> None:
-        """Write what was counted since the last time. Where that fails, it is not counted: work goes on."""
+        """Write the counts since the last call. If that fails they are lost, and work goes on."""
         told = take_tally(self._meters)
         if told is None:
             return
@@ -75,9 +75,9 @@ class Contribution:
 
 @asynccontextmanager
 async def collect_tallies(engine: Engine) -> AsyncIterator[dict[str, str]]:
-    """Count what workers of this machine do, while the body runs; gives the environment that lets them tell it.
+    """Collect the counts of direct workers while the body runs; yields the environment that names the folder to them.
 
-    Where they reach the server over HTTP, it counts by itself.
+    For workers over HTTP the server counts itself.
     """
     if not engine.shared:
         yield {}
@@ -89,7 +89,7 @@ async def collect_tallies(engine: Engine) -> AsyncIterator[dict[str, str]]:
 
 @asynccontextmanager
 async def contribute_tallies(engine: Engine) -> AsyncIterator[None]:
-    """Tell what is counted here to the process that started this one, if it asks for that; at the end, the rest."""
+    """Write this worker's counts for the process that started it, if that collects them; at the end, the rest."""
     folder = os.environ.get(FOLDER)
     if folder is None or engine.settings.metrics.address:
         yield

@@ -320,8 +320,9 @@ _PROGRAM = b"".join(
 def refuse_new_connections(listener: socket.socket) -> None:
     """Let the kernel begin no more connections on a listening socket, while those that it has begun are still accepted.
 
-    Closing it would break what waits to be accepted, with requests that may have been sent already; whoever connects
-    now gets no answer, sent nothing, and may safely go elsewhere. Does nothing where the kernel cannot.
+    Closing it would break what waits to be accepted, with requests that may have been sent already; a client
+    that connects now gets no answer, has sent nothing, and may safely use another server. Does nothing where the kernel
+    cannot.
     """
     program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
     with suppress(OSError):

@@ -11,26 +11,26 @@ from penstock.runtime.backends import data_folder, embedded
 from penstock.worker.processes import PARENT
 
 PASSED_ON = ("store", "broker", "objects", "log", "timing", "limits", "retention")
-"""The sections that a worker beside a server is given as they are; its own are added."""
+"""The sections of the settings that a local worker gets unchanged."""
 
 OF_THIS_MACHINE = frozenset(
     {PARENT, variable("server.data"), variable("worker.deployed_at"), variable("metrics.address")}
 )
-"""What a worker is told that means nothing elsewhere; an image says itself when it was deployed."""
+"""Variables that are meaningless on another machine; an image sets its own time of deployment."""
 
 WITHOUT_SECRETS = ("objects", "log", "timing", "limits", "retention", "worker")
 
 
 def worker_environ(settings: Settings, url: str) -> dict[str, str]:
-    """The settings that a worker needs, as the environment that gives them to another process.
+    """The environment that passes its settings to a local worker.
 
-    Beside a server whose store and broker others can reach, it reaches them itself.
+    If store and broker are shared ones, the worker is direct.
     """
     shared = bool(settings.broker.url) and not embedded(settings)
     worker = replace(settings.worker, url=url, direct=shared or settings.worker.direct)
     texts = _texts({name: getattr(settings, name) for name in PASSED_ON} | {"worker": worker})
     data = {variable("server.data"): str(data_folder(settings))}
-    # One address cannot be that of several workers.
+    # Several workers cannot share one address.
     return {**texts, **data, variable("metrics.address"): "", PARENT: str(os.getpid())}
 
 
@@ -45,7 +45,7 @@ def container_environ(settings: Settings, environ: Mapping[str, str]) -> dict[st
 
 
 def pod_environ(settings: Settings) -> dict[str, str]:
-    """The environment of a worker in a pod, as far as it holds no secret: a Deployment can be read by too many.
+    """The environment of a worker in a pod, without secrets: too many users can read a Deployment.
 
     The worker's key, and the URLs of store and broker for one that is direct, come from the Secrets of `fleet.secrets`.
     """

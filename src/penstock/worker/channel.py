@@ -11,7 +11,7 @@ import msgspec
 HEADER = 4
 READ_BYTES = 256 * 1024
 MOST_BYTES = 512 * 1024 * 1024
-"""The longest body. Read as a length, any four printable characters are more: text that strays here is noticed."""
+"""The longest body. Four printable characters read as a length exceed it, so stray text is detected."""
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -20,11 +20,11 @@ Out = TypeVar("Out")
 
 
 class Garbled(Exception):
-    """What came is nothing that the other side would say. What comes after it cannot be read either."""
+    """Received data is not a frame; nothing after it can be read either."""
 
 
 class Splitter:
-    """Cuts a stream of bytes back into the bodies of its frames."""
+    """Splits a byte stream into the bodies of its frames."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -32,7 +32,7 @@ class Splitter:
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         if self._rest:
-            # In place: a long body comes in many pieces.
+            # In place, because a long body arrives in many pieces.
             self._rest += piece
             if len(self._rest) < self._wanted:
                 return
@@ -55,9 +55,9 @@ class Splitter:
 class Channel(Generic[In, Out]):
     """Sends lists of frames whole and in order, from any thread; receives on the event loop.
 
-    `post` gathers what is said in one turn of the loop into one write. `ended` is called once, at the other side's end;
-    `garbled`, also once, when it said what cannot be read: nothing is received from then on. `unsendable` gives what to
-    say instead of a frame that cannot be encoded, or None for nothing; it costs no other frame.
+    `post` gathers the frames of one turn of the event loop into one write. `ended` is called once, at EOF; `garbled`
+    once, for data that cannot be read: nothing is received afterwards. `unsendable` returns a replacement for a frame
+    that cannot be encoded, or None; other frames are not affected.
     """
 
     def __init__(
@@ -86,18 +86,18 @@ class Channel(Generic[In, Out]):
         self._closed = False
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to receive."""
+        """Start receiving."""
         self._loop = loop
         loop.add_reader(self._socket, self._readable)
 
     def post(self, frames: Sequence[Out]) -> None:
-        """Say something with the next write of this turn; only on the event loop."""
+        """Send a frame with the next write of this turn; only on the event loop."""
         if not self._outbox:
             self._running_loop().call_soon(self._flush)
         self._outbox += frames
 
     def send(self, frames: Sequence[Out]) -> None:
-        """Say something now; from any thread. What the other side cannot take yet is kept for it."""
+        """Send frames now; from any thread. What the socket does not accept yet is buffered."""
         piece = self._encode(frames)
         with self._lock:
             if self._closed:
@@ -121,7 +121,7 @@ class Channel(Generic[In, Out]):
         return b"" if instead is None else _framed(self._encoder.encode([instead]))
 
     def receive_rest(self) -> None:
-        """Take everything the other side had said before it died."""
+        """Receive everything that the other side sent before it died."""
         while not self._closed and self._read_once():
             pass
 
@@ -150,7 +150,7 @@ class Channel(Generic[In, Out]):
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # the other side is gone; whoever watches it learns that elsewhere
+            return  # the other side is gone; its end is reported elsewhere
         if sent < len(piece):
             self._unsent += piece[sent:]
             self._running_loop().call_soon_threadsafe(self._await_room)
@@ -175,7 +175,7 @@ class Channel(Generic[In, Out]):
         self._read_once()
 
     def _read_once(self) -> bool:
-        """Receive one piece; False when there is nothing more to read now."""
+        """Receive once; False if there is nothing to read now."""
         try:
             piece = self._socket.recv(READ_BYTES)
         except BlockingIOError:

@@ -46,7 +46,7 @@ CHUNK_BYTES = 256 * 1024
 
 
 class FileBody:
-    """A file's bytes, once, and how many there are."""
+    """The bytes of a file, readable once, and their number."""
 
     def __init__(self, path: Path) -> None:
         self.size = path.stat().st_size
@@ -114,7 +114,7 @@ class HttpWorkerApi:
         return list(self._read(answer, ClaimResponse).claims)
 
     async def _give_back(self, asking: "asyncio.Future[list[Claim]]") -> None:
-        """Release what an answer brings that was on its way: its server counts those jobs as handed over."""
+        """Release the jobs of an answer that was on its way: the server counts them as claimed by this worker."""
         with suppress(PenstockError, TimeoutError):
             async with asyncio.timeout(GIVE_BACK_SECONDS):
                 if claims := await asking:
@@ -146,14 +146,14 @@ class HttpWorkerApi:
             size += len(chunk)
             yield chunk
         if size != file.object.size:
-            # Not the object, corrupt or not: something on the way gave a page of its own, or cut it short.
+            # Not a corrupt object: a proxy answered with a page of its own, or the transfer was cut short.
             self._direct.of_no_use()
             raise ServerUnavailable(f"{self._url} gave {size} bytes for {file.name!r}, which has {file.object.size}")
         if digest.hexdigest() != file.object.digest:
             raise CorruptObject(f"what was read of {file.name!r} does not match its digest")
 
     async def _input(self, path: str, size: int) -> AsyncIterator[bytes]:
-        """From the object store itself if it can be reached; what it did not give, through the server."""
+        """Read from the object store directly if it can be reached; the rest through the server."""
         got = 0
         if self._direct.worth(size) and (url := await self._find_redirect(path)) is not None:
             try:
@@ -170,7 +170,7 @@ class HttpWorkerApi:
             got = max(0, got - len(chunk))
 
     async def _find_redirect(self, path: str) -> str | None:
-        """Where the object store gives a file; None, for a while, if the server knows no such way."""
+        """The object store's URL of a file; None if the server offers no direct transfers."""
         try:
             async with self._transfers().stream("GET", path, params={"direct": "true"}) as answer:
                 if answer.status_code == 307:
@@ -209,7 +209,7 @@ class HttpWorkerApi:
         return self._read(answer.content, ObjectLink)
 
     async def _write_past(self, path: str, body: FileBody, announced: UploadRequest) -> ObjectLink | None:
-        """The output in the object store itself; None, with the body untouched, if the server knows no such way."""
+        """Upload to the object store directly; None, with the body unread, if the server offers no direct transfers."""
         offer = await self._post(path, announced, DirectUpload)
         if offer.id is None or offer.url is None:
             self._direct.of_no_use()
@@ -217,7 +217,7 @@ class HttpWorkerApi:
         try:
             await self._past.send(offer.method or "PUT", offer.url, offer.headers or {}, body, body.size)
         except TransferBroken as error:
-            # The body is used up: whoever asks again, as everyone must, is served by the other way.
+            # The body has been read: the caller tries again with a new one, which goes through the server.
             self._direct.of_no_use()
             raise ServerUnavailable(f"the object store did not take an output: {error}") from None
         return ObjectLink(offer.id, announced.size, announced.digest, announced.content_type)
@@ -232,7 +232,7 @@ class HttpWorkerApi:
         await self._past.close()
 
     def _transfers(self) -> httpx2.AsyncClient:
-        """The client for files, made when the first one comes."""
+        """The client for files, created with the first one."""
         if self._files is None:
             timeout = httpx2.Timeout(TRANSFER_SECONDS, connect=CONNECT_SECONDS)
             self._files = httpx2.AsyncClient(

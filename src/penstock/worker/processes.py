@@ -1,4 +1,4 @@
-"""So that nothing a worker starts outlives it, however it ends."""
+"""Child processes: none outlives the process that it belongs to, however that ends."""
 
 import asyncio
 import ctypes
@@ -14,11 +14,11 @@ from penstock.client.environment import URL_VARIABLE
 from penstock.config import is_setting, variable
 
 PARENT = "PENSTOCK_PARENT"
-"""Names the process that a worker drains with, however that process ends."""
+"""The variable that holds the pid of a worker's parent: the worker drains when that process ends."""
 
 ORPHANED = signal.SIGUSR2
-"""What a worker gets when its parent has ended. It may come more than once, for each thread that the parent had, so it
-must not be the signal of which a second one means haste; nor SIGHUP, which `nohup` switches off."""
+"""The signal that a worker gets when its parent has ended. It may arrive several times, once per thread of the parent,
+so it must not be SIGINT or SIGTERM, of which a second one means hurry; nor SIGHUP, which `nohup` ignores."""
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -34,14 +34,14 @@ def die_with_starter() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """The same, and at once if `parent` has already gone."""
+    """As `die_with_starter`, and die at once if `parent` has already ended."""
     die_with_starter()
     if os.getppid() != parent:
         os._exit(1)
 
 
 def drain_with_parent(parent: int) -> None:
-    """Have the kernel send ORPHANED to this process when `parent` ends; at once if it has already gone. Linux only."""
+    """Have the kernel send ORPHANED to this process when `parent` ends; at once if it has already ended. Linux only."""
     if _LIBC is not None:
         _LIBC.prctl(PR_SET_PDEATHSIG, ORPHANED)
     if os.getppid() != parent:
@@ -53,9 +53,9 @@ _one_adopts = threading.Lock()
 
 @contextmanager
 def adopting() -> Iterator[None]:
-    """While this lasts, processes below this one whose parents end become its own children. Linux only.
+    """While the body runs, orphaned descendants become children of this process. Linux only.
 
-    Not for longer than needed: whatever user code leaves behind would come here too, and nobody would reap it.
+    Keep it short: orphans of user code would become children too, and would not be reaped.
     """
     if _LIBC is None:
         raise OSError("this system knows no adoption of processes")
@@ -68,7 +68,7 @@ def adopting() -> Iterator[None]:
 
 
 def kill_group(leader: int, number: signal.Signals) -> None:
-    """Signal a process that leads a group, and what it started there. No error if it has gone."""
+    """Signal a process that leads a group, and what it started there. No error if it has ended."""
     try:
         os.killpg(leader, number)
     except (ProcessLookupError, PermissionError):
@@ -96,12 +96,12 @@ class Child(Protocol):
     def pid(self) -> int: ...
 
     def wait(self) -> int:
-        """Wait for its end and reap it; the status, negative for a signal."""
+        """Wait for its end and reap it; the exit status, negative for a signal."""
         ...
 
 
 class ForkedChild:
-    """A child that a template forked and this process adopted."""
+    """A child that a prefork process forked and this process adopted."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -111,7 +111,7 @@ class ForkedChild:
 
 
 def when_ended(child: Child, loop: asyncio.AbstractEventLoop, exited: Exited) -> None:
-    """Call `exited` on the loop, once, as soon as the child has ended; what it had started is ended too."""
+    """Call `exited` on the loop once the child has ended; the rest of its process group is killed."""
     try:
         descriptor = os.pidfd_open(child.pid)
     except (AttributeError, OSError):
@@ -135,22 +135,22 @@ def _wait_in_thread(child: Child, loop: asyncio.AbstractEventLoop, exited: Exite
 
 
 def _reap(child: Child) -> int:
-    # While it is not reaped its number cannot belong to somebody else's group.
+    # Until it is reaped, its pid cannot name another process group.
     kill_group(child.pid, signal.SIGKILL)
     return child.wait()
 
 
 def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """For user code. Settings hold keys, and the addresses of store, broker and objects with their passwords."""
+    """The environment for user code: without settings, which hold keys and URLs with passwords."""
     return {name: value for name, value in environ.items() if not is_setting(name) and name != PARENT}
 
 
 def settings_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """The rest: what a worker is told."""
+    """The settings in an environment, which a worker is given."""
     return {name: value for name, value in environ.items() if is_setting(name)}
 
 
 def for_import(environ: Mapping[str, str]) -> dict[str, str]:
-    """For a process that imports the app before it belongs to a worker: it may ask at import where jobs go to."""
+    """The environment for importing the app before there is a worker: the app may read the server's URL."""
     url = environ.get(variable("worker.url")) or environ.get(URL_VARIABLE)
     return without_settings(environ) | ({URL_VARIABLE: url} if url else {})

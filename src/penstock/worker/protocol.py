@@ -1,6 +1,6 @@
-"""What agent and executor say to each other. A frame is four bytes of length and a msgpack list of these.
+"""The frames between agent and executor: four bytes of length, then a msgpack list of these structs.
 
-A *place* is where an executor keeps one job: an index, free again once the job's end has been reported.
+A *place* is the index of one job in its executor; it is free again once the job's end has been reported.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from penstock.model.workers import JobType
 
 
 class Frame(Struct, frozen=True, array_like=True, tag_field="frame"):
-    """One thing said; its tag tells which."""
+    """One message; its tag names the kind."""
 
 
 # -- from agent to executor
 
 
 class Load(Frame, frozen=True, tag=0):
-    """Always first: import this app; the SDK talks to `url` with `key`.
+    """Always first: import this app. The SDK calls the server at `url` with `key`.
 
-    At most `log_bytes` of log are kept per attempt, and at most `result_bytes` of JSON are taken as a result.
+    An attempt keeps at most `log_bytes` of log, and its result has at most `result_bytes` of JSON.
     """
 
     app: str
@@ -33,7 +33,7 @@ class Load(Frame, frozen=True, tag=0):
 
 
 class Start(Frame, frozen=True, tag=1, gc=False):
-    """Run an attempt. `inputs` are paths by name; `scratch` is where its worker's attempts have their folders."""
+    """Run an attempt. `inputs` are paths by name; `scratch` is the folder of all attempts of the worker."""
 
     place: int
     job: JobId
@@ -47,7 +47,7 @@ class Start(Frame, frozen=True, tag=1, gc=False):
 
     @property
     def folder(self) -> str:
-        """Where its outputs go; made when the first is written."""
+        """The folder of its outputs, created with the first one."""
         return folder_of(self.scratch, self.job, self.fence)
 
 
@@ -69,7 +69,7 @@ class Interrupt(Frame, frozen=True, tag=3):
 
 
 class Ping(Frame, frozen=True, tag=4):
-    """Answer as soon as the event loop turns."""
+    """Answer as soon as the event loop runs."""
 
 
 class Leave(Frame, frozen=True, tag=5):
@@ -83,7 +83,7 @@ ToExecutor = Load | Start | Stop | Interrupt | Ping | Leave
 
 
 class Program(Struct, frozen=True, array_like=True):
-    """What a command handler runs: the agent starts it itself."""
+    """The program of a command handler; the agent runs it."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = {}
@@ -121,7 +121,7 @@ class Errored(Frame, frozen=True, tag=13):
 
 
 class Stopped(Frame, frozen=True, tag=14):
-    """The handler ended, however it did, after it had been asked to stop."""
+    """The handler ended after it had been asked to stop."""
 
     place: int
 
@@ -143,7 +143,7 @@ class Progressed(Frame, frozen=True, tag=17):
 
 
 class Pong(Frame, frozen=True, tag=18):
-    """The event loop turns."""
+    """The event loop runs."""
 
 
 ToAgent = Loaded | LoadFailed | Finished | Errored | Stopped | Skipped | Wrote | Progressed | Pong

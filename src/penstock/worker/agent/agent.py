@@ -40,9 +40,9 @@ from penstock.worker.protocol import Load, Loaded
 
 
 async def declare(loaded: Loaded, api: WorkerApi, code_age_seconds: float) -> None:
-    """Bring what the app declares to the server. InvalidSetting if that cannot be; Unavailable if it is not now.
+    """Declare the app's schedules to the server. InvalidSetting if one is refused.
 
-    What newer code has declared stays.
+    Declarations of newer code stay.
     """
     if not loaded.schedules:
         return
@@ -74,7 +74,7 @@ logger = logging.getLogger("penstock.worker")
 JOBS_PER_EXECUTOR = 16
 SHARING = (HandlerKind.ASYNC, HandlerKind.THREAD)
 CLAIM_LINGER = seconds(0.2)
-"""How long a claim that is under way when a drain begins may still bring jobs, which are then given back."""
+"""How long a claim that is pending when a drain begins may still bring jobs, which are then released."""
 LAST_WORDS = seconds(5.0)
 
 
@@ -104,7 +104,7 @@ class Agent:
         self._started_at, self._started = clock.now(), clock.monotonic()
         self._ready = False
 
-    # -- its life
+    # -- lifecycle
 
     async def start(self) -> None:
         """Start the executors, learn the app's types from them, and join. InvalidSetting if it cannot be imported."""
@@ -140,7 +140,7 @@ class Agent:
         await self._say_goodbye()
 
     def beat(self) -> None:
-        """Renew at once: there may be something to hear."""
+        """Send a heartbeat at once: its answer may hold cancels."""
         if self._ready:
             self._heartbeat.now()
 
@@ -168,7 +168,7 @@ class Agent:
         return tasks.create_task(run_forever(name, step, self._clock), name=name)
 
     async def _end_claiming(self, claiming: list[asyncio.Task[None]]) -> None:
-        """Before any job is given back: a claim still under way could bring it again, with nobody left to hear."""
+        """End the claims before any job is released: a pending claim could return the same job to this worker."""
         self._attempts.close()
         self._heartbeat.now()
         await within(CLAIM_LINGER, self._claimer.wait_until_idle())
@@ -296,7 +296,7 @@ class Agent:
         return Backoff(self._outage, self._clock, self._rng, longest_after)
 
     def _new_quiet_backoff(self) -> Backoff:
-        """For what fails by itself, while the server is there for everything else."""
+        """A backoff for calls that fail alone while the server answers others."""
         return Backoff(None, self._clock, self._rng)
 
 
@@ -306,7 +306,7 @@ MEMORY_SECONDS = 0.25
 
 
 class Watchdog:
-    """Looks at attempts and executors: ten times a second while there is work, else when something changes."""
+    """Checks attempts and executors: ten times a second while jobs run, else on changes and every second."""
 
     def __init__(self, attempts: Attempts, executors: Executors, clock: Clock) -> None:
         self._attempts = attempts
@@ -315,7 +315,7 @@ class Watchdog:
         self._memory_at = clock.monotonic()
 
     async def step(self) -> None:
-        """Look once, then wait until it is time to look again."""
+        """Check once, then wait until the next check."""
         self.look()
         if self._attempts.running() or self._executors.unsteady:
             await self._clock.sleep(BUSY_INTERVAL)
@@ -337,8 +337,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 async def run(agent: Agent) -> None:
     """Start the agent and work until a signal or its parent's end drains it. InvalidSetting from its start.
 
-    A second signal makes it hurry. Afterwards the process can only end: one more signal must not make an orderly end
-    look like a death.
+    A second signal releases running jobs at once. Afterwards signals are blocked: one more must not turn an orderly
+    exit into a death by signal.
     """
     starting = asyncio.ensure_future(agent.start())
     asked = False

@@ -1,4 +1,4 @@
-"""In the agent: one attempt, from its claim until its end is recorded."""
+"""One attempt in the agent, from its claim until its outcome is recorded."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,27 +26,27 @@ class StopReason(StrEnum):
 
 
 class Bearer(Protocol):
-    """Whatever an attempt currently runs in, as far as stopping it goes. Each may be called more than once."""
+    """What an attempt runs in and can be stopped through. Each method may be called more than once."""
 
     def ask(self, attempt: "Attempt") -> None:
-        """Ask it to stop by itself."""
+        """Ask the attempt to stop by itself."""
         ...
 
     def insist(self, attempt: "Attempt") -> None:
-        """Half of its grace is over."""
+        """Ask again, more firmly: half of its grace has passed."""
         ...
 
     def kill(self, attempt: "Attempt") -> None:
-        """Its grace is over: end it, whatever else that ends."""
+        """End the attempt, and whatever shares its process: its grace has passed."""
         ...
 
 
 class Attempt(Struct, eq=False):
-    """Times are monotonic seconds. `lease_ends` counts from before the claim or renewal was asked for.
+    """An attempt and its deadlines. Times are monotonic seconds; `lease_ends` counts from before the claim was sent.
 
-    `inputs` are the paths of its input files by name, once they are here; `place` is where its executor keeps it.
-    `lines` are still to be sent, `lines_sent` counts those before them.
-    `begun`: it was handed to its handler, or is about to be; `confirmed` is done once the engine has heard so.
+    `inputs` are the paths of its downloaded input files by name; `place` is its index in its executor.
+    `lines` are log lines to be sent; `lines_sent` counts those sent before.
+    `begun`: its handler has been called, or is about to be; `confirmed` is done once the engine knows that.
     """
 
     claim: Claim
@@ -73,13 +73,13 @@ class Attempt(Struct, eq=False):
         return attempt
 
     def count_from(self, now: float) -> None:
-        """Let its timeout begin."""
+        """Start its timeout at `now`."""
         timeout = self.claim.timeout_seconds
         self.timeout_at = NEVER if timeout is None else now + timeout
 
     @property
     def folder(self) -> str:
-        """Where its files are, once it has any."""
+        """The folder of its files, once it has any."""
         return folder_of(self.scratch, self.claim.job, self.claim.fence)
 
     @property
@@ -87,18 +87,18 @@ class Attempt(Struct, eq=False):
         return Lease(self.claim.job, self.claim.fence)
 
     def take_progress(self) -> Lease:
-        """The lease with what is new to tell."""
+        """The lease with the progress since the last renewal."""
         progress, self.progress = self.progress, None
         return Lease(self.claim.job, self.claim.fence, progress, self.begun)
 
     def renewed(self, lease: Lease, lease_ends: float) -> None:
-        """The engine has heard what the lease said."""
+        """Record that the engine has renewed this lease."""
         self.lease_ends = lease_ends
         if self.confirmed is not None and lease.begun and not self.confirmed.done():
             self.confirmed.set_result(None)
 
     def stop(self, reason: StopReason, now: float, grace: float) -> None:
-        """Begin to stop it; only a loss outranks the reason it is being stopped for already."""
+        """Begin to stop the attempt. A second reason replaces the first only if the lease is lost."""
         if reason is StopReason.LOST or self.reason is None:
             self.reason = reason
         if not self.stopped_at:
@@ -111,39 +111,39 @@ class Attempt(Struct, eq=False):
         return f"job {self.claim.job} ({self.claim.type}, attempt {self.claim.attempt})"
 
 
-# -- how it ended
+# -- how an attempt ended
 
 
 class Returned(Struct, frozen=True, gc=False):
-    """With a result, and perhaps output files: None when there are none, else their declared content types."""
+    """The handler returned. `outputs` is None if it wrote no files, else their declared content types."""
 
     result: bytes
     outputs: Mapping[str, str] | None = None
 
 
 class Failed(Struct, frozen=True):
-    """With an error of its own."""
+    """The handler raised, or the attempt could not be run."""
 
     error: JobError
 
 
 class Halted(Struct, frozen=True):
-    """Because it was asked to, or before it had started."""
+    """The attempt stopped when asked, or never started."""
 
 
 class Displaced(Struct, frozen=True):
-    """With its executor, which was killed because another job there did not stop when asked."""
+    """Its executor was killed because another job there did not stop when asked."""
 
 
 class Cause(StrEnum):
-    """Why an executor ended by itself, or had to be."""
+    """Why an executor ended or was killed."""
 
     CRASH = "crash"
     MEMORY = "memory"
 
 
 class Died(Struct, frozen=True):
-    """With its executor. `together` is how many jobs that held: alone, an attempt is surely the guilty one."""
+    """Its executor died. `together` is how many jobs it was running: if one, that job is the cause."""
 
     cause: Cause
     how: str
@@ -154,26 +154,26 @@ Ending = Returned | Failed | Halted | Displaced | Died
 End = tuple[Attempt, Ending]
 
 
-# -- what is told
+# -- what the engine is told
 
 
 class Release(Struct, frozen=True):
-    """Give it back unharmed. With `suspect` it runs alone next time: something happened to its whole executor."""
+    """Return the job without counting the attempt. A `suspect` runs alone next time: its executor died."""
 
     suspect: bool = False
 
 
 class Discard(Struct, frozen=True):
-    """Say nothing: it belongs to somebody else."""
+    """Tell nothing: another worker holds the job."""
 
 
 Telling = Outcome | Release | Discard
 
 
 def conclude(claim: Claim, ending: Ending, reason: StopReason | None, outputs: tuple[FileLink, ...] = ()) -> Telling:
-    """What to tell of an attempt that was being stopped for `reason`, or was not (None).
+    """What to tell the engine about an attempt that ended. `reason` is why it was being stopped, None if it was not.
 
-    Work that came to its end just before it was stopped counts as it ended; only a lost lease outranks it.
+    A handler that ended before the stop took effect keeps its outcome, unless the lease is lost.
     """
     if reason is StopReason.LOST:
         return Discard()
@@ -187,7 +187,7 @@ def conclude(claim: Claim, ending: Ending, reason: StopReason | None, outputs: t
         case Displaced() | Died() if reason is not None:
             return _stopped(claim, reason)
         case Displaced():
-            # Alone, it is in no other job's way: nobody's timeouts can restart it again and again.
+            # Alone in an executor, it cannot be restarted again and again by the timeouts of other jobs.
             return Release(suspect=True)
         case Died(_, _, together) if together > 1:
             return Release(suspect=True)
@@ -224,7 +224,7 @@ def attempt_error(claim: Claim, code: ErrorCode, message: str) -> JobError:
 
 
 def simplify(claim: Claim, telling: Outcome | Release, why: str) -> Outcome | None:
-    """A plain error for an outcome that cannot be recorded as it is; None where there is nothing to leave out."""
+    """A plain error that replaces an outcome which cannot be recorded; None if it is plain already."""
     if isinstance(telling, Release) or telling.cancelled:
         return None
     if telling.error is None:
@@ -242,9 +242,9 @@ CLOCK_SKEW_SECONDS = 1.0
 
 
 class LeaseTerms(Struct, frozen=True):
-    """The engine's lease and heartbeat, and what follows from them.
+    """The engine's lease and heartbeat, and the deadlines derived from them. Seconds.
 
-    `skew` is kept clear before the end of a lease; `notice` is how long before that a job is asked to stop.
+    `skew` is a margin before the end of a lease; `notice` is how long before that margin a job is asked to stop.
     """
 
     lease: float
@@ -263,32 +263,32 @@ class LeaseTerms(Struct, frozen=True):
 
     @property
     def claim_wait(self) -> float:
-        """How long a claim may wait for work: a lease counts from the asking, so the wait is taken off it."""
+        """How long a claim may wait for jobs. The wait shortens the lease, which counts from the request."""
         return self.lease / 3
 
     def gone(self, lease_ends: float) -> float:
-        """From when on nothing may be said or done under the lease."""
+        """When the lease may no longer be used."""
         return lease_ends - self.skew
 
     def given_up(self, lease_ends: float) -> float:
-        """From when on an end is no longer told. Until then it is, also beyond the lease: the fence guards the job."""
+        """When an outcome is discarded. It is still told after the lease has ended: the fence protects the job."""
         return lease_ends + self.lease
 
     def gone_by(self, now: float) -> float:
-        """Leases that end by then are gone now."""
+        """Leases that end before this time may no longer be used."""
         return now + self.skew
 
     def late_by(self, now: float) -> float:
-        """For leases that end by then it is time to stop."""
+        """Jobs whose leases end before this time are to be stopped now."""
         return now + self.skew + self.notice
 
     def stop_at(self, lease_ends: float) -> float:
-        """When to ask an unrenewed job to stop, so that it can before the lease is gone."""
+        """When to ask a job to stop whose lease is not renewed, so that it ends before the lease does."""
         return lease_ends - self.skew - self.notice
 
 
 class Wakeup:
-    """Unlike an Event it does not stay set: who was not waiting has missed it, and looks before waiting."""
+    """Wakes the tasks that wait now. It does not stay set as an Event does: check the condition before waiting."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []

@@ -37,13 +37,13 @@ from penstock.worker.protocol import Program
 
 logger = logging.getLogger("penstock.worker")
 OLD_SHARE = 0.1
-"""A lease of which this share passed before its claim was answered is renewed at once."""
+"""A lease is renewed at once if more than this share of it passed before the claim was answered."""
 SOLE_PATIENCE = seconds(DEFAULT_TIMEOUT_SECONDS)
-"""How long a job that must be alone waits for its neighbours to end. Nothing is claimed meanwhile."""
+"""How long a job that must run alone in its worker waits for the others to end. Nothing is claimed meanwhile."""
 
 
 class Rules(Struct, frozen=True):
-    """What this worker was told about running jobs. Seconds. `shared` are the types whose jobs share an executor."""
+    """The limits of this worker, in seconds and bytes. `shared` are the types whose jobs share an executor."""
 
     capacity: int
     grace: float
@@ -60,7 +60,7 @@ class Urgency(Protocol):
 
 
 class Attempts:
-    """Every attempt that has not ended. Those without files or programs cost no task of their own."""
+    """The attempts that have not ended. One needs an asyncio task only if it has files or is a command."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Attempts:
         api: WorkerApi,
         clock: Clock,
         executors: Executors,
-        settling: Settler,
+        settler: Settler,
         logs: Logs,
         new_backoff: Callable[[], Backoff],
     ) -> None:
@@ -78,7 +78,7 @@ class Attempts:
         self._api = api
         self._clock = clock
         self._executors = executors
-        self._settling = settling
+        self._settler = settler
         self._logs = logs
         self._new_backoff = new_backoff
         self._active: set[Attempt] = set()
@@ -92,7 +92,7 @@ class Attempts:
         self._tasks, self._urgency = tasks, urgency
 
     def close(self) -> None:
-        """Take no more: what is still claimed is given back, and so is what waits to have the worker to itself."""
+        """Accept no more claims. Later claims are released, and so is a job that waits to run alone in the worker."""
         self._closed = True
         if self._sole is not None and not self._sole.begun:
             self.stop(self._sole, StopReason.YIELDING)
@@ -116,19 +116,19 @@ class Attempts:
         return tuple(self._active)
 
     async def idle(self) -> None:
-        """Return when no attempt is at work."""
+        """Return when no attempt is running."""
         while self._active:
             await self._wakeup.wait()
 
     def renewable(self) -> list[Attempt]:
-        # First of all: a process that was stopped for a while must not renew what it should have given up.
+        # First, because a process that was suspended must not renew leases that it should have given up.
         self.look()
         now = self._clock.monotonic()
-        held = (*self._active, *self._settling.unsettled())
+        held = (*self._active, *self._settler.unsettled())
         return [one for one in held if one.reason is not StopReason.LOST and now < self._terms.gone(one.lease_ends)]
 
     def stop(self, attempt: Attempt, reason: StopReason, grace: float | None = None) -> None:
-        """Ask an attempt to stop, and see to it that it does."""
+        """Ask an attempt to stop; it is killed after its grace."""
         if attempt in self._active:
             if reason is not attempt.reason:
                 logger.info("%s: %s, asked to stop", attempt, reason)
@@ -136,7 +136,7 @@ class Attempts:
             attempt.stop(reason, self._clock.monotonic(), span)
 
     def look(self) -> None:
-        """One round of the watch: what has timed out, cannot be renewed, or did not stop when asked."""
+        """Stop attempts that timed out or cannot be renewed, and kill those that did not stop when asked."""
         now = self._clock.monotonic()
         for attempt in tuple(self._active):
             if attempt.reason is None:
@@ -162,16 +162,16 @@ class Attempts:
             attempt.insisted = True
             attempt.bearer.insist(attempt)
 
-    # -- taking on
+    # -- starting
 
     def take(self, claims: list[Claim], asked_at: float) -> None:
-        """Start what was claimed; nothing may run under a lease that is gone already."""
+        """Start the claimed jobs; release those that must not run here."""
         now = self._clock.monotonic()
         scratch = self._rules.scratch
         attempts = [Attempt.of(claim, asked_at, now, scratch) for claim in claims]
         refused = self._refuse(attempts, now)
         if refused:
-            self._settling.tell([(attempt, Release()) for attempt in refused])
+            self._settler.tell([(attempt, Release()) for attempt in refused])
             attempts = [one for one in attempts if one not in refused]
         self._active.update(attempts)
         self._begin(attempts)
@@ -181,10 +181,10 @@ class Attempts:
         self._wakeup.wake()
 
     def _refuse(self, attempts: list[Attempt], now: float) -> set[Attempt]:
-        """What must not run here: under a lease that ends too soon, or beside one that has the worker to itself.
+        """Attempts that must not run here: their lease ends too soon, or another job must run alone in the worker.
 
-        Of several that must be alone, one stays, and waits for what runs. The others need not wait for it: another
-        worker may have room for them.
+        Of several jobs that must run alone, one stays and waits for the running ones; another worker may have room for
+        the rest.
         """
         if self._closed or self._sole is not None:
             return set(attempts)
@@ -196,7 +196,7 @@ class Attempts:
         return refused
 
     def _begin(self, attempts: list[Attempt]) -> None:
-        """Nearly all need no more than a place in an executor: these are dealt out together."""
+        """Start the attempts. Most need only an executor and are distributed together."""
         shared = self._rules.shared
         plain = [
             one
@@ -234,7 +234,7 @@ class Attempts:
         attempt.bearer = TaskBearer(self._tasks.create_task(self._guard(attempt, work)))
 
     async def _guard(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
-        """However the task ends, its attempt does, unless it was handed on."""
+        """Run a task of an attempt. The attempt ends with it, unless an executor has taken it over."""
         try:
             await work
         except FileTrouble as trouble:
@@ -248,7 +248,7 @@ class Attempts:
             self.ended([(attempt, Failed(attempt_error(attempt.claim, ErrorCode.INPUT_UNAVAILABLE, readable(error))))])
 
     async def _prepare_and_run(self, attempt: Attempt, kind: HandlerKind) -> None:
-        """Everything that comes before user code, and then that."""
+        """Prepare an attempt, then run it."""
         claim = attempt.claim
         if attempt is self._sole and not await self._is_alone(attempt):
             self.ended([(attempt, Halted())])
@@ -263,7 +263,7 @@ class Attempts:
             self._give(attempt)
 
     async def _is_alone(self, attempt: Attempt) -> bool:
-        """Wait, with a lease that is renewed, until everything else that runs here has ended; False if it does not."""
+        """Wait until all other attempts have ended, while the lease is renewed; False if they do not in time."""
         attempt.timeout_at = NEVER
         alone = await within(SOLE_PATIENCE, self._wait_for_others())
         attempt.count_from(self._clock.monotonic())
@@ -275,10 +275,10 @@ class Attempts:
         return True
 
     async def _confirm(self, attempt: Attempt) -> None:
-        """Have the engine know that it begins.
+        """Tell the engine that the attempt begins, and wait for its answer.
 
-        A job that takes its worker down at once could otherwise do so for ever: before the first heartbeat nothing
-        tells it from one whose claim never arrived.
+        A job that crashes its worker at once could otherwise do so for ever: before the first heartbeat it looks like
+        a job whose claim was never received.
         """
         attempt.begun = True
         attempt.confirmed = asyncio.get_running_loop().create_future()
@@ -297,7 +297,7 @@ class Attempts:
         links = await store_outputs(self._api, attempt, returned.outputs or {}, self._new_backoff())
         self._close([(attempt, returned)], links)
 
-    # -- what jobs do
+    # -- events of jobs
 
     def wrote(self, attempt: Attempt, lines: tuple[LogLine, ...]) -> None:
         if lines:
@@ -308,13 +308,13 @@ class Attempts:
         self._urgency.soon(attempt)
 
     def ended(self, ends: Sequence[End]) -> None:
-        """Tell how these ended; those with outputs once they are stored."""
+        """Settle these attempts; those with output files once the files are stored."""
         gone = self._terms.gone_by(self._clock.monotonic())
         closing: list[End] = []
         for end in ends:
             attempt, ending = end
             attempt.bearer = None
-            # One that was asked to stop in time and did not is given back all the same: its worker is there.
+            # An unrenewed attempt that did not stop in time is released all the same: its worker is alive.
             if attempt.lease_ends <= gone and attempt.reason is not StopReason.UNRENEWED:
                 attempt.reason = StopReason.LOST
             if type(ending) is Returned and ending.outputs is not None and attempt.reason is not StopReason.LOST:
@@ -325,7 +325,7 @@ class Attempts:
 
     def _close(self, ends: Sequence[End], outputs: tuple[FileLink, ...] = ()) -> None:
         self._active.difference_update([attempt for attempt, _ in ends])
-        self._settling.tell(
+        self._settler.tell(
             [(attempt, conclude(attempt.claim, ending, attempt.reason, outputs)) for attempt, ending in ends]
         )
         if self._sole is not None and self._sole not in self._active:
@@ -336,8 +336,8 @@ class Attempts:
         self._wakeup.wake()
 
     async def _share_again(self, sole: Attempt) -> None:
-        """What comes next must not be able to take the worker down before the end of the last one is recorded."""
-        await within(seconds(self._terms.lease), self._settling.quiet())
+        """Accept jobs again once the outcome of the job that ran alone is recorded: the next could crash the worker."""
+        await within(seconds(self._terms.lease), self._settler.quiet())
         if self._sole is sole:
             self._sole = None
             self._wakeup.wake()
@@ -348,7 +348,7 @@ class Attempts:
 
 
 class TaskBearer:
-    """An attempt whose files are under way: there is no user code to be gentle with."""
+    """An attempt whose files are being transferred. No user code runs, so the task is cancelled at once."""
 
     def __init__(self, task: asyncio.Task[None]) -> None:
         self._task = task

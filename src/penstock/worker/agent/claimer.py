@@ -1,4 +1,4 @@
-"""In the agent: asking for as many jobs as there is room for."""
+"""Claims as many jobs as the worker has room for."""
 
 import logging
 from datetime import timedelta
@@ -17,7 +17,7 @@ from penstock.worker.agent.outage import Backoff
 logger = logging.getLogger("penstock.worker")
 REFUSED = seconds(5.0)
 LOOK_AGAIN_SECONDS = 0.5
-"""How long a claim waits while some types are left to others: what it asks for may soon be another."""
+"""How long a claim waits while types are declined: the set of wanted types may change soon."""
 ZERO = seconds(0.0)
 FIRST_DECLINED_SECONDS = 1.0
 LONGEST_DECLINED_SECONDS = 10.0
@@ -38,8 +38,10 @@ class Room(Protocol):
 
 
 class Declined:
-    """While a deployment rolls, jobs may be for newer or older code than this worker's. It then takes none of that type
-    for a while: longer each time, from the start again once one has fitted.
+    """Job types that this worker declines for a while because a job's params did not fit its handler. Pure.
+
+    During a rolling deployment jobs may be for newer or older code. The span doubles with each misfit and starts anew
+    once a job has fitted.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -49,7 +51,7 @@ class Declined:
 
     @property
     def any(self) -> bool:
-        """Whether there is a type of which a job did not fit, and none has since; or that is left to others still."""
+        """Whether some type is declined now, or had a misfit and no fitting job since."""
         return bool(self._spans or self._until)
 
     def given_back(self, type_name: str) -> None:
@@ -63,7 +65,7 @@ class Declined:
         self._spans.pop(type_name, None)
 
     def left(self) -> dict[str, float]:
-        """The types that are left to others now, and for how many seconds more."""
+        """The declined types, and for how many more seconds."""
         if not self._until:
             return {}
         now = self._clock.monotonic()
@@ -72,10 +74,10 @@ class Declined:
 
 
 class Claimer:
-    """Keeps the engine asked for the room that is free, and for no more: nothing is fetched ahead.
+    """Claims jobs for the free capacity, never more: nothing is prefetched.
 
-    Two calls may be out: the second asks for room that came free while the first one waits or is answered, once
-    `least` of it have gathered.
+    Two claims may be pending: the second is for capacity that became free during the first, once it is at least
+    `least`.
     """
 
     def __init__(
@@ -99,12 +101,12 @@ class Claimer:
         self._answered = Wakeup()
 
     async def wait_until_idle(self) -> None:
-        """Return when no call is under way."""
+        """Return when no claim is pending."""
         while self._asked:
             await self._answered.wait()
 
     async def step(self, least: int, backoff: Backoff) -> None:
-        """Wait for room, ask once, and hand over what was given."""
+        """Wait for free capacity, claim once, and start the claimed jobs."""
         limit = await self._gather(least)
         self._asked += limit
         try:
@@ -131,11 +133,11 @@ class Claimer:
         claims = await self._api.claim(self._worker, wanted, limit, wait)
         if claims:
             self._room.take(claims, asked_at)
-            # One turn for the frames to go out: the jobs should start before more are asked for.
+            # Let the event loop send the frames: these jobs should start before the next claim.
             await self._clock.sleep(ZERO)
 
     def _terms_now(self) -> tuple[WorkRequest, timedelta]:
-        """What to ask for, of declined types only what others gave back, and how long to wait for it."""
+        """What to claim and how long to wait. Of declined types only jobs that other workers gave back."""
         if not self._declined.any:
             return self._wanted, seconds(self._terms.claim_wait)
         left = self._declined.left()

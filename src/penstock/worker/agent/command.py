@@ -1,4 +1,4 @@
-"""In the agent: a job type that is a program. argv, never a shell; a clean environment; a process group of its own."""
+"""Runs a job type that is a program: argv, never a shell; a clean environment; its own process group."""
 
 import asyncio
 import codecs
@@ -21,7 +21,7 @@ INHERITED = ("PATH", "HOME", "LANG")
 CHUNK_BYTES = 64 * 1024
 TAIL_CHARACTERS = 2_000
 LINGER = seconds(1.0)
-"""How long the output of an ended program is read on: something it started may hold the pipes open."""
+"""How long output is read after the program has ended: a process it started may hold the pipes open."""
 
 Wrote = Callable[[Attempt, tuple[LogLine, ...]], None]
 
@@ -49,7 +49,7 @@ class CommandRun:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self) -> Ending:
-        """Run it to its end. However this ends, nothing of the program is left running."""
+        """Run the program to its end. Afterwards no process of its group is left."""
         folder = Path(self._attempt.folder)
         await asyncio.to_thread(_make_folders, folder)
         try:
@@ -126,7 +126,7 @@ class CommandRun:
         self._signal(signal.SIGTERM)
 
     def insist(self, attempt: Attempt) -> None:
-        """A program has no softer way than to be asked."""
+        """Do nothing: a program is only asked once."""
 
     def kill(self, attempt: Attempt) -> None:
         self._signal(signal.SIGKILL)
@@ -137,7 +137,7 @@ class CommandRun:
 
 
 def environment(program: Program, claim: Claim, folder: Path) -> dict[str, str]:
-    """What the program sees: a few variables of this process, those declared with it, and its job."""
+    """The environment of the program: a few variables of this process, those declared with it, and its job's."""
     return {
         **{name: os.environ[name] for name in INHERITED if name in os.environ},
         **program.env,

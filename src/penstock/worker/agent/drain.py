@@ -1,4 +1,4 @@
-"""In the agent: how a worker comes to its end without harming a job."""
+"""The drain of a worker: running jobs finish or are released before it ends."""
 
 import asyncio
 import logging
@@ -12,11 +12,11 @@ from penstock.worker.agent.settler import Settler
 
 logger = logging.getLogger("penstock.worker")
 KILL_SECONDS = 5.0
-"""How long a killed process may take to be gone."""
+"""How long a killed process may take to end."""
 
 
 class Drain:
-    """`begin` may be called at any time; a second call means: now."""
+    """`begin` may be called at any time; a second call releases running jobs at once."""
 
     def __init__(self) -> None:
         self._begun = asyncio.Event()
@@ -34,8 +34,8 @@ class Drain:
     async def wait_for_begin(self) -> None:
         await self._begun.wait()
 
-    async def carry_out(self, attempts: Attempts, settling: Settler, terms: LeaseTerms, patience: timedelta) -> None:
-        """Let running jobs finish for as long as `patience`, release the rest, and wait until all that is told."""
+    async def carry_out(self, attempts: Attempts, settler: Settler, terms: LeaseTerms, patience: timedelta) -> None:
+        """Let running jobs finish within `patience`, release the rest, and wait until all outcomes are told."""
         running = len(attempts.running())
         logger.info("draining: %d jobs are running", running)
         await self._wait_unless_hurried(patience, attempts.idle())
@@ -43,7 +43,7 @@ class Drain:
         await self._wait_unless_hurried(seconds(terms.lease), attempts.idle())
         self._yield_rest(attempts)
         await within(seconds(KILL_SECONDS), attempts.idle())
-        await within(seconds(terms.lease), settling.quiet())
+        await within(seconds(terms.lease), settler.quiet())
 
     def _yield_rest(self, attempts: Attempts) -> None:
         for attempt in attempts.running():

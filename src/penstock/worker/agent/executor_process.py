@@ -1,4 +1,4 @@
-"""In the agent: one executor process, and the jobs it holds."""
+"""One executor process as the agent sees it, and the jobs it holds."""
 
 import asyncio
 import logging
@@ -26,24 +26,24 @@ from penstock.worker.start_flags import StartFlags, shared_file
 logger = logging.getLogger("penstock.worker")
 
 
-def start_executor(end: int, marks: int, places: int) -> Child:
-    """A new executor, given its end of the channel and the page of marks; the caller closes its own copies."""
-    template = own_prefork()
-    if template is not None:
+def start_executor(end: int, flags: int, places: int) -> Child:
+    """Start an executor with its end of the channel and the start flags; the caller closes its own copies."""
+    prefork = own_prefork()
+    if prefork is not None:
         try:
-            return ForkedChild(template.fork_executor(end, marks, places))
+            return ForkedChild(prefork.fork_executor(end, flags, places))
         except PreforkLost as error:
             logger.warning("executors are started without a template from now on: %s", error)
             without_prefork()
-    return _spawn(end, marks, places)
+    return _spawn(end, flags, places)
 
 
-def _spawn(end: int, marks: int, places: int) -> Child:
-    ends = [str(end), str(marks), str(places), str(os.getpid())]
+def _spawn(end: int, flags: int, places: int) -> Child:
+    ends = [str(end), str(flags), str(places), str(os.getpid())]
     return subprocess.Popen(
         [sys.executable, "-m", "penstock.worker.executor", *ends],
         env=without_settings(os.environ),
-        pass_fds=(end, marks),
+        pass_fds=(end, flags),
         stdin=subprocess.DEVNULL,
         stdout=sys.__stderr__ if sys.__stderr__ is not None else subprocess.DEVNULL,
         start_new_session=True,
@@ -55,7 +55,7 @@ NEVER = float("inf")
 
 
 class Phase(StrEnum):
-    """How an executor is. Only those that are loading or ready are given jobs."""
+    """The state of an executor. Only one that is loading or ready is given jobs."""
 
     LOADING = "loading"
     READY = "ready"
@@ -66,7 +66,7 @@ class Phase(StrEnum):
 
 
 class Watcher(Protocol):
-    """Who is told what an executor says, and that it has ended."""
+    """Receives the frames of an executor, and its end."""
 
     def heard(self, executor: "ExecutorProcess", frames: list[ToAgent]) -> None: ...
 
@@ -74,7 +74,7 @@ class Watcher(Protocol):
 
 
 class ExecutorProcess:
-    """Starts at once. When it has ended, everything it said before has been heard."""
+    """An executor process, started by the constructor. All its frames are received before its end is reported."""
 
     def __init__(self, load: Load, *, places: int, watcher: Watcher, deadline: float) -> None:
         self.phase = Phase.LOADING
@@ -102,7 +102,7 @@ class ExecutorProcess:
     def _start(self, places: int) -> Child:
         file = shared_file(places)
         ours, theirs = socket.socketpair()
-        self._marks = StartFlags(file, places)
+        self._flags = StartFlags(file, places)
         self._channel: Channel[ToAgent, ToExecutor] = Channel(
             ours, DECODER, self._received, ended=lambda: None, garbled=self._garbled, unsendable=self._unsendable
         )
@@ -124,7 +124,7 @@ class ExecutorProcess:
     # -- jobs
 
     def give(self, attempts: Sequence[Attempt]) -> None:
-        """Hand the attempts over; there are places for them."""
+        """Give it the attempts; the caller knows that there is room."""
         for attempt in attempts:
             attempt.place = place = self._free.pop()
             attempt.bearer = self
@@ -134,28 +134,28 @@ class ExecutorProcess:
         self._channel.post([_start(attempt) for attempt in attempts])
 
     def part(self, place: int) -> Attempt | None:
-        """The job's end was told: forget it. None when it had been taken back."""
+        """Remove a job whose end was reported; None if it had been taken back."""
         self._taken.discard(place)
-        self._marks.clear(place)
+        self._flags.clear(place)
         self._free.append(place)
         return self.attempts.pop(place, None)
 
     def has_started(self, attempt: Attempt) -> bool:
-        return self._marks.started(attempt.place)
+        return self._flags.started(attempt.place)
 
     def take_back(self) -> None:
-        """Forbid the start of every job that has not started yet."""
+        """Prevent the start of every job that has not started yet."""
         for place in self.attempts.keys() - self._taken:
-            if not self._marks.started(place):
-                self._marks.take_back(place)
+            if not self._flags.started(place):
+                self._flags.take_back(place)
                 self._taken.add(place)
 
     def taken_back(self) -> list[Attempt]:
-        """Those that can no longer start here. Ask some time after `take_back`."""
+        """Attempts that can no longer start here. Valid some time after `take_back`."""
         return [self.attempts.pop(place) for place in tuple(self._taken) if self._is_unstarted(place)]
 
     def _is_unstarted(self, place: int) -> bool:
-        return place in self.attempts and not self._marks.started(place)
+        return place in self.attempts and not self._flags.started(place)
 
     def ask(self, attempt: Attempt) -> None:
         self._channel.post([Stop(attempt.place)])
@@ -169,17 +169,17 @@ class ExecutorProcess:
     # -- the process
 
     def ping(self, now: float) -> None:
-        """Ask for a sign of life; whatever it says next is one."""
+        """Ask for a sign of life; any frame counts as one."""
         self.asked_at = now
         self._channel.post([Ping()])
 
     def leave(self, deadline: float) -> None:
-        """Let it end; killed if it has not by then."""
+        """Ask it to exit; it is killed if it has not by then."""
         self.phase, self.deadline = Phase.LEAVING, deadline
         self._channel.post([Leave()])
 
     def end_now(self, cause: Cause | None = None, text: str | None = None) -> None:
-        """Kill it. With a cause its jobs are to blame; without, those not asked to stop are innocent."""
+        """Kill it. With a cause its jobs are blamed; without one, jobs that were not asked to stop are not."""
         if self._condemned:
             return
         self._condemned = True
@@ -195,11 +195,11 @@ class ExecutorProcess:
         self._watcher.heard(self, frames)
 
     def _garbled(self, error: Exception) -> None:
-        """What else it says is lost, the ends of its jobs too: the same as if it had crashed."""
+        """Treat unreadable data as a crash: the frames after it are lost, the ends of jobs too."""
         self.end_now(Cause.CRASH, f"sent its agent what cannot be read: {readable(error)}")
 
     def _unsendable(self, frame: ToExecutor, error: Exception) -> None:
-        """A job that cannot be handed over errors; other frames hold nothing that could fail."""
+        """An error for a job that cannot be encoded; other frames always can."""
         if isinstance(frame, Start):
             told = JobError(
                 ErrorCode.RAISED, f"the job cannot be handed to a handler: {readable(error)}", attempt=frame.attempt
@@ -207,13 +207,13 @@ class ExecutorProcess:
             self._watcher.heard(self, [Errored(frame.place, told)])
 
     def _exited(self, status: int) -> None:
-        # Its number may be another process's from here on.
+        # From here on its pid may belong to another process.
         self._condemned = True
         self._channel.receive_rest()
         self._channel.close()
         self.phase = Phase.ENDED
         self._watcher.ended(self, status)
-        self._marks.close()
+        self._flags.close()
 
 
 def _start(attempt: Attempt) -> Start:
@@ -230,7 +230,7 @@ CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 
 
 def resident_bytes(pid: int) -> int:
-    """What the process holds in memory now."""
+    """The resident memory of the process."""
     try:
         pages = (PROC / str(pid) / "statm").read_text().split()[1]
     except (OSError, IndexError):
@@ -252,5 +252,5 @@ def _number(path: Path) -> int | None:
 
 
 def limit_bytes(memory_mib: int, executors: int) -> int:
-    """What one executor may use: as set, or its share of the machine with one more share for everything else."""
+    """The memory limit of one executor: as set, or its share of the machine, with one share left for the rest."""
     return memory_mib * MIB if memory_mib else machine_bytes() // (executors + 1)

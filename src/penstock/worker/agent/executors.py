@@ -1,4 +1,4 @@
-"""In the agent: the executors of one worker. Keeps as many as are wanted able to take jobs, and tells how jobs end."""
+"""The executors of one worker: starts and replaces them, distributes jobs, and reports how jobs end."""
 
 import asyncio
 import logging
@@ -30,9 +30,9 @@ from penstock.worker.protocol import (
 
 
 def shares(count: int, held: Sequence[int]) -> list[int]:
-    """How many of `count` new jobs each gets that has so many: as if each job went to whoever had the fewest by then.
+    """How many of `count` new jobs each executor gets, given the numbers that they hold: each goes to the least loaded.
 
-    The fullest first: one that is above the level at which all could be even gets nothing, and the others share.
+    Computed from the fullest down: an executor above the level at which all would be even gets none.
     """
     given = [0] * len(held)
     fullest_first = sorted(range(len(held)), key=held.__getitem__, reverse=True)
@@ -53,7 +53,7 @@ STALL_SECONDS = 0.75
 
 
 class Plan(Struct, frozen=True):
-    """What the executors are to be like. Zero switches a limit off."""
+    """How many executors there are, and their limits. Zero switches a limit off."""
 
     load: Load
     wanted: int
@@ -64,7 +64,7 @@ class Plan(Struct, frozen=True):
 
 
 class AttemptEvents(Protocol):
-    """Who is told what jobs do."""
+    """Receives the events of jobs."""
 
     def ended(self, ends: Sequence[End]) -> None: ...
 
@@ -76,7 +76,7 @@ class AttemptEvents(Protocol):
 
 
 class IgnoredEvents:
-    """Before any job is given there is nothing to tell."""
+    """Ignores events: before `report_to` no job has been given."""
 
     def ended(self, ends: Sequence[End]) -> None: ...
 
@@ -108,18 +108,18 @@ class Executors:
 
     @property
     def ready(self) -> bool:
-        """Whether a job given now would start now."""
+        """Whether a job given now would start at once."""
         return any(one.phase is Phase.READY and not one.alone for one in self._members)
 
     @property
     def unsteady(self) -> bool:
-        """Whether some executor is on its way up or down and has to be looked at."""
+        """Whether some executor is starting or ending and must be checked often."""
         return any(one.phase is not Phase.READY for one in self._members)
 
     def deal(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
-        """Give each to whoever has the fewest jobs; those for which there is no place are left.
+        """Give each attempt to the executor with the fewest jobs; returns those for which none has room.
 
-        Executors that are still loading get only what the others cannot take.
+        Executors that are still loading get only what the ready ones cannot hold.
         """
         for phase in (Phase.READY, Phase.LOADING):
             able = [one for one in self._members if one.phase is phase and not one.alone]
@@ -130,28 +130,28 @@ class Executors:
         return attempts
 
     def alone(self) -> ExecutorProcess:
-        """A fresh executor for one job; it ends with it."""
+        """A fresh executor for one job; it ends with the job."""
         executor, self._spare = self._spare or self._start(alone=True), None
         if self._keep_spare:
             self._spare = self._start(alone=True)
         return executor
 
     def keep_spare(self) -> None:
-        """From now on have one executor waiting for the next job that must run alone."""
+        """From now on keep one idle executor for the next job that must run alone."""
         self._keep_spare = True
         self._spare = self._start(alone=True)
 
     # -- keeping them
 
     def mend(self) -> None:
-        """Start what is missing."""
+        """Start missing executors."""
         if self._closing or self.loading.resting:
             return
         while len(self._able()) < self._plan.wanted:
             self._start()
 
     def look(self) -> None:
-        """One round of the watch: deadlines, stalls, and what is missing."""
+        """Check deadlines and stalls, and start missing executors."""
         now = self._clock.monotonic()
         for executor in tuple(self._members):
             match executor.phase:
@@ -164,7 +164,7 @@ class Executors:
         self.mend()
 
     def look_at_memory(self) -> None:
-        """Kill whoever uses more than it may; recycle whoever has grown."""
+        """Kill executors over the memory limit; recycle those that have grown."""
         for executor in tuple(self._members):
             if executor.phase in (Phase.LEAVING, Phase.ENDED):
                 continue
@@ -175,7 +175,7 @@ class Executors:
                 self._recycle(executor)
 
     async def close(self) -> None:
-        """End them all, now."""
+        """Kill all executors and wait for their end."""
         self._closing = True
         for executor in tuple(self._members):
             executor.end_now()
@@ -183,7 +183,7 @@ class Executors:
             await asyncio.wait_for(self._empty.wait(), LEAVE_SECONDS)
 
     def _able(self) -> list[ExecutorProcess]:
-        """Those that count as capacity; a successor only once its predecessor no longer does."""
+        """Executors that count as capacity; a successor only once its predecessor no longer does."""
         return [
             one
             for one in self._members
@@ -220,7 +220,7 @@ class Executors:
         executor.end_now(Cause.MEMORY, text)
 
     def _recycle(self, executor: ExecutorProcess) -> None:
-        """Have a successor take over once it is ready."""
+        """Start a successor, which takes over once it is ready."""
         succeeded = any(one.replaces is executor for one in self._members)
         if executor.phase is Phase.READY and not executor.alone and not succeeded and not self.loading.failing:
             self._start(replaces=executor)
@@ -234,13 +234,13 @@ class Executors:
         if done and not executor.attempts and executor.phase is not Phase.LEAVING:
             executor.leave(self._clock.monotonic() + LEAVE_SECONDS)
 
-    # -- what executors say
+    # -- frames of executors
 
     def heard(self, executor: ExecutorProcess, frames: list[ToAgent]) -> None:
         executor.heard_at = self._clock.monotonic()
         ends: list[End] = []
         for frame in frames:
-            # Nearly every frame is this one.
+            # The most frequent frame first.
             if type(frame) is not Finished:
                 self._hear(executor, frame)
             elif (attempt := executor.part(frame.place)) is not None:
@@ -286,7 +286,7 @@ class Executors:
         self._jobs.room_changed()
 
     def _awake(self, executor: ExecutorProcess) -> None:
-        """A blocked executor turns again: of use if it was not replaced yet, else it goes when its jobs have ended."""
+        """A stalled executor responds again: it is ready unless it was replaced; else it leaves after its jobs."""
         self._give_back(executor)
         executor.phase = Phase.READY
         if len(self._able()) > self._plan.wanted:
@@ -310,7 +310,7 @@ class Executors:
             self._empty.set()
 
     def _end_jobs(self, executor: ExecutorProcess, status: int) -> None:
-        """Jobs that had not started are innocent, and so are all when the executor was killed for one of them."""
+        """End the jobs of a dead executor. Unstarted ones are released, and all if it was killed because of one."""
         attempts = list(executor.attempts.values())
         started = {one for one in attempts if executor.has_started(one)}
         death = Died(executor.cause, executor.cause_text or describe(status), len(started))

@@ -1,4 +1,4 @@
-"""In the agent: an attempt's scratch folder, its inputs before and its outputs after."""
+"""The scratch folder of an attempt: inputs are downloaded into it, outputs uploaded from it."""
 
 import asyncio
 import hashlib
@@ -19,11 +19,11 @@ from penstock.worker.http_api import FileBody
 
 DEFAULT_TYPE = "application/octet-stream"
 FETCH_TRIES = 8
-"""How often an input is asked for, some seconds in all, before its attempt errors."""
+"""How often an input is requested, over some seconds, before its attempt fails."""
 
 
 class FileTrouble(Exception):
-    """An input or output that cannot be had; `error` is the attempt's."""
+    """An input cannot be read or an output cannot be stored; the attempt fails with `error`."""
 
     def __init__(self, error: JobError) -> None:
         super().__init__(error.message)
@@ -31,7 +31,7 @@ class FileTrouble(Exception):
 
 
 async def fetch_inputs(api: WorkerApi, attempt: Attempt, backoff: Backoff) -> dict[str, str]:
-    """Download every input into the scratch folder; their paths by name. FileTrouble when one cannot be had intact."""
+    """Download every input into the scratch folder; their paths by name. FileTrouble if one cannot be read intact."""
     folder = Path(attempt.folder, "inputs")
     await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True)
     paths = {}
@@ -87,7 +87,7 @@ async def store_outputs(
 async def _store(
     api: WorkerApi, attempt: Attempt, number: int, path: Path, content_type: str, backoff: Backoff
 ) -> FileLink:
-    """Try until it is stored; an attempt that loses its lease meanwhile is stopped by the watch."""
+    """Try until the output is stored; the watchdog stops an attempt that loses its lease meanwhile."""
     digest = await asyncio.to_thread(_digest, attempt.claim, path)
     while True:
         try:
@@ -102,7 +102,7 @@ async def _store(
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be told: file systems hold any bytes, Python shows those that are no text as surrogates."""
+    """Whether a file name is valid text. Python shows bytes that are not as surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -122,5 +122,5 @@ def _no_output(claim: Claim, path: Path, why: str) -> FileTrouble:
 
 
 def remove(folder: str) -> None:
-    """Remove a scratch folder, if it was ever made."""
+    """Remove a scratch folder if it exists."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""In the agent: the heartbeat."""
+"""The heartbeat: renews the leases of a worker's attempts and acts on the answers."""
 
 import asyncio
 import logging
@@ -19,17 +19,17 @@ MIN_INTERVAL_SECONDS = 0.25
 
 
 class Leased(Protocol):
-    """The attempts whose leases are to be kept."""
+    """Holds the attempts whose leases are renewed."""
 
     def renewable(self) -> list[Attempt]:
-        """All whose lease still holds; what runs under one that does not is stopped."""
+        """Attempts whose leases are valid; those whose lease has ended are stopped."""
         ...
 
     def stop(self, attempt: Attempt, reason: StopReason) -> None: ...
 
 
 class Heartbeat:
-    """Renews every lease each heartbeat, and single ones early when a job has made progress."""
+    """Renews every lease each heartbeat, and single leases earlier when a job reports progress."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class Heartbeat:
         self._due_at = clock.monotonic() + terms.heartbeat
 
     def soon(self, attempt: Attempt) -> None:
-        """Renew this one before the next heartbeat: it has something to tell, or a lease that is old already."""
+        """Renew this lease before the next heartbeat: it carries progress, or a large part of it has passed."""
         self._urgent[attempt] = None
         self._news.set()
 
     def now(self) -> None:
-        """Let the next heartbeat be at once."""
+        """Send the next heartbeat at once."""
         self._due_at = self._clock.monotonic()
         self._news.set()
 
@@ -78,7 +78,7 @@ class Heartbeat:
             await self._clock.sleep(seconds(MIN_INTERVAL_SECONDS))
 
     async def _beat(self) -> None:
-        """Renew all if that is due, else only those that have something to tell."""
+        """Renew all leases if that is due, else only the urgent ones."""
         urgent, self._urgent = self._urgent, {}
         asked_at = self._clock.monotonic()
         if asked_at < self._due_at:
@@ -90,7 +90,7 @@ class Heartbeat:
         self._due_at = asked_at + self._terms.heartbeat
 
     async def renew(self, attempts: list[Attempt]) -> None:
-        """Renew these leases and do what the answers say. Each lease counts from before the asking."""
+        """Renew these leases and act on the answers. A renewed lease counts from before the call."""
         asked_at = self._clock.monotonic()
         leases = [attempt.take_progress() for attempt in attempts]
         try:
@@ -105,20 +105,20 @@ class Heartbeat:
         except (NotFound, Unauthorized) as error:
             await self._rejoin_if_unknown(error)
             return
-        except Exception as error:  # noqa: BLE001 - whatever one of them has to tell, the others need their leases
+        except Exception as error:  # noqa: BLE001 - one bad progress report must not cost the others their leases
             await self._renew_plain(attempts, error)
             return
         for attempt, lease, renewal in zip(attempts, leases, renewals, strict=True):
             self._apply(attempt, lease, renewal, asked_at)
 
     async def _rejoin_if_unknown(self, error: Refused) -> None:
-        """A server that does not know us any more gets to know us again."""
+        """Join again if the server does not know this worker."""
         logger.warning("renewing was refused: %s", error)
         if isinstance(error, NotFound):
             await self._join()
 
     async def _renew_plain(self, attempts: list[Attempt], error: Exception) -> None:
-        """Renew each lease by itself, without what it has to tell: one that is refused costs no other its lease."""
+        """Renew each lease separately and without progress, so that one refusal costs no other lease."""
         logger.warning("%d leases were not renewed together: %s; each is by itself", len(attempts), readable(error))
         for attempt in attempts:
             asked_at = self._clock.monotonic()
@@ -132,7 +132,7 @@ class Heartbeat:
 
     def _apply(self, attempt: Attempt, lease: Lease, renewal: Renewal, asked_at: float) -> None:
         if renewal.loss is Loss.UNSURE:
-            # Its shard did not answer: the lease goes on as long as it was, and the next heartbeat asks again.
+            # Its shard did not answer: the lease keeps its end, and the next heartbeat tries again.
             return
         if renewal.loss is not None:
             self._leased.stop(attempt, StopReason.LOST)

@@ -1,4 +1,4 @@
-"""In the agent: what jobs wrote, on its way to the engine."""
+"""Sends the log lines of jobs to the engine."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ Retry = tuple[list[Attempt], PenstockError | None]
 
 
 class LogQueue(Struct, eq=False):
-    """The lines for one shard, each job's in order: written, due to be sent, and on their way.
+    """The log lines for one shard, each job's in order: written, due to be sent, and being sent.
 
     `failing` while the shard has not taken what was sent last.
     """
@@ -38,7 +38,7 @@ class LogQueue(Struct, eq=False):
 
 
 class Logs:
-    """Sends lines in batches, for each shard by itself. Lines that cannot be taken yet are kept and sent again."""
+    """Sends lines in batches, separately for each shard. Lines that a shard cannot take yet are sent again."""
 
     def __init__(self, api: WorkerApi, clock: Clock, new_backoff: Callable[[], Backoff]) -> None:
         self._api = api
@@ -49,7 +49,7 @@ class Logs:
         self._when_sent: Callable[[], None] = lambda: None
 
     def when_sent(self, call: Callable[[], None]) -> None:
-        """Have this called whenever `pending` may have become false."""
+        """Register a callback for when `pending` may have become False."""
         self._when_sent = call
 
     def wrote(self, attempt: Attempt, lines: Iterable[LogLine]) -> None:
@@ -58,7 +58,7 @@ class Logs:
         self._news.set()
 
     async def step(self) -> None:
-        """Send what was written, every half second at most."""
+        """Send the lines written so far, at most every half second."""
         await self._news.wait()
         self._news.clear()
         for lane in self._lanes.values():
@@ -68,7 +68,7 @@ class Logs:
         await self._clock.sleep(SEND_INTERVAL)
 
     def hurry(self, attempt: Attempt) -> None:
-        """Send what this attempt has written at once: it has ended."""
+        """Send the lines of an attempt that has ended at once."""
         lane = self._queue(attempt)
         if lane is not None and attempt in lane.written:
             del lane.written[attempt]
@@ -76,19 +76,19 @@ class Logs:
             self._send(lane)
 
     def pending(self, attempt: Attempt) -> bool:
-        """Whether an end of this attempt told now would be told before what it wrote, to a shard that takes both."""
+        """Whether lines of this attempt are unsent although its shard accepts lines: its outcome should wait."""
         lane = self._queue(attempt)
         return lane is not None and not lane.failing and (attempt in lane.due or attempt in lane.sent)
 
     def forget(self, attempt: Attempt) -> None:
-        """Drop what waits of an attempt that is no longer ours."""
+        """Drop the unsent lines of an attempt whose lease is gone."""
         lane = self._queue(attempt)
         if lane is not None:
             for held in (lane.written, lane.due, lane.sent):
                 held.pop(attempt, None)
 
     def close(self) -> None:
-        """Give up what is left."""
+        """Drop all unsent lines."""
         for lane in self._lanes.values():
             if lane.sending is not None:
                 lane.sending.cancel()
@@ -123,7 +123,7 @@ class Logs:
             lane.sending = None
 
     async def _try(self, lines: Lines) -> Retry:
-        """Send the lines; the attempts whose lines are to be sent again, and why."""
+        """Send the lines. Returns the attempts whose lines are to be sent again, and the error."""
         try:
             refused = await self._api.log(
                 [LogEntry(one.claim.job, one.claim.fence, lines[one], one.lines_sent) for one in lines]
@@ -137,7 +137,7 @@ class Logs:
         return again, StoreUnavailable("the shard did not answer") if again else None
 
     async def _try_apart(self, lines: Lines, error: Exception) -> Retry:
-        """Send each job's lines by themselves; what cannot be sent alone is dropped."""
+        """Send each job's lines separately; drop those that are refused even so."""
         if len(lines) == 1:
             logger.warning("%s: log lines are dropped: %s", *lines, readable(error))
             return [], None
@@ -151,7 +151,7 @@ class Logs:
 
 
 def _take(due: dict[Attempt, None]) -> Lines:
-    """The lines for one call, out of what is due."""
+    """Take the lines for one call from those that are due."""
     taken: Lines = {}
     count = 0
     for attempt in tuple(due):

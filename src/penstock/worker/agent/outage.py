@@ -1,4 +1,4 @@
-"""While the engine cannot be reached: wait longer and longer, and say so once."""
+"""Outages of the server, as a worker sees them: backoff between tries, and one log line per outage."""
 
 import asyncio
 import logging
@@ -14,11 +14,11 @@ logger = logging.getLogger("penstock.worker")
 FIRST_SECONDS = 0.1
 LONGEST_SECONDS = 2.0
 LONGEST_AFTER_SECONDS = 5.0
-"""The most that a Retry-After is heeded: a proxy does not know how long leases last."""
+"""The longest Retry-After that is respected: a proxy does not know how long leases last."""
 
 
 class Outage:
-    """One per worker, so that its loops speak with one voice."""
+    """Whether the server is unreachable. One per worker, so that its loops log an outage once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,10 +40,10 @@ class Outage:
 
 
 class Backoff:
-    """One loop's waits between tries: doubling, jittered, no longer than LONGEST_SECONDS unless it was asked to wait.
+    """The delays between one loop's tries: doubling, jittered, at most LONGEST_SECONDS or what a Retry-After asks for.
 
-    `longest_after` is how many seconds it waits at most when a Retry-After asks it to. Without an `outage` it says
-    nothing: the trouble is not the server's.
+    `longest_after` bounds the Retry-After, in seconds. Without an `outage` nothing is logged: the server is not at
+    fault.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Backoff:
         await self._clock.sleep(seconds(max(own, min(_asked(error), self._longest_after))))
 
     def over(self) -> None:
-        """The try succeeded."""
+        """Record a success."""
         if self._tries:
             self._tries = 0
             if self._outage is not None:
@@ -71,9 +71,9 @@ class Backoff:
 
 
 async def concerns_all(error: Exception, ask_nothing: Callable[[], Awaitable[object]]) -> bool:
-    """Whether a call failed for a reason that lies outside of what it carried: then telling parts of it is of no use.
+    """Whether a call failed for a reason outside its content: then sending its parts separately is of no use.
 
-    `ask_nothing` is the same call with nothing in it. A server that answers that one cannot take this one.
+    `ask_nothing` makes the same call without content. If that succeeds, the content is the reason.
     """
     match error:
         case ServerUnavailable():
@@ -89,7 +89,7 @@ async def concerns_all(error: Exception, ask_nothing: Callable[[], Awaitable[obj
 
 
 def _asked(error: PenstockError) -> float:
-    """The seconds that the answer asked to wait; 0 if it did not."""
+    """The seconds of the answer's Retry-After; 0 without one."""
     after = error.details.get("retry_after", 0)
     return float(after) if isinstance(after, int) else 0.0
 
@@ -99,9 +99,9 @@ LONGEST_RETRY_SECONDS = 30.0
 
 
 class LoadRetries:
-    """What executors tell about importing the app. An app that was never imported is the operator's to mend.
+    """The imports of the app by executors. If the first one fails, the operator must fix the app.
 
-    One that was, and cannot be any more, is tried again later and later; each way it fails is told once.
+    An app that was imported before and fails now is tried again with a growing delay; each error is logged once.
     """
 
     def __init__(self, clock: Clock, rng: random.Random) -> None:

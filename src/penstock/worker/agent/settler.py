@@ -1,4 +1,4 @@
-"""In the agent: outcomes and releases, on their way to the engine."""
+"""Tells the engine the outcomes and releases of attempts."""
 
 import asyncio
 import logging
@@ -30,22 +30,21 @@ logger = logging.getLogger("penstock.worker")
 CALL_OUTCOMES = 1_000
 CALL_BYTES = 4 * 1024 * 1024
 TRIES = 2
-"""How often a call is made that the server answers but does not take, before its parts are told one by one."""
+"""How often a call that the server answers with an error is made before its parts are told one by one."""
 AGAIN_SECONDS = 0.5
 LOG_SECONDS = 1.0
-"""How long an outcome waits for its log lines to be kept: none are, once the attempt has ended."""
+"""How long an outcome waits for its log lines: the engine keeps none after the attempt has ended."""
 RETRY_PAUSE = seconds(0.1)
 REFUSED = seconds(2.0)
 MAX_CONCURRENT = 16
 UNACCEPTABLE = (Malformed, Invalid, TooLarge)
-"""What the server says of an outcome itself. Any other refusal may be about the moment."""
+"""Errors that concern the outcome itself. Any other refusal may be temporary."""
 
 
 class PendingOutcome(Struct, eq=False):
-    """How an attempt ended. Not told before `ready_at`, nor until `log_until` before its log; monotonic seconds.
+    """The outcome of an attempt, not told before `ready_at`, nor before its log until `log_until`; monotonic seconds.
 
-    `failing_since` is when the engine first failed to take it by itself, and `simplified` whether it has been replaced
-    by a plain error since.
+    `failing_since` is when the engine first failed to accept it alone; `simplified` if a plain error has replaced it.
     """
 
     attempt: Attempt
@@ -58,7 +57,7 @@ class PendingOutcome(Struct, eq=False):
 
 
 def calls_of(pending: Sequence[PendingOutcome]) -> list[list[PendingOutcome]]:
-    """Those that go in one call together, outcomes first."""
+    """Groups of outcomes that go in one call each, outcomes before releases."""
     outcomes = [one for one in pending if type(one.telling) is Outcome]
     if len(outcomes) == len(pending):
         return [outcomes] if outcomes else []
@@ -68,7 +67,7 @@ def calls_of(pending: Sequence[PendingOutcome]) -> list[list[PendingOutcome]]:
 
 
 async def tell_engine(api: WorkerApi, group: Sequence[PendingOutcome]) -> list[Refusal]:
-    """Tell what goes in one call; what was refused of it."""
+    """Make one call; returns its refusals."""
     telling = group[0].telling
     if isinstance(telling, Release):
         return await api.release([one.attempt.lease for one in group], suspects=telling.suspect)
@@ -76,17 +75,17 @@ async def tell_engine(api: WorkerApi, group: Sequence[PendingOutcome]) -> list[R
 
 
 def unsure_of(group: Sequence[PendingOutcome], refused: Sequence[Refusal]) -> list[PendingOutcome]:
-    """Those that the engine is to be told again: their shard gave no answer."""
+    """Outcomes to be told again because their shard gave no answer."""
     unsure = {Lease(one.job, one.fence) for one in refused if one.unsure}
     return [one for one in group if one.attempt.lease in unsure] if unsure else []
 
 
 class Settler:
-    """Tells the engine how attempts ended. What piles up while one call runs goes with the next.
+    """Tells the engine how attempts ended, in batches: outcomes that arrive during one call go with the next.
 
-    Kept and tried again while the engine is unavailable, for a while beyond the lease too: the fence says whether
-    somebody else has the job. What waits for its own shard or its own log holds up nothing else. If a call fails for a
-    reason that lies in what it says, each part of it is told by itself.
+    While the engine is unavailable outcomes are kept and tried again, for a while beyond the lease too: the fence
+    protects a job that another worker has claimed. An outcome that waits for its shard or its log delays no other. If
+    a call fails because of its content, each outcome is told separately.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class Settler:
         logs.when_sent(self._news.set)
 
     def tell(self, told: Sequence[tuple[Attempt, Telling]]) -> None:
-        """Tell these; what is to be discarded is not."""
+        """Queue these; those to be discarded are only logged."""
         log_until = self._clock.monotonic() + LOG_SECONDS
         for attempt, telling in told:
             if isinstance(telling, Discard):
@@ -126,13 +125,13 @@ class Settler:
             self._news.set()
 
     def unsettled(self) -> Iterator[Attempt]:
-        """Attempts that have ended and whose leases are still needed."""
+        """Ended attempts whose leases are still needed."""
         for one in (*self._waiting, *self._telling):
             yield one.attempt
         yield from self._stragglers.unsettled()
 
     async def quiet(self) -> None:
-        """Return when everything has been told, or given up."""
+        """Return when every outcome has been told or discarded."""
         while any(True for _ in self.unsettled()):
             await self._done.wait()
 
@@ -141,7 +140,7 @@ class Settler:
         self._stragglers.close()
 
     async def step(self) -> None:
-        """Wait until something can be told and tell it; after a failure wait a moment and keep what is still ours."""
+        """Wait for outcomes that can be told and tell them. After a failure pause, and keep those not expired."""
         await self._something_ready()
         self._telling = self._take()
         try:
@@ -175,7 +174,7 @@ class Settler:
         return max(one.ready_at, one.log_until) if self._logs.pending(one.attempt) else one.ready_at
 
     def _take(self) -> list[PendingOutcome]:
-        """As much of what can be told as fits in one call, oldest first."""
+        """Take the outcomes that can be told and fit in one call, oldest first."""
         now, size = self._clock.monotonic(), 0
         taken: list[PendingOutcome] = []
         left: list[PendingOutcome] = []
@@ -206,11 +205,11 @@ class Settler:
     # -- telling it
 
     async def _tell(self, group: list[PendingOutcome]) -> None:
-        """Tell what goes in one call. Unavailable or Unauthorized: whatever is said now would not be taken."""
+        """Tell one call's outcomes. Unavailable or Unauthorized: no other call would succeed now."""
         for left in reversed(range(TRIES)):
             try:
                 refused = await tell_engine(self._api, group)
-            except Exception as error:  # noqa: BLE001 - what nobody foresaw must not hold up everyone's outcomes
+            except Exception as error:  # noqa: BLE001 - an unexpected error must not delay the other outcomes
                 if await concerns_all(error, lambda: self._api.settle([])):
                     await self._wait_for_engine(group, error)
                     return
@@ -222,7 +221,7 @@ class Settler:
                 return
 
     async def _wait_for_engine(self, group: list[PendingOutcome], error: Exception) -> None:
-        """A shard that is away is asked again later; for a server that is, everything waits."""
+        """Tell the group again later if its shard is unavailable; raise if the server is."""
         if isinstance(error, (ServerUnavailable, Unauthorized)):
             raise error
         self._tell_again(group)
@@ -253,7 +252,7 @@ class Settler:
             self._note_fits(group, misfits)
 
     def _note_fits(self, group: list[PendingOutcome], misfits: Set[str]) -> None:
-        """Which jobs did not fit this worker's handlers, and which did: those that came to a result."""
+        """Record which types did not fit this worker's handlers, and which did: those whose job returned a result."""
         for one in group:
             if one.attempt.claim.job in misfits:
                 logger.info("%s: its params do not fit the handler of this worker; given back for another", one.attempt)
@@ -268,10 +267,10 @@ class Settler:
 
 
 class Stragglers:
-    """Each is told in a task of its own, until the engine has it, its lease is gone, or there is no way to tell it.
+    """Outcomes told one by one, each in its own task, until the engine has it, its lease has ended, or it is refused.
 
-    What cannot be told as it is, is told as a plain error. If even that cannot, it is given up: its lease is renewed no
-    more, so that the job is reclaimed and runs elsewhere.
+    An outcome that the engine cannot accept is replaced by a plain error. If that is not accepted either, it is
+    discarded: its lease is no longer renewed, so that the job is reclaimed.
     """
 
     def __init__(
@@ -299,7 +298,7 @@ class Stragglers:
             yield one.attempt
 
     def close(self) -> None:
-        """Give up all that is left."""
+        """Discard the remaining outcomes."""
         for task in self._tasks.values():
             task.cancel()
 
@@ -326,11 +325,11 @@ class Stragglers:
         logger.warning("%s: its lease ended before the outcome could be recorded; discarded", one.attempt)
 
     async def _try(self, one: PendingOutcome) -> Exception | None:
-        """Tell it by itself; None when the engine has answered for it, else why it did not."""
+        """Tell one outcome alone; None if the engine has answered, else the error."""
         try:
             async with self._few:
                 refused = await tell_engine(self._api, [one])
-        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this one alone
+        except Exception as error:  # noqa: BLE001 - it concerns this outcome alone
             return error
         if unsure_of([one], refused):
             return StoreUnavailable("its shard did not answer")
@@ -339,10 +338,10 @@ class Stragglers:
         return None
 
     async def _is_its_own(self, one: PendingOutcome, error: PenstockError) -> bool:
-        """Whether it is the outcome that the server cannot take.
+        """Whether the server cannot accept this very outcome.
 
-        Where the server does not say so, that is certain only after it has failed for as long as a lease lasts, while
-        the same call with nothing in it went through.
+        If the server does not say so, that is certain only after it has failed for the length of a lease while an empty
+        call succeeded.
         """
         if isinstance(error, UNACCEPTABLE):
             return True
@@ -354,7 +353,7 @@ class Stragglers:
         return one.simplified or now - one.failing_since >= self._terms.lease
 
     def _simplify(self, one: PendingOutcome, error: Exception) -> bool:
-        """Replace it by a plain error; False if it is one already, or has nothing to be left out."""
+        """Replace it by a plain error; False if that is not possible."""
         plain = None if one.simplified else simplify(one.attempt.claim, one.telling, readable(error))
         if plain is None:
             return False

@@ -1,4 +1,4 @@
-"""`python -m penstock.worker.executor`: an executor started from nothing, which imports the app itself."""
+"""`python -m penstock.worker.executor`: an executor that is not forked, and imports the app itself."""
 
 import sys
 
@@ -7,10 +7,10 @@ from penstock.worker.executor.main import execute, tie_to
 
 
 def main() -> None:
-    end, marks, places, agent = map(int, sys.argv[1:5])
+    end, flags, places, agent = map(int, sys.argv[1:5])
     tie_to(agent)
     log_capture.install()
-    execute(end, marks, places)
+    execute(end, flags, places)
 
 
 if __name__ == "__main__":

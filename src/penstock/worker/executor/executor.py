@@ -1,4 +1,4 @@
-"""Running jobs: coroutine handlers on the event loop, plain functions in threads. What it tells goes out in frames."""
+"""Runs jobs in an executor process: coroutine handlers on the event loop, plain functions in threads."""
 
 import asyncio
 import contextvars
@@ -41,12 +41,12 @@ DECODER = msgspec.msgpack.Decoder(list[ToExecutor])
 
 
 class Executor:
-    """Runs what its agent sends, each job at once: the agent never sends more than there is room for."""
+    """Starts each job that the agent sends at once: the agent never sends more than there is room for."""
 
-    def __init__(self, app: Penstock, end: socket.socket, marks: StartFlags, clock: Clock, load: Load) -> None:
+    def __init__(self, app: Penstock, end: socket.socket, flags: StartFlags, clock: Clock, load: Load) -> None:
         self._handlers = app.handlers
         self._loaded = describe_app(app)
-        self._marks = marks
+        self._flags = flags
         self._clock = clock
         self._log_bytes = load.log_bytes
         self.result_bytes = load.result_bytes
@@ -61,7 +61,7 @@ class Executor:
         self._coroutines = {name for name, one in app.handlers.items() if iscoroutinefunction(one.function)}
 
     async def serve(self) -> None:
-        """Run jobs until the agent says to leave."""
+        """Run jobs until the agent sends Leave."""
         self._loop = asyncio.get_running_loop()
         self._left = self._loop.create_future()
         self._channel.open(self._loop)
@@ -121,9 +121,9 @@ class Executor:
                 run.raised(error)
 
     def _begins(self, run: Run) -> bool:
-        """Whether the handler is to be called: not when its job was taken back, or asked to stop, before it began."""
+        """Whether to call the handler: not if its job was taken back, or asked to stop, before it began."""
         run.begun = True
-        if not self._marks.begin(run.start.place):
+        if not self._flags.begin(run.start.place):
             run.told = Skipped(run.start.place)
             return False
         return not run.stopping
@@ -136,7 +136,7 @@ class Executor:
         self._tell(run)
 
     def _tell(self, run: Run) -> None:
-        """Tell how the run ended; after everything it wrote."""
+        """Report how the run ended, after its log lines."""
         del self._runs[run.start.place]
         if run.log is not None:
             run.log.finish()
@@ -151,7 +151,7 @@ class Executor:
         run.stopping = True
         if run.context is not None:
             run.context.cancelled = True
-        # A task cancelled before its first step would end without a word.
+        # A task cancelled before its first step would end without a report.
         if run.task is not None and run.begun:
             run.task.cancel()
 
@@ -188,7 +188,7 @@ class Executor:
 
 
 async def take_result(run: Run, value: object) -> None:
-    """A large value is checked and encoded in a thread: neighbours on the event loop do not wait for it."""
+    """Check and encode a result; a large one in a thread, so that it does not block the event loop."""
     if least_bytes(value, LARGE_BYTES) > LARGE_BYTES:
         await asyncio.to_thread(run.returned, value)
     else:

@@ -1,4 +1,4 @@
-"""In an executor or a template: importing the app, and what to say when it cannot be imported."""
+"""Imports the app in an executor or a prefork process, and explains why it cannot be imported."""
 
 import importlib
 import os
@@ -17,11 +17,11 @@ UNLOADABLE = 2
 
 
 def load_or_explain(reference: str) -> Penstock | LoadFailed:
-    """The app, found also where this process stands; or why there is none."""
+    """Import the app, also from the current folder; or the reason why it cannot be imported."""
     sys.path.insert(0, str(os.getcwd()))  # noqa: PTH109 - a string is what sys.path holds
     try:
         app = load(reference)
-        # What cannot be encoded could be told to nobody.
+        # The reason must be encodable to reach the agent.
         msgspec.msgpack.encode(describe_app(app))
     except BaseException as error:  # noqa: BLE001 - importing runs user code, which may raise anything
         return LoadFailed(readable(f"{type(error).__name__}: {readable(error)}"), readable(_where(error)))
@@ -40,7 +40,7 @@ def load(reference: str) -> Penstock:
 
 
 def describe_app(app: Penstock) -> Loaded:
-    """What an agent needs to know of an imported app."""
+    """The types, programs and schedules of an imported app, for the agent."""
     programs = {
         name: Program(one.command.argv, dict(one.command.env))
         for name, one in app.handlers.items()
@@ -51,7 +51,7 @@ def describe_app(app: Penstock) -> Loaded:
 
 
 def _where(error: BaseException) -> str:
-    """The user's own part of the traceback; nothing if the app was not found at all."""
+    """The user's part of the traceback; empty if the app was not found."""
     machinery = (__file__, "<frozen importlib", importlib.__file__ or "")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(machinery)]
     if not frames and not isinstance(error, SyntaxError):

@@ -1,4 +1,4 @@
-"""In an executor: what a handler prints or logs becomes its job's log; everything else goes to the worker's stderr."""
+"""Captures what a handler prints or logs as its job's log; all other output goes to the worker's stderr."""
 
 import contextvars
 import faulthandler
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 LINE_CHARACTERS = 16 * 1024
-"""A line without an end is cut here, so that it is seen before it ends."""
+"""An unfinished line is cut at this length, so that it is sent before it ends."""
 
 
 class LineSplitter:
-    """One attempt's log. Text beyond `log_bytes` is dropped, and one last line says so."""
+    """Splits one attempt's output into lines. Text beyond `log_bytes` is dropped, and one last line says so."""
 
     def __init__(self, attempt: int, log_bytes: int) -> None:
         self._attempt = attempt
@@ -34,7 +34,7 @@ class LineSplitter:
         self._ready: list[LogLine] = []
 
     def write(self, at: datetime, stream: str, text: str) -> bool:
-        """Add text; True when that made whole lines ready to be taken."""
+        """Add text; True if complete lines are ready."""
         *whole, rest = (self._partial.pop(stream, "") + text).split("\n")
         if len(rest) > LINE_CHARACTERS:
             whole.append(rest)
@@ -46,12 +46,12 @@ class LineSplitter:
         return bool(self._ready)
 
     def take(self) -> tuple[LogLine, ...]:
-        """The lines that are ready, once each."""
+        """Take the lines that are ready."""
         ready, self._ready = tuple(self._ready), []
         return ready
 
     def finish(self, at: datetime) -> tuple[LogLine, ...]:
-        """What is left, unfinished lines included."""
+        """Take the remaining lines, unfinished ones included."""
         for stream, rest in self._partial.items():
             self._keep(at, stream, rest)
         self._partial.clear()
@@ -69,11 +69,11 @@ class LineSplitter:
 
 
 FLUSH_SECONDS = 0.25
-"""Lines of one job leave together, at most this late."""
+"""Lines of one job are sent together, after this delay at most."""
 
 
 class Author(Protocol):
-    """Whoever may write to a log: one run. It has no log until it first writes."""
+    """One run, as the owner of a log; the log is created with the first write."""
 
     log: "JobLog | None"
 
@@ -81,14 +81,14 @@ class Author(Protocol):
 
 
 WRITING: contextvars.ContextVar[Author | None] = contextvars.ContextVar("penstock_writing", default=None)
-"""The run that the current task or thread belongs to. Inherited by tasks and threads that copy their context."""
+"""The run of the current task or thread, inherited through the context."""
 
 
 class JobLog:
-    """One attempt's log on its way to the agent.
+    """Sends one attempt's log to the agent.
 
-    `later` is asked for a `flush` soon. Sent from the thread that writes, not from the event loop:
-    a handler that blocks the loop is the one whose log matters.
+    `later` schedules a `flush`. Lines are sent from the thread that writes, not from the event loop: the log of a
+    handler that blocks the loop must be seen.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class JobLog:
                 self._later()
 
     def flush(self) -> None:
-        """Send what waits."""
+        """Send the pending lines."""
         with self._lock:
             self._flush(self._lines.take())
 
@@ -126,7 +126,7 @@ class JobLog:
 
 
 class Stream(io.TextIOBase):
-    """Stands for sys.stdout or sys.stderr."""
+    """Replaces sys.stdout or sys.stderr."""
 
     def __init__(self, name: str, outside: TextIO) -> None:
         self._name = name
@@ -150,7 +150,7 @@ class Stream(io.TextIOBase):
         return True
 
     def fileno(self) -> int:
-        """The real one: what a handler's child process writes there goes to the worker's stderr."""
+        """The real descriptor: output of a handler's child processes goes to the worker's stderr."""
         return self._outside.fileno()
 
     @property
@@ -159,7 +159,7 @@ class Stream(io.TextIOBase):
 
 
 class Bytes(io.RawIOBase):
-    """The stream's `buffer`, for those who write bytes."""
+    """The stream's `buffer`, which takes bytes."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -174,7 +174,7 @@ class Bytes(io.RawIOBase):
 
 
 class RecordHandler(logging.Handler):
-    """Gives `logging` records to the job that made them; the stream is the level's name. Never fails who logs."""
+    """Adds `logging` records to the log of their job; the stream is the level's name. Never raises."""
 
     def __init__(self, outside: TextIO) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class RecordHandler(logging.Handler):
 
 
 def install() -> None:
-    """Capture from now on. Before the app is imported, so that its own `logging.basicConfig` adds no second copy."""
+    """Start capturing. Call it before the app is imported, so that its `logging.basicConfig` adds no second copy."""
     outside = sys.stderr
     faulthandler.enable(outside)
     sys.stdout = Stream("stdout", outside)

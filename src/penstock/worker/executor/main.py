@@ -1,4 +1,4 @@
-"""The executor as a process: what it does first, whichever way it came to be, and until the agent says otherwise."""
+"""The main function of an executor process, started or forked."""
 
 import asyncio
 import signal
@@ -19,22 +19,22 @@ from penstock.worker.start_flags import StartFlags
 
 
 def tie_to(agent: int) -> None:
-    """Die with the agent, which alone decides when an executor ends: other requests to end are not heard.
+    """Die with the agent, and ignore termination signals: the agent alone decides when an executor ends.
 
-    Not SIG_IGN, which handlers' own child processes would inherit.
+    Not with SIG_IGN, which the child processes of handlers would inherit.
     """
     die_with_parent(agent)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
 
 
-def execute(end: int, marks: int, places: int, *, loaded: Penstock | None = None) -> None:
-    """Load the app unless it is `loaded`, then run what the agent sends, until it says to leave."""
+def execute(end: int, flags: int, places: int, *, loaded: Penstock | None = None) -> None:
+    """Import the app unless it is `loaded`, then run jobs until the agent sends Leave."""
     channel = socket.socket(fileno=end)
     told = _first(channel)
     belong_to(told.url, told.key)
     app = loaded if loaded is not None else _load_or_exit(told.app, channel)
-    executor = Executor(app, channel, StartFlags(marks, places), SystemClock(), told)
+    executor = Executor(app, channel, StartFlags(flags, places), SystemClock(), told)
     _runner().run(executor.serve())
 
 

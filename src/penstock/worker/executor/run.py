@@ -1,4 +1,4 @@
-"""In an executor: one run of a handler, from the frame that starts it to the frame that tells its end."""
+"""One run of a handler, from the frame that starts it to the frame that reports its end."""
 
 import asyncio
 import traceback
@@ -26,7 +26,7 @@ End = Finished | Errored | Stopped | Skipped
 
 
 class RunHost(Protocol):
-    """What a run asks of its executor; callable from any thread."""
+    """What a run needs of its executor; callable from any thread."""
 
     @property
     def result_bytes(self) -> int:
@@ -38,12 +38,12 @@ class RunHost(Protocol):
     def send(self, frames: list[ToAgent]) -> None: ...
 
     def soon(self) -> None:
-        """Look at progress and logs within a moment."""
+        """Send progress and logs soon."""
         ...
 
 
 class Run(Struct, eq=False):
-    """A handler at work on one attempt."""
+    """The run of one attempt's handler."""
 
     start: Start
     handler: Handler[..., Any]
@@ -60,13 +60,13 @@ class Run(Struct, eq=False):
 
     @property
     def end(self) -> End:
-        """How it has ended; stopped, if it came to no end of its own."""
+        """The frame of its end; Stopped if none was set."""
         return self.told or Stopped(self.start.place)
 
     # -- its call
 
     def arguments(self) -> tuple[tuple[object, ...], dict[str, object]]:
-        """What to call the handler's function with; InvalidParams when they do not fit."""
+        """The arguments of the handler's function; InvalidParams if the params do not fit."""
         signature = self.handler.signature
         if signature is None:
             raise RuntimeError(f"job type {self.start.type!r} has no function")
@@ -92,7 +92,7 @@ class Run(Struct, eq=False):
         context.cancelled = self.stopping
         return context
 
-    # -- what it says meanwhile
+    # -- progress and logs
 
     def report(self, progress: Progress) -> None:
         known, self.progress = self.progress, progress
@@ -110,7 +110,7 @@ class Run(Struct, eq=False):
     # -- its end
 
     def returned(self, value: object) -> None:
-        """Take the handler's value. A handler that was asked to stop has stopped, whatever it returned."""
+        """Record the handler's return value. A handler that was asked to stop counts as stopped."""
         if self.stopping:
             return
         try:
@@ -151,13 +151,13 @@ class Run(Struct, eq=False):
 
 
 def unknown_type(start: Start) -> Errored:
-    """The end of a job whose handler is gone: the app has changed since this worker declared its types."""
+    """The end of a job without a handler here: the app has changed since this worker declared its types."""
     text = f"the app has no handler {start.type!r} any more; restart the worker"
     return Errored(start.place, JobError(ErrorCode.RAISED, text, attempt=start.attempt))
 
 
 def instead_of(frame: ToAgent, error: Exception) -> ToAgent | None:
-    """What to tell the agent where something cannot be encoded after all: an end as an error, anything else not."""
+    """The replacement for a frame that cannot be encoded: an error for an end, None for any other."""
     match frame:
         case Finished(place):
             text = f"what the handler returned cannot be passed on: {readable(error)}"
@@ -170,7 +170,7 @@ def instead_of(frame: ToAgent, error: Exception) -> ToAgent | None:
 
 
 def _traceback(error: BaseException) -> str:
-    """The user's part of the traceback: without the frame of Penstock that made the call. The end matters most."""
+    """The user's part of the traceback, without Penstock's frame; a long one keeps its end."""
     frames = error.__traceback__.tb_next if error.__traceback__ is not None else None
     try:
         text = "".join(traceback.format_exception(type(error), error, frames))

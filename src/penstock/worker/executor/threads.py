@@ -1,4 +1,4 @@
-"""In an executor: the threads that run `def` handlers, and how one of them is interrupted."""
+"""The threads that run `def` handlers, and their interruption."""
 
 import ctypes
 import queue
@@ -14,7 +14,7 @@ _call_off_in_thread = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_v
 
 
 class ThreadWork:
-    """A call made in a thread. It can be interrupted once, and only while it runs."""
+    """A call in a thread, which can be interrupted once while it runs."""
 
     def __init__(self, call: Callable[[], None], after: Callable[[], None]) -> None:
         self._call = call
@@ -24,7 +24,7 @@ class ThreadWork:
         self._interrupted = False
 
     def run(self) -> None:
-        """Make the call, then `after`, which an interruption never reaches."""
+        """Make the call, then `after`, which is never interrupted."""
         with suppress(Cancelled):
             with self._lock:
                 self._thread = threading.get_ident()
@@ -42,7 +42,7 @@ class ThreadWork:
             _raise_in_thread(self._thread, Cancelled)
 
     def _disarm(self) -> None:
-        """From here on no interruption comes; one that is on its way is called off."""
+        """Prevent further interruptions and cancel a pending one."""
         with self._lock:
             self._thread = None
             if self._interrupted:
@@ -50,7 +50,7 @@ class ThreadWork:
 
 
 class Threads:
-    """As many threads as there is work at once; they end with the process, whatever they are doing."""
+    """As many daemon threads as there are concurrent calls; they end with the process."""
 
     def __init__(self) -> None:
         self._waiting: queue.SimpleQueue[ThreadWork] = queue.SimpleQueue()
@@ -58,7 +58,7 @@ class Threads:
         self._started = 0
 
     def start(self, work: ThreadWork) -> None:
-        """Run it at once, in a thread of its own; only on the event loop."""
+        """Run the call at once in its own thread; only on the event loop."""
         self._busy += 1
         if self._busy > self._started:
             self._started += 1
@@ -66,7 +66,7 @@ class Threads:
         self._waiting.put(work)
 
     def ended(self) -> None:
-        """A thread is free again; only on the event loop."""
+        """Record that a thread is free again; only on the event loop."""
         self._busy -= 1
 
     def _serve(self) -> None:

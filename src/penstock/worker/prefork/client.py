@@ -1,4 +1,4 @@
-"""A template, as whoever asks it sees it. Every call blocks, for milliseconds once the app is imported."""
+"""The client of a prefork process. Every call blocks, for milliseconds once the app is imported."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -23,22 +23,22 @@ from penstock.worker.prefork.protocol import (
 from penstock.worker.processes import adopting
 
 ANSWER_SECONDS = 10.0
-"""A fork takes milliseconds; a template that says nothing for this long is as good as dead."""
+"""A fork takes milliseconds; a prefork process that gives no answer for this long counts as dead."""
 
 
 class PreforkLost(Exception):
-    """The template gave no answer, or could not fork. What it may have forked ends by itself."""
+    """The prefork process gave no answer or could not fork. A process that it forked anyway ends by itself."""
 
 
 class PreforkClient:
-    """One end of the line to a template process; from any thread, one question at a time."""
+    """A connection to a prefork process; usable from any thread, one request at a time."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._one_at_a_time = Lock()
 
     def imported(self, seconds: float) -> Imported | NotImported:
-        """The first thing it says; ask once."""
+        """Its first message; call once."""
         self._end.settimeout(seconds)
         answer = self._answer()
         if not isinstance(answer, Imported | NotImported):
@@ -46,15 +46,15 @@ class PreforkClient:
         return answer
 
     def fork_worker(self, environment: Mapping[str, str]) -> int:
-        """A worker with this environment beside the template's own; its process number. A child of this process."""
+        """Fork a worker with this environment added to its own; its pid. It is a child of this process."""
         return self._fork(ForkWorker(environment))
 
-    def fork_executor(self, end: int, marks: int, places: int) -> int:
-        """An executor with copies of these descriptors; its process number. A child of this process."""
-        return self._fork(ForkExecutor(places), (end, marks))
+    def fork_executor(self, end: int, flags: int, places: int) -> int:
+        """Fork an executor with copies of these descriptors; its pid. It is a child of this process."""
+        return self._fork(ForkExecutor(places), (end, flags))
 
     def close(self) -> None:
-        """Let it end. Whoever waits for an answer in another thread gets none."""
+        """Let the process end. A call that waits in another thread gets no answer."""
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
         self._end.close()
@@ -89,17 +89,17 @@ _own: PreforkClient | None = None
 
 
 def own_prefork() -> PreforkClient | None:
-    """What this process's executors are forked from; None: they are started anew."""
+    """The prefork process of this worker's executors; None if they are started anew."""
     return _own
 
 
-def use_prefork(template: PreforkClient) -> None:
+def use_prefork(client: PreforkClient) -> None:
     global _own
-    _own = template
+    _own = client
 
 
 def without_prefork() -> None:
-    """Let go of it: executors are started anew from now on."""
+    """Close the prefork process: from now on executors are started anew."""
     global _own
     if _own is not None:
         _own.close()

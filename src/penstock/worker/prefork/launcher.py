@@ -1,4 +1,4 @@
-"""How a fleet of local processes gets its workers: forked from a template of their app, or started anew."""
+"""Launches the workers of a local fleet: forked from a prefork process of their app, or started anew."""
 
 import asyncio
 import logging
@@ -22,41 +22,41 @@ LEAVE_SECONDS = 5.0
 
 
 class PreforkProcess:
-    """A template that has imported its app. `unsafe` says why nothing can be forked from it; empty: it can."""
+    """A prefork process that has imported its app. `unsafe` is why it cannot be forked; empty if it can."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", template: PreforkClient, imported: Imported) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", client: PreforkClient, imported: Imported) -> None:
         self._process = process
-        self.template = template
+        self.client = client
         self.loaded: Loaded = imported.loaded
         self.unsafe = imported.unsafe
 
     @classmethod
     async def start(cls, app: str, environment: Mapping[str, str]) -> Self:
-        """Import the app in a process of its own. InvalidSetting if that cannot be done."""
+        """Start a process that imports the app. InvalidSetting if the import fails."""
         ours, theirs = socket.socketpair()
         process = _spawn_prefork(app, theirs, environment)
-        template = PreforkClient(ours)
+        client = PreforkClient(ours)
         try:
-            said = await asyncio.to_thread(template.imported, IMPORT_SECONDS)
+            said = await asyncio.to_thread(client.imported, IMPORT_SECONDS)
         except PreforkLost as error:
             how = "is stuck" if process.poll() is None else describe(process.returncode)
-            await _end(process, template)
+            await _end(process, client)
             raise InvalidSetting(f"{app}: the process that imports it {how}; {error}") from None
         except BaseException:
-            await _end(process, template)
+            await _end(process, client)
             raise
         if isinstance(said, NotImported):
-            await _end(process, template)
+            await _end(process, client)
             raise InvalidSetting(f"{app} cannot be imported: {said.message}\n{said.traceback}".rstrip())
-        return cls(process, template, said)
+        return cls(process, client, said)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     async def close(self) -> None:
-        """Let it end, and see to it that it does. What was forked from it goes on."""
-        await _end(self._process, self.template)
+        """End the process. Its forks go on."""
+        await _end(self._process, self.client)
 
 
 def _spawn_prefork(app: str, end: socket.socket, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
@@ -71,8 +71,8 @@ def _spawn_prefork(app: str, end: socket.socket, environment: Mapping[str, str])
         )
 
 
-async def _end(process: "subprocess.Popen[bytes]", template: PreforkClient) -> None:
-    template.close()
+async def _end(process: "subprocess.Popen[bytes]", client: PreforkClient) -> None:
+    client.close()
     await asyncio.to_thread(_await_end, process)
 
 
@@ -86,13 +86,13 @@ def _await_end(process: "subprocess.Popen[bytes]") -> None:
 
 logger = logging.getLogger("penstock.worker")
 TRIES = 2
-"""A template that was lost is replaced, once for each worker that is wanted."""
+"""A lost prefork process is replaced, once for each worker that is started."""
 
 Key = tuple[str, frozenset[tuple[str, str]]]
 
 
 class Launched:
-    """A worker process. `ended` gives its exit status, negative for a signal."""
+    """A worker process. `ended` returns its exit status, negative for a signal."""
 
     def __init__(self, child: Child) -> None:
         loop = asyncio.get_running_loop()
@@ -109,18 +109,18 @@ class Launched:
 class Launcher:
     """Starts workers of this machine as children of this process; they drain when it ends, however it does.
 
-    There is one template for each app and `environment`, which the app may read while it is imported: started with the
-    first worker, or before by `load`. What changes on disk is not read again while it lives. Without `template`, and
-    where forking is not safe, every worker and executor imports the app itself.
+    There is one prefork process for each app and `environment`, which the app may read during its import. It starts
+    with the first worker, or earlier with `load`, and does not see later changes on disk. Without `prefork`, and if
+    forking is not safe, every worker and executor imports the app itself.
     """
 
-    def __init__(self, *, template: bool = True) -> None:
-        self._forks = template
-        self._templates: dict[Key, asyncio.Task[PreforkProcess]] = {}
+    def __init__(self, *, prefork: bool = True) -> None:
+        self._forks = prefork
+        self._preforks: dict[Key, asyncio.Task[PreforkProcess]] = {}
         self._told: set[str] = set()
 
     async def load(self, app: str, environment: Mapping[str, str]) -> Loaded:
-        """Have the app imported, ready for the first worker; what it declares. InvalidSetting if it cannot be."""
+        """Import the app for the first worker; returns what it declares. InvalidSetting if the import fails."""
         key = _key(app, environment)
         loaded = (await self._prefork(key)).loaded
         if not self._forks:
@@ -128,8 +128,8 @@ class Launcher:
         return loaded
 
     async def launch(self, app: str, environment: Mapping[str, str], own: Mapping[str, str]) -> Launched:
-        """Start a worker that has both environments. Only the first, without settings, is there while a template
-        imports the app.
+        """Start a worker with both environments. During the import in a prefork process only the first, without
+        settings, is set.
 
         InvalidSetting: the app cannot be used. FleetUnavailable: there is no room for another process now.
         """
@@ -144,18 +144,18 @@ class Launcher:
             raise FleetUnavailable(f"a worker process cannot be started: {error}") from None
 
     async def close(self) -> None:
-        """End the templates. Workers that still run are not touched."""
-        await asyncio.gather(*(self._forget(key) for key in tuple(self._templates)))
+        """End the prefork processes. Running workers go on."""
+        await asyncio.gather(*(self._forget(key) for key in tuple(self._preforks)))
 
     async def _fork(self, key: Key, own: Mapping[str, str]) -> int | None:
-        """A worker from the template; None if the app is not safe to fork."""
+        """Fork a worker; None if the app is not safe to fork."""
         for left in reversed(range(TRIES)):
             process = await self._prefork(key)
             if process.unsafe:
                 self._tell_once(key[0], process.unsafe)
                 return None
             try:
-                return await asyncio.to_thread(process.template.fork_worker, own)
+                return await asyncio.to_thread(process.client.fork_worker, own)
             except PreforkLost as error:
                 await self._forget(key)
                 if not left:
@@ -163,20 +163,20 @@ class Launcher:
         return None
 
     async def _prefork(self, key: Key) -> PreforkProcess:
-        """The one template for this app, started if there is none; it goes on starting if the asker is cancelled."""
-        task = self._templates.get(key)
+        """The prefork process of this app, started if there is none. Its start goes on if the caller is cancelled."""
+        task = self._preforks.get(key)
         if task is None:
-            task = self._templates[key] = asyncio.ensure_future(PreforkProcess.start(key[0], dict(key[1])))
+            task = self._preforks[key] = asyncio.ensure_future(PreforkProcess.start(key[0], dict(key[1])))
         try:
             return await asyncio.shield(task)
         except Exception:
-            # The next who asks tries again: the app may have been mended.
-            if self._templates.get(key) is task:
-                del self._templates[key]
+            # The next call tries again: the app may have been fixed.
+            if self._preforks.get(key) is task:
+                del self._preforks[key]
             raise
 
     async def _forget(self, key: Key) -> None:
-        task = self._templates.pop(key, None)
+        task = self._preforks.pop(key, None)
         if task is None:
             return
         task.cancel()
@@ -195,7 +195,7 @@ def _key(app: str, environment: Mapping[str, str]) -> Key:
 
 
 def _spawn(app: str, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    # A session of its own: Ctrl-C reaches only the owner, which then drains its workers in order.
+    # A new session: Ctrl-C reaches only the owner, which then drains its workers.
     return subprocess.Popen(
         [sys.executable, "-m", "penstock", "worker", app],
         env=environment,

@@ -1,4 +1,4 @@
-"""What a template is asked and answers: four bytes of length and one of these in msgpack, with descriptors."""
+"""Requests to a prefork process and its answers: four bytes of length, one struct in msgpack, and descriptors."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ MOST_DESCRIPTORS = 2
 
 
 class Message(Struct, frozen=True, tag_field="kind"):
-    """One thing asked or answered; its tag tells which."""
+    """One request or answer; its tag names the kind."""
 
 
 class ForkWorker(Message, frozen=True, tag=0):
-    """Fork a worker; `environment` is what it has beside the template's own."""
+    """Fork a worker; `environment` is added to the prefork process's own."""
 
     environment: Mapping[str, str]
 
 
 class ForkExecutor(Message, frozen=True, tag=1):
-    """Fork an executor for the asker; beside it come its end of the channel and the page of marks."""
+    """Fork an executor. Its end of the channel and its start flags come as descriptors."""
 
     places: int
 
@@ -32,21 +32,21 @@ Request = ForkWorker | ForkExecutor
 
 
 class Imported(Message, frozen=True, tag=10):
-    """The app is imported. `unsafe` says why nothing can be forked from here, and is empty where it can."""
+    """The app is imported. `unsafe` is why this process cannot be forked; empty if it can."""
 
     loaded: Loaded
     unsafe: str = ""
 
 
 class NotImported(Message, frozen=True, tag=11):
-    """The app cannot be imported; the template ends."""
+    """The app cannot be imported; the process ends."""
 
     message: str
     traceback: str
 
 
 class Forked(Message, frozen=True, tag=12):
-    """The process is there, and a child of the asker."""
+    """The new process runs and is a child of the asking one."""
 
     pid: int
 
@@ -62,7 +62,7 @@ ANSWERS: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
 def send(end: socket.socket, message: Request | Answer, descriptors: Sequence[int] = ()) -> None:
-    """Say one thing; what is behind the descriptors is the other side's too afterwards."""
+    """Send one message with duplicates of the descriptors."""
     body = msgspec.msgpack.encode(message)
     socket.send_fds(end, [len(body).to_bytes(HEADER, "big")], list(descriptors))
     end.sendall(body)

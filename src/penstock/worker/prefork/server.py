@@ -1,4 +1,4 @@
-"""The template process: imports the app, says so, and then forks what it is asked for until the asker is gone."""
+"""The prefork process: imports the app, then forks workers and executors on request until its owner has ended."""
 
 import atexit
 import gc
@@ -42,11 +42,11 @@ PID = struct.Struct("!q")
 
 
 def fork_for_asker(answer: Callable[[int], None]) -> bool:
-    """Fork; True in the new process, which is the asker's child by then. OSError if it cannot be.
+    """Fork; True in the new process, which is then a child of the asking one. OSError if it cannot fork.
 
-    In this one `answer` is called with its number, once the asker has adopted it, and then False returned.
+    In this process `answer` is called with the pid once the asking process has adopted it; then it returns False.
     """
-    # The new process waits behind the gate: only when the one in between is reaped has its parent changed for sure.
+    # The new process waits at the gate: its parent has changed only once the intermediate process is reaped.
     gate_out, gate_in = os.pipe()
     number_out, number_in = os.pipe()
     between = os.fork()
@@ -68,7 +68,7 @@ def fork_for_asker(answer: Callable[[int], None]) -> bool:
 
 
 def _fork_and_end(number_in: int) -> int:
-    """In the process between: 0 in the new one; in itself, the number it has told on."""
+    """In the intermediate process: fork, report the pid and exit. Returns 0 in the new process."""
     try:
         child = os.fork()
     except OSError:
@@ -89,7 +89,7 @@ Handler = Callable[[int, FrameType | None], object] | int | None
 
 
 class Before(Struct, frozen=True):
-    """How this process was before the app was imported, to be had again where no user code is to run."""
+    """The state of this process before the app was imported, restored in workers, which run no user code."""
 
     handlers: Mapping[signal.Signals, Handler]
     environment: Mapping[str, str]
@@ -101,9 +101,9 @@ class Before(Struct, frozen=True):
 
 
 def freshen() -> None:
-    """A session of its own, random numbers of its own, and none of the template's duties at exit.
+    """Start a new session, reseed random numbers, and drop the exit handlers of the prefork process.
 
-    What was registered at import is the template's to clean up: a folder that one fork removed would be gone for all.
+    Exit handlers registered at import belong to that process: a folder that one fork removed would be gone for all.
     """
     os.setsid()
     reseed()
@@ -112,18 +112,18 @@ def freshen() -> None:
 
 
 def reseed() -> None:
-    """Other numbers than the template's next ones. Python sees to its own `random` at a fork; numpy does not."""
+    """Reseed numpy. Python reseeds its own `random` at a fork; numpy does not."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
 
 
 def forget_app(before: Before, added: Mapping[str, str]) -> None:
-    """For a worker, in which the app is imported and never used: as if it were not, with `added` to the environment."""
+    """Undo the import of the app in a worker, which never uses it; `added` goes into the environment."""
     os.environ.clear()
     os.environ.update({**before.environment, **added})
     for number, handler in before.handlers.items():
-        # None stands for a handler that was not set from Python, which cannot be set from here either.
+        # None is a handler that was not set by Python and cannot be set by it.
         if handler is not None and signal.getsignal(number) is not handler:
             signal.signal(number, handler)
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
@@ -147,12 +147,12 @@ Asked = tuple[Request, list[int]]
 
 
 def serve_prefork(reference: str, end: int, owner: int, work: Callable[[str], None]) -> None:
-    """Be a template of the app, for `owner`. Returns in every process that comes of it, when its life is over.
+    """Serve as the prefork process of `owner`. Returns in every forked process too, at the end of its work.
 
-    `work` is what a worker does with the app's reference; nothing else can be asked for.
+    `work` is the main function of a worker, called with the reference of the app.
     """
     die_with_parent(owner)
-    # Whatever is forked from here runs the code of now, however much later it starts.
+    # Forks run the code as imported now, however much later they start.
     deployed_at = SystemClock().now().isoformat()
     before = Before.now()
     control = socket.socket(fileno=end)
@@ -175,14 +175,14 @@ def _import_or_exit(reference: str, control: socket.socket) -> Penstock:
     send(control, Imported(describe_app(app), unsafe))
     if unsafe:
         sys.exit()
-    # What is frozen is never looked at by a collection, so its pages stay shared with every fork.
+    # Frozen objects are skipped by garbage collection, so their pages stay shared with every fork.
     gc.collect()
     gc.freeze()
     return app
 
 
 def why_unsafe() -> str:
-    """Why a fork of this process could not be trusted; empty if it can."""
+    """Why this process cannot be forked safely; empty if it can."""
     if sys.platform != "linux":
         return "forks are adopted by their asker on Linux only"
     if others := [one.name for one in threading.enumerate() if one is not threading.main_thread()]:
@@ -191,7 +191,7 @@ def why_unsafe() -> str:
 
 
 def _serve(control: socket.socket) -> Asked | None:
-    """Fork what is asked for. In a fork: what it is to be. In the template: None, once the asker has gone."""
+    """Fork on request. Returns its task in a fork, and None in this process once the owner has ended."""
     while True:
         try:
             raw, descriptors = receive(control)
@@ -214,7 +214,7 @@ def _fork(answer: Callable[[Answer], None]) -> bool:
 
 
 def _become_worker(work: Callable[[], None], app: Penstock, before: Before, added: Mapping[str, str]) -> None:
-    """Work, with a template of its own to fork executors from: this process as it is now, when it has no threads."""
+    """Run a worker with its own prefork process for executors: a fork of this process before it has threads."""
     ours, theirs = socket.socketpair()
     worker = os.getpid()
     if os.fork() == 0:
@@ -233,6 +233,6 @@ def _become_prefork_of(worker: int, control: socket.socket, app: Penstock, added
     os.environ.update(without_settings(added))
     asked = _serve(control)
     if asked is not None and isinstance(asked[0], ForkExecutor):
-        end, marks = asked[1]
+        end, flags = asked[1]
         tie_to(worker)
-        execute(end, marks, asked[0].places, loaded=app)
+        execute(end, flags, asked[0].places, loaded=app)
