@@ -168,8 +168,10 @@ def _item(effective: EffectiveFleet, record: FleetRecord | None, now: datetime) 
         count=effective.count,
         faults=effective.faults,
     )
-    if record is None:
-        return item
+    return item if record is None else _with_record(item, record, now)
+
+
+def _with_record(item: FleetItem, record: FleetRecord, now: datetime) -> FleetItem:
     latest = record.latest
     recorded = replace(
         item,

@@ -15,7 +15,6 @@ from penstock.engine.files import job_prefix
 from penstock.engine.job_spec import missing_job, same_again
 from penstock.engine.parts import EngineParts
 from penstock.engine.repeats import RepeatedSubmits
-from penstock.engine.signals import JobWaiters
 from penstock.engine.submit import Insertion, Preparation
 from penstock.engine.type_fit import fits_a_worker, fits_all, last_had, servers_of
 from penstock.model.clock import Instant
@@ -191,12 +190,12 @@ PLACED_AGAIN = 3
 class Jobs:
     """The client's operations on jobs."""
 
-    def __init__(self, parts: EngineParts, repeats: RepeatedSubmits, waiters: JobWaiters) -> None:
+    def __init__(self, parts: EngineParts, repeats: RepeatedSubmits) -> None:
         self._store = parts.store
         self._files = parts.files
         self._catalog = parts.catalog
         self._signals = parts.signals
-        self._waiters = waiters
+        self._waiters = parts.job_waiters
         self._preparation = Preparation(parts, repeats)
         self._insertion = Insertion(parts)
         self._reasons = WaitReasons()

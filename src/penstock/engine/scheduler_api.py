@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from penstock.engine.catalog import CatalogReading
 from penstock.engine.parts import EngineParts
 from penstock.engine.schedule_spec import tick_job
-from penstock.engine.signals import ScheduleVersion
 from penstock.model.errors import Invalid
 from penstock.model.job import NewJob
 from penstock.model.names import reason_of
@@ -38,20 +37,20 @@ STALE = Ticked(applied=False)
 class Ticks:
     """The scheduler's operations, directly on this process's store and broker."""
 
-    def __init__(self, parts: EngineParts, changes: ScheduleVersion) -> None:
+    def __init__(self, parts: EngineParts) -> None:
         self._store = parts.store
         self._catalog = parts.catalog
         self._tickets = parts.tickets
         self._signals = parts.signals
         self._meters = parts.meters
         self._allow_unknown = parts.settings.server.allow_unknown_types
-        self._changes = changes
+        self._version = parts.schedule_version
 
     async def due(self, slot: timedelta, limit: int, wait: timedelta = ZERO, seen: str | None = None) -> Agenda:
         if seen is not None:
-            await self._changes.wait_for_change(seen, wait)
+            await self._version.wait_for_change(seen, wait)
         # The version before the reads: a change between the two is read again, never missed.
-        seen = self._changes.seen
+        seen = self._version.seen
         until = await self._store.now() + slot
         due = await self._store.due_schedules(until, limit)
         next_tick_at = await self._store.next_tick()
@@ -127,7 +126,7 @@ class Ticks:
     def _await_ends(self, moves: Iterable[TickMove], schedules: Sequence[Schedule | None]) -> None:
         """Called before the jobs are made, so that no end is missed."""
         waiting = {schedule.name for schedule in schedules if schedule is not None and _waits_for_ends(schedule)}
-        self._changes.await_end(job.id for move in moves if move.decision.name in waiting for job in move.jobs)
+        self._version.await_end(job.id for move in moves if move.decision.name in waiting for job in move.jobs)
 
 
 class _TickOutcome(Struct, frozen=True):

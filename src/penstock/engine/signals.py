@@ -4,8 +4,8 @@ A signal has local actions. `publish` runs them and tells the other processes, w
 is a hint: a process that misses one finds the same in the store a little later. `Signals.events` has the moves that
 this process made durable; it is local, and the signals about jobs are derived from it.
 
-To add a signal (a `journal` for a live feed, say), add an attribute to `Signals`. The engine's table of actions names
-what each causes in its process; a notifier of events is one more action of `events`.
+The table in `parts.py` names what each signal causes. To add a signal (a `journal` for a live feed, say), add an
+attribute to `Signals`, and a row to the table; a notifier of events is one more row of `events`.
 """
 
 import asyncio
@@ -145,7 +145,10 @@ class PackedIds:
         return from_packed(self._message)
 
 
-_encode_json = msgspec.json.Encoder().encode
+def _encode_sets(payloads: Sequence[frozenset[str]] | Sequence[frozenset[BacklogKey]]) -> bytes:
+    return msgspec.json.encode(set(chain.from_iterable(payloads)))
+
+
 _decode_queues = msgspec.json.Decoder(frozenset[str]).decode
 _decode_backlogs = msgspec.json.Decoder(frozenset[BacklogKey]).decode
 
@@ -173,7 +176,7 @@ class Signals:
         self.work = Signal[frozenset[str]](
             outbox,
             "work",
-            lambda queues: _encode_json(frozenset().union(*queues)),
+            _encode_sets,
             lambda message: _decode_queues(message) if message else UNKNOWN_QUEUES,
             WORK_MIN_INTERVAL,
         )
@@ -181,7 +184,7 @@ class Signals:
         self.window_full = Signal[frozenset[BacklogKey]](
             outbox,
             "line",  # the name that processes of earlier versions know
-            lambda backlogs: _encode_json(frozenset().union(*backlogs)),
+            _encode_sets,
             lambda message: _decode_backlogs(message or b"[]"),
         )
         """A dispatcher left jobs of these backlogs in the store, as the broker's window for them is full."""
