@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 
 from penstock.api import create_app
-from penstock.api.bodies import checked_json
+from penstock.api.bodies import check_json
 from penstock.broker.redis import RedisBroker
 from penstock.config import LimitSettings, ServerSettings, Settings
 from penstock.engine import Engine
@@ -85,7 +85,7 @@ class System:
     def can_read(self, body: Json) -> bool:
         """Whether it is JSON to everyone; where one job of a batch is not, there is no batch."""
         try:
-            checked_json(hostile_values.body_of(body), LIMITS.depth - 2, LIMITS.values)
+            check_json(hostile_values.body_of(body), LIMITS.depth - 2, LIMITS.values)
         except Malformed:
             return False
         return True

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from starlette.routing import Match, Route
 
-from penstock.api.app import OPERATIONS, Signposts
+from penstock.api.app import OPERATIONS, RouteTree
 
 
 class At(NamedTuple):
@@ -30,7 +30,7 @@ def routed(path: str) -> tuple[str, dict[str, str]] | None:
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.path)
 def test_every_path_of_the_api_is_found_with_its_parts(place: At) -> None:
     path = place.path.replace("{", "some-").replace("}", ".7")
-    found = Signposts(PLACES).find(path)
+    found = RouteTree(PLACES).find(path)
     assert found is not None
     assert (found[0].path, found[1]) == routed(path)
 
@@ -41,11 +41,11 @@ def test_every_path_of_the_api_is_found_with_its_parts(place: At) -> None:
 )
 def test_what_no_route_fits_is_not_found(path: str) -> None:
     assert routed(path) is None
-    assert Signposts(PLACES).find(path) is None
+    assert RouteTree(PLACES).find(path) is None
 
 
 def test_a_varying_part_that_is_named_like_a_literal_one_is_found_too() -> None:
     assert routed("/v1/jobs/batch") == ("/v1/jobs/batch", {})
     assert routed("/v1/schedules/preview/pause") == ("/v1/schedules/{schedule}/pause", {"schedule": "preview"})
-    found = Signposts(PLACES).find("/v1/schedules/preview/pause")
+    found = RouteTree(PLACES).find("/v1/schedules/preview/pause")
     assert found == (At("/v1/schedules/{schedule}/pause"), {"schedule": "preview"})

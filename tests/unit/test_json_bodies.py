@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.bodies import checked_json
+from penstock.api.bodies import check_json
 from penstock.model.errors import Malformed, TooLarge
 
 DEPTH = 12
@@ -108,15 +108,15 @@ def test_a_body_is_refused_exactly_where_a_slow_reader_refuses_it(
         depth, count = depth_and_count(value)
     except Refused:
         with pytest.raises(Malformed):
-            checked_json(body, NO_BOUND, NO_BOUND)
+            check_json(body, NO_BOUND, NO_BOUND)
         return
-    checked_json(body, depth, count)
+    check_json(body, depth, count)
     if depth:
         with pytest.raises(Malformed):
-            checked_json(body, depth - 1, count)
+            check_json(body, depth - 1, count)
     if count:
         with pytest.raises(TooLarge):
-            checked_json(body, depth, count - 1)
+            check_json(body, depth, count - 1)
 
 
 @pytest.mark.parametrize("fault", ["", '{"b": 1, "b": 2},', "92233720368547758080,"])
@@ -130,7 +130,7 @@ def test_no_python_runs_for_each_value_however_a_large_body_is_written(fault: st
 
     sys.setprofile(count)
     try:
-        checked_json(body, DEPTH, NO_BOUND)
+        check_json(body, DEPTH, NO_BOUND)
     except Malformed:
         assert fault
     finally:
@@ -141,4 +141,4 @@ def test_no_python_runs_for_each_value_however_a_large_body_is_written(fault: st
 
 def test_many_values_are_refused_before_they_are_decoded() -> None:
     with pytest.raises(TooLarge, match=r"limits\.values"):
-        checked_json(b"[" + b"[]," * VALUES + b"not json", DEPTH, VALUES)
+        check_json(b"[" + b"[]," * VALUES + b"not json", DEPTH, VALUES)

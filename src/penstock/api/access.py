@@ -1,8 +1,9 @@
-"""The check of a server that needs no API key: requests that a web page could have made are refused.
+"""Access: which scopes an operation needs, which queues a key is limited to, and what it may see of a job.
 
-A browser sends requests to this machine for any page that its user looks at, and by a DNS name that points here it even
-lets the page read the answers. Programs are not affected: they name the host that they connect to, and send neither
-`Origin` nor `Sec-Fetch-Site`.
+On a server that needs no API key, requests that a web page could have made are refused: a browser sends
+requests to this machine for any page that its user looks at, and by a DNS name that points here it even lets the page
+read the answers. Programs are not affected: they name the host that they connect to, and send neither `Origin` nor
+`Sec-Fetch-Site`.
 """
 
 import ipaddress
@@ -82,7 +83,7 @@ class OriginCheck:
             _refuse_form(told)
 
     def _is_of_program(self, method: str, headers: dict[bytes, bytes]) -> bool:
-        """The usual request, seen at a glance: a name of ours, nothing that a browser adds, no body but JSON."""
+        """The fast path for the usual request: a name of ours, no header that a browser adds, no body but JSON."""
         host = headers.get(b"host", b"")
         return (
             (method != "POST" or headers.get(b"content-type") == b"application/json")
@@ -175,7 +176,7 @@ def _joined(values: list[bytes]) -> str:
 Scopes = tuple[KeyScope, ...]
 
 NO_SCOPES: Scopes = ()
-"""For everyone, without a key: whether the server is there, and how to talk to it."""
+"""No key is needed: health, and the description of the API."""
 
 _READ_SCOPES = (KeyScope.JOBS_READ,)
 _WRITE = (KeyScope.JOBS_WRITE,)
@@ -205,7 +206,7 @@ WRITING: Mapping[str, Scopes] = {
 
 
 def scopes_of(method: str, path: str) -> Scopes:
-    """Any one of these is enough. What nobody thought of is for admins."""
+    """The scopes of which a key needs any one. An operation that is not listed is for admins."""
     resource = path.removeprefix("/v1").split("/")[1]
     return (READING if method == "GET" else WRITING).get(resource, _ADMIN)
 
@@ -232,13 +233,13 @@ def own_types(call: ApiRequest, types: Sequence[JobType]) -> Sequence[JobType]:
     if key is None:
         return types
     mine = [one for one in types if not key.foreign((one.queue,))]
-    return mine if KeyScope.ADMIN in key.scopes else [_harmless(one, key) for one in mine]
+    return mine if KeyScope.ADMIN in key.scopes else [_restrict_fleet(one, key) for one in mine]
 
 
-def _harmless(declared: JobType, key: ApiKey) -> JobType:
+def _restrict_fleet(declared: JobType, key: ApiKey) -> JobType:
     """The type without what its fleet would be made of, and without the queues that the key is not for.
 
-    To run jobs is not to say what is started elsewhere, nor who else's jobs are run by it.
+    A key that may run jobs may not decide which program a fleet starts, nor whose jobs it runs.
     """
     fleet = declared.fleet
     if fleet is None:
@@ -285,12 +286,12 @@ _TOLD = frozenset(
 _OMITTED = tuple(name for name in JobItem.__struct_fields__ if name not in _TOLD)
 
 
-async def shown_job(call: ApiRequest, job: Job, seen_at: datetime | None = None) -> JobItem:
+async def show_job(call: ApiRequest, job: Job, seen_at: datetime | None = None) -> JobItem:
     """The job, as it was at `seen_at`, else as of now; its id, state and times if the key may not look at jobs."""
     return await call.engine.jobs.item(job, seen_at) if call.may(KeyScope.JOBS_READ) else receipt(job)
 
 
-def shown_queue(call: ApiRequest, queue: QueueItem) -> QueueItem:
+def show_queue(call: ApiRequest, queue: QueueItem) -> QueueItem:
     """The queue; without its jobs if the key may not look at jobs."""
     return queue if call.may(KeyScope.JOBS_READ) else replace(queue, jobs={}, oldest_seconds=None)
 

@@ -1,6 +1,6 @@
-"""The application: one place that finds operations, turns errors into problems and counts requests.
+"""The ASGI application: finds the operation of a request, turns errors into problems and counts requests.
 
-A key is judged before anything else of a request is: whoever may not ask learns nothing, not even what exists.
+The key is checked before anything else of a request: without permission a client learns nothing, not even what exists.
 """
 
 import logging
@@ -27,7 +27,7 @@ from penstock.api import (
     workers,
 )
 from penstock.api.access import OriginCheck
-from penstock.api.openapi import describing
+from penstock.api.openapi import describe_api
 from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.request import AnswerBroken, ApiReply, ApiRequest, ClientGone, refuse_query
@@ -45,63 +45,63 @@ class HasPath(Protocol):
     def path(self) -> str: ...
 
 
-Place = TypeVar("Place", bound=HasPath)
-Found = tuple[Place, Mapping[str, str]]
+Routed = TypeVar("Routed", bound=HasPath)
+Found = tuple[Routed, Mapping[str, str]]
 
 
-class Signposts(Generic[Place]):
-    """The places by their paths, of which no two may be alike. A literal segment goes before a varying one."""
+class RouteTree(Generic[Routed]):
+    """Routes by their paths, each of which may occur once. A literal segment is preferred to a varying one."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
-        self._literal: dict[str, Place] = {}
-        self._start: _Fork[Place] = _Fork()
-        for place in places:
-            if "{" in place.path:
-                self._put_up(place)
+    def __init__(self, routes: Iterable[Routed]) -> None:
+        self._literal: dict[str, Routed] = {}
+        self._start: _RouteNode[Routed] = _RouteNode()
+        for route in routes:
+            if "{" in route.path:
+                self._add(route)
             else:
-                self._literal[place.path] = place
+                self._literal[route.path] = route
 
-    def find(self, path: str) -> Found[Place] | None:
-        """The place and the varying parts of its path; None if there is none."""
-        place = self._literal.get(path)
-        return (place, {}) if place is not None else _walk(self._start, path.split("/"), ())
+    def find(self, path: str) -> Found[Routed] | None:
+        """The route of this path and the values of its varying segments; None if there is none."""
+        route = self._literal.get(path)
+        return (route, {}) if route is not None else _walk(self._start, path.split("/"), ())
 
-    def _put_up(self, place: Place) -> None:
-        fork, names = self._start, []
-        for segment in place.path.split("/"):
+    def _add(self, route: Routed) -> None:
+        node, names = self._start, []
+        for segment in route.path.split("/"):
             if segment.startswith("{"):
                 names.append(segment[1:-1])
-                fork = fork.varied()
+                node = node.add_variable()
             else:
-                fork = fork.literal.setdefault(segment, _Fork())
-        fork.place = place, tuple(names)
+                node = node.literal.setdefault(segment, _RouteNode())
+        node.route = route, tuple(names)
 
 
-class _Fork(Generic[Place]):
-    """Where paths that begin alike part: by a literal segment, or a varying one; `place` is where it ends here."""
+class _RouteNode(Generic[Routed]):
+    """A prefix of paths: the nodes after it by their next segment, and the `route` that ends here."""
 
-    __slots__ = ("literal", "place", "varying")
+    __slots__ = ("literal", "route", "varying")
 
     def __init__(self) -> None:
-        self.literal: dict[str, _Fork[Place]] = {}
-        self.varying: _Fork[Place] | None = None
-        self.place: tuple[Place, tuple[str, ...]] | None = None
+        self.literal: dict[str, _RouteNode[Routed]] = {}
+        self.varying: _RouteNode[Routed] | None = None
+        self.route: tuple[Routed, tuple[str, ...]] | None = None
 
-    def varied(self) -> "_Fork[Place]":
+    def add_variable(self) -> "_RouteNode[Routed]":
         if self.varying is None:
-            self.varying = _Fork()
+            self.varying = _RouteNode()
         return self.varying
 
 
-def _walk(fork: "_Fork[Place]", segments: list[str], parts: tuple[str, ...]) -> Found[Place] | None:
-    """Follow the segments from a fork. Where the literal way leads nowhere, the varying one is tried."""
+def _walk(node: "_RouteNode[Routed]", segments: list[str], parts: tuple[str, ...]) -> Found[Routed] | None:
+    """Follow the segments from a node. If the literal branch has no match, the varying one is tried."""
     if not segments:
-        return None if fork.place is None else (fork.place[0], dict(zip(fork.place[1], parts, strict=True)))
+        return None if node.route is None else (node.route[0], dict(zip(node.route[1], parts, strict=True)))
     segment, *rest = segments
-    literal = fork.literal.get(segment)
+    literal = node.literal.get(segment)
     if literal is not None and (found := _walk(literal, rest, parts)) is not None:
         return found
-    return None if fork.varying is None or not segment else _walk(fork.varying, rest, (*parts, segment))
+    return None if node.varying is None or not segment else _walk(node.varying, rest, (*parts, segment))
 
 
 logger = logging.getLogger("penstock.api")
@@ -123,21 +123,21 @@ _DESCRIBED: tuple[Operation, ...] = (
     *health.OPERATIONS,
     *metrics.OPERATIONS,
 )
-OPERATIONS: tuple[Operation, ...] = (*_DESCRIBED, describing(_DESCRIBED))
+OPERATIONS: tuple[Operation, ...] = (*_DESCRIBED, describe_api(_DESCRIBED))
 
 
 METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.OPERATIONS)
-"""What a process answers that is no API: how it is."""
+"""What a process that is no API answers: its health and metrics."""
 
 
 def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS) -> "Api":
     """The API of this engine, or those of its operations, as an ASGI application."""
     traffic = Traffic()
     origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
-    return Api(_places(operations, engine, traffic), engine.clock, traffic, origins)
+    return Api(_routes(operations, engine, traffic), engine.clock, traffic, origins)
 
 
-class RoutePlace:
+class Route:
     """One path and the operations on it, by method; HEAD is served where GET is."""
 
     def __init__(self, path: str, operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> None:
@@ -149,7 +149,7 @@ class RoutePlace:
             self._by_method["HEAD"] = self._by_method["GET"]
 
     async def reply(self, scope: Scope, receive: Receive) -> ApiReply:
-        """Judge the key, then run the operation that the method names."""
+        """Check the key, then run the operation of the method."""
         operation = self._by_method.get(scope["method"])
         if operation is None:
             raise MethodNotAllowed(scope["method"], self.path, self._by_method)
@@ -161,23 +161,21 @@ class RoutePlace:
         return await operation.run(call)
 
 
-def _places(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Sequence[RoutePlace]:
-    """One place per path."""
+def _routes(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Sequence[Route]:
+    """One route per path."""
     by_path: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in operations:
         by_path[operation.path].append(operation)
-    return [RoutePlace(path, found, engine, traffic) for path, found in by_path.items()]
+    return [Route(path, found, engine, traffic) for path, found in by_path.items()]
 
 
 class Api:
-    """Every request comes in here. What goes wrong inside leaves as a problem; nothing leaves as a traceback."""
+    """Answers every request. Every error is answered as a problem, never as a traceback."""
 
-    def __init__(
-        self, places: Iterable[RoutePlace], clock: Clock, traffic: Traffic, origins: OriginCheck | None
-    ) -> None:
-        served = tuple(places)
-        self.paths = tuple(place.path for place in served)
-        self._signposts = Signposts(served)
+    def __init__(self, routes: Iterable[Route], clock: Clock, traffic: Traffic, origins: OriginCheck | None) -> None:
+        served = tuple(routes)
+        self.paths = tuple(route.path for route in served)
+        self._tree = RouteTree(served)
         self._clock = clock
         self._traffic = traffic
         self._origins = origins
@@ -185,12 +183,12 @@ class Api:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"this application answers HTTP requests, not {scope['type']}")
-        request, started, place, status = name_request(scope["headers"]), self._clock.monotonic(), None, 0
+        request, started, route, status = name_request(scope["headers"]), self._clock.monotonic(), None, 0
         try:
             if self._origins is not None:
                 self._origins.check(scope)
-            place, scope["path_params"] = self._signposts.find(scope["path"]) or _refuse_path(scope["path"])
-            reply = await place.reply(scope, receive)
+            route, scope["path_params"] = self._tree.find(scope["path"]) or _refuse_path(scope["path"])
+            reply = await route.reply(scope, receive)
             await reply.send(send, request, headers_only=scope["method"] == "HEAD")
             status = reply.status
         except ClientGone:
@@ -198,7 +196,7 @@ class Api:
         except Exception as error:  # noqa: BLE001 — the outermost: logged and answered here
             status = await _answer_with_problem(error, scope, send, request)
         seconds = self._clock.monotonic() - started
-        self._traffic.note(None if place is None else place.path, scope["method"], status, seconds)
+        self._traffic.note(None if route is None else route.path, scope["method"], status, seconds)
         if _debugs(logging.DEBUG):
             logger.debug("%s %s %s in %.1f ms", scope["method"], scope["path"], status, seconds * 1000)
 
@@ -208,7 +206,7 @@ def _refuse_path(path: str) -> NoReturn:
 
 
 async def _answer_with_problem(error: Exception, scope: Scope, send: Send, request: bytes) -> int:
-    """Log what is ours to mend, and answer. The status that went out."""
+    """Log a fault of the server, and answer with a problem; returns the status that was sent."""
     cause = error.__cause__ if isinstance(error, AnswerBroken) else error
     if not isinstance(cause, PenstockError):
         logger.error("%s %s failed", scope["method"], scope["path"], exc_info=cause)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from penstock.api.bodies import decoded
+from penstock.api.bodies import decode_json
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.problems import problem_of
 from penstock.api.request import ApiReply, ApiRequest, Headers, json_reply
@@ -58,7 +58,7 @@ def shards_header(call: ApiRequest, key: str | None) -> Headers:
     return () if shards is None else ((SHARDS_HEADER.lower().encode(), write_shards(shards).encode()),)
 
 
-def keyed(request: SubmitRequest, key: str | None) -> SubmitRequest:
+def with_header_key(request: SubmitRequest, key: str | None) -> SubmitRequest:
     """The request under the header's key; Invalid when its body names another one."""
     if key is None or request.idempotency_key == key:
         return request
@@ -84,7 +84,7 @@ async def submit_batch(call: ApiRequest) -> ApiReply:
     """Add many jobs. Repeating the request under its Idempotency-Key adds none of them twice."""
     jobs = (await call.json(_Envelope)).jobs
     key = header_key(call, BATCH_KEY)
-    read = _read(call, jobs)
+    read = _read_jobs(call, jobs)
     _check_size(len(read), call.engine.settings.limits.batch_jobs)
     wanted = {index: request for index, request in enumerate(read) if isinstance(request, SubmitRequest)}
     with call.engine.sdk_placement.choosing(key, repeated=is_repeated(call)):
@@ -93,24 +93,24 @@ async def submit_batch(call: ApiRequest) -> ApiReply:
     return json_reply(200, _response({**refused, **outcomes}), shards_header(call, key))
 
 
-def _read(call: ApiRequest, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:
-    """All at once; one by one if one of them is not acceptable, so that each is told of its own fault alone."""
+def _read_jobs(call: ApiRequest, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:
+    """Decode all jobs at once; if one is invalid, decode them one by one, so that each is refused for its own fault."""
     try:
         requests = _requests.decode(jobs)
     except (msgspec.ValidationError, Invalid):
-        batch = decoded(b'{"jobs":%b}' % bytes(jobs), BatchRequest)
+        batch = decode_json(b'{"jobs":%b}' % bytes(jobs), BatchRequest)
         return [_read_one(call, item) for item in batch.jobs]
-    return [_allowed(call, request) if request.interval else request for request in requests]
+    return [_check_allowed(call, request) if request.interval else request for request in requests]
 
 
 def _read_one(call: ApiRequest, item: Raw) -> SubmitRequest | PenstockError:
     try:
-        return _allowed(call, decoded(item, SubmitRequest))
+        return _check_allowed(call, decode_json(item, SubmitRequest))
     except PenstockError as error:
         return error
 
 
-def _allowed(call: ApiRequest, request: SubmitRequest) -> SubmitRequest | PenstockError:
+def _check_allowed(call: ApiRequest, request: SubmitRequest) -> SubmitRequest | PenstockError:
     try:
         if request.interval is not None:
             call.require(KeyScope.SCHEDULES)

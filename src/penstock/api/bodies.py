@@ -1,4 +1,4 @@
-"""Reading JSON strictly: what one reader would take differently from another is refused at the door."""
+"""Strict JSON bodies: what two JSON readers could understand differently is refused."""
 
 import json
 import re
@@ -20,18 +20,18 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _EXPLAINED_BYTES = 64 * 1024
 
 
-def checked_json(body: bytes, depth: int, values: int) -> None:
-    """Return if the body is one JSON value that everyone reads alike; Malformed if not, TooLarge above `values`.
+def check_json(body: bytes, depth: int, values: int) -> None:
+    """Check that the body is one JSON value that every reader understands alike; raises Malformed or TooLarge.
 
     Refused beyond bad syntax: NaN, numbers beyond a double or integers beyond 64 bits, lone surrogates, bytes that are
     not UTF-8, an object with the same key twice, and nesting deeper than `depth`. `values` bounds strings, lists and
-    objects. No Python code runs for each of these, and the decoder never sees more: others wait while it works.
+    objects, so that the decoder, which blocks the event loop, runs for a bounded time. No Python code runs per value.
     """
     if len(body) > values:
         _refuse_many(body, values)
     try:
         value = msgspec.json.decode(body)
-        if _doubled(body, value):
+        if _has_duplicate_keys(body, value):
             _explain(body, "an object has the same key twice")
         if _long_number(body) and _LONG_INTEGER.search(_without_strings(body)):
             _explain(body, "an integer does not fit into 64 bits")
@@ -39,11 +39,11 @@ def checked_json(body: bytes, depth: int, values: int) -> None:
         _refuse_depth(depth)
     except ValueError as error:
         raise Malformed(f"the body is not valid JSON: {error}") from None
-    if _openings(body) > depth and _deeper(body, depth):
+    if _openings(body) > depth and _is_deeper(body, depth):
         _refuse_depth(depth)
 
 
-def decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+def decode_json(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     """The JSON as a struct; Invalid names the field that is missing, unknown or not acceptable."""
     try:
         return _decoder(kind).decode(body)
@@ -74,8 +74,8 @@ def _openings(body: bytes) -> int:
     return body.count(b"[") + body.count(b"{")
 
 
-def _doubled(body: bytes, value: Any) -> bool:
-    """Whether some key of an object is lost in the value: with it goes the colon after it, and any in its own value."""
+def _has_duplicate_keys(body: bytes, value: Any) -> bool:
+    """True if decoding dropped a duplicate key: then the value encodes to fewer colons than the body has."""
     encoded = msgspec.json.encode(value)
     return encoded != body and encoded.count(b":") != _colons(body)
 
@@ -101,16 +101,16 @@ def _without_strings(body: bytes) -> bytes:
     return b'""'.join(_without_escapes(body).split(b'"')[::2])
 
 
-def _deeper(body: bytes, depth: int) -> bool:
+def _is_deeper(body: bytes, depth: int) -> bool:
     """True when valid JSON nests deeper than `depth`."""
     brackets = _brackets(body)
-    if _shallow(brackets, min(depth // 2, _ROUNDS)):
+    if _is_shallow(brackets, min(depth // 2, _ROUNDS)):
         return False
     steps = brackets.translate(_STEPS)
     return max(accumulate(memoryview(steps).cast("b")), default=0) > depth
 
 
-def _shallow(brackets: bytes, rounds: int) -> bool:
+def _is_shallow(brackets: bytes, rounds: int) -> bool:
     """True when nothing is left after so many rounds of taking out pairs; each takes out one or two levels of all."""
     for _ in range(rounds):
         brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
@@ -137,18 +137,18 @@ def _explain(body: bytes, fault: str) -> NoReturn:
     raise ValueError(fault)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> None:
+def _check_unique(pairs: list[tuple[str, Any]]) -> None:
     if len(dict(pairs)) != len(pairs):
         (doubled, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"key {doubled!r} appears more than once in one object")
 
 
-def _bounded(digits: str) -> None:
+def _check_integer(digits: str) -> None:
     if not -(2**63) <= int(digits) < 2**63:
         raise ValueError(f"integer {digits[:24]} does not fit into 64 bits")
 
 
-_STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_bounded)
+_STRICT = json.JSONDecoder(object_pairs_hook=_check_unique, parse_int=_check_integer)
 
 
 def _long_number(body: bytes) -> bool:

@@ -45,13 +45,13 @@ async def upload(call: ApiRequest) -> ApiReply:
     try:
         return json_reply(201, await call.engine.files.upload(call.file(), content_type, digest))
     except CorruptObject:
-        raise not_as_announced() from None
+        raise digest_mismatch() from None
 
 
 @operation("POST /v1/uploads/direct", ANNOUNCED, body=UploadRequest)
 async def announce_upload(call: ApiRequest) -> ApiReply:
     """Ask where to send a file past the server. It is an upload once as many bytes are there as announced."""
-    return _announced(await call.engine.files.announce_upload(await call.json(UploadRequest)))
+    return _offer_reply(await call.engine.files.announce_upload(await call.json(UploadRequest)))
 
 
 @operation(
@@ -65,7 +65,7 @@ async def announce_output(call: ApiRequest) -> ApiReply:
     call.path("worker")
     lease, number = Lease(call.job(), call.path("fence")), call.path("number")
     await refuse_foreign_jobs(call, (lease.job,))
-    return _announced(await call.engine.files.announce_output(lease, number, await call.json(UploadRequest)))
+    return _offer_reply(await call.engine.files.announce_output(lease, number, await call.json(UploadRequest)))
 
 
 @operation(
@@ -103,12 +103,12 @@ def sent_content_type(call: ApiRequest) -> str:
     return content_type
 
 
-def _announced(offer: DirectUpload) -> ApiReply:
+def _offer_reply(offer: DirectUpload) -> ApiReply:
     return json_reply(200 if offer.url is None else 201, offer)
 
 
-def not_as_announced() -> Invalid:
-    """What a digest that does not fit is called where the client sent both: its mistake, not our corruption."""
+def digest_mismatch() -> Invalid:
+    """The error for a body whose digest differs from the one sent with it: a mistake of the client, not corruption."""
     return Invalid(f"header {DIGEST_HEADER}: the body has another SHA-256; nothing was kept")
 
 

@@ -1,15 +1,14 @@
 """Jobs: add, look at, wait for, list, cancel, retry."""
 
-import asyncio
 from datetime import datetime
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from penstock.api.access import shown_job
-from penstock.api.batches import IDEMPOTENCY_KEY, REPEATED, header_key, is_repeated, keyed, shards_header
+from penstock.api.access import show_job
+from penstock.api.batches import IDEMPOTENCY_KEY, REPEATED, header_key, is_repeated, shards_header, with_header_key
 from penstock.api.operation import Answer, operation
-from penstock.api.request import NO_HEADERS, ApiReply, ApiRequest, ClientGone, Headers, json_reply
+from penstock.api.request import NO_HEADERS, ApiReply, ApiRequest, Headers, json_reply
 from penstock.model.clock import seconds
 from penstock.model.errors import PenstockError
 from penstock.model.ids import JobId
@@ -57,7 +56,7 @@ class CancelQuery(Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def submit_job(call: ApiRequest) -> ApiReply:
     """Add a job. Answered only once it is durable."""
-    request = keyed(await call.json(SubmitRequest), header_key(call, IDEMPOTENCY_KEY))
+    request = with_header_key(await call.json(SubmitRequest), header_key(call, IDEMPOTENCY_KEY))
     if request.interval is not None:
         call.require(KeyScope.SCHEDULES)
     # A schedule lives where its name says, whatever its key does.
@@ -103,7 +102,7 @@ async def cancel_job(call: ApiRequest) -> ApiReply:
     """Cancel a waiting job, or ask a running one to stop."""
     job, query = call.job(), call.query(CancelQuery)
     cancelled = await call.engine.jobs.cancel(job, force=query.force)
-    return json_reply(200, await shown_job(call, cancelled))
+    return json_reply(200, await show_job(call, cancelled))
 
 
 @operation(
@@ -124,21 +123,15 @@ async def _submit(call: ApiRequest, request: SubmitRequest) -> Submission:
 
 
 async def _wait_for_end(call: ApiRequest, job: JobId, wait: float) -> Job:
-    """The job once it has ended or the wait is over; nobody waits on for a client that hung up."""
+    """The job once it has ended or the wait is over; ClientGone if the client hangs up first."""
     span = seconds(min(wait, call.engine.settings.limits.wait_seconds))
-    waiting = asyncio.ensure_future(call.engine.jobs.wait(job, span))
-    try:
-        if await call.stays_for(waiting):
-            return waiting.result()
-        raise ClientGone
-    finally:
-        waiting.cancel()
+    return await call.wait_for(call.engine.jobs.wait(job, span))
 
 
 async def _job_reply(
     call: ApiRequest, job: Job, status: int, seen_at: datetime | None = None, *, headers: Headers = ()
 ) -> ApiReply:
-    item = await shown_job(call, job, seen_at)
+    item = await show_job(call, job, seen_at)
     return json_reply(status, item, ((b"location", f"/v1/jobs/{job.id}".encode()), *headers))
 
 

@@ -1,4 +1,4 @@
-"""What a job wrote: as JSON, or as plain text for whoever just wants to read it."""
+"""What a job wrote: as JSON, or as plain text for reading."""
 
 from typing import Annotated
 

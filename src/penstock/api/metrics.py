@@ -96,40 +96,40 @@ FAMILIES = (
 @operation("GET /metrics", {200: Answer("Metrics.", None, ("text/plain",))})
 async def read_metrics(call: ApiRequest) -> ApiReply:
     """Give jobs, queues, workers, schedules, fleets, health and what this process has done as Prometheus metrics."""
-    texts = await asyncio.gather(_store_families(call.engine), _process_families(call.engine))
+    texts = await asyncio.gather(_read_store(call.engine), _read_process(call.engine))
     return _reply((*texts[0], *texts[1], *call.traffic.families()))
 
 
 @operation("GET /metrics", {200: Answer("Metrics.", None, ("text/plain",))})
 async def read_own_metrics(call: ApiRequest) -> ApiReply:
     """Give what this process has done as Prometheus metrics, and nothing of what the APIs tell for all."""
-    return _reply((*await _process_families(call.engine), *call.traffic.families()))
+    return _reply((*await _read_process(call.engine), *call.traffic.families()))
 
 
 def _reply(families: Iterable[str]) -> ApiReply:
     return ApiReply(200, "".join(families).encode(), EXPOSITION)
 
 
-async def _store_families(engine: Engine) -> Iterator[str]:
+async def _read_store(engine: Engine) -> Iterator[str]:
     """What cannot be read now is left out, and the rest told."""
     parts = await asyncio.gather(
-        _shard_families(engine), _if_answered(_queues(engine)), _if_answered(_workers(engine)),
-        _if_answered(_late(engine)), _if_answered(_fleets(engine)),
+        _read_shards(engine), _read_if_available(_read_queues(engine)), _read_if_available(_read_workers(engine)),
+        _read_if_available(_read_late_schedules(engine)), _read_if_available(_read_fleets(engine)),
     )  # fmt: skip
     return (text for part in parts for text in part or ())
 
 
-async def _if_answered(reading: Awaitable[T]) -> T | None:
+async def _read_if_available(reading: Awaitable[T]) -> T | None:
     try:
         return await reading
     except Unavailable:
         return None
 
 
-async def _shard_families(engine: Engine) -> Sequence[str]:
+async def _read_shards(engine: Engine) -> Sequence[str]:
     """Each shard by itself: one that does not answer has no sample, instead of a part in a sum."""
     shards = [shard for shard in engine.store.shards() if not shard.unavailable()]
-    read = await asyncio.gather(*(_if_answered(_read_shard(shard)) for shard in shards))
+    read = await asyncio.gather(*(_read_if_available(_read_shard(shard)) for shard in shards))
     answered = [samples for samples in read if samples is not None]
     return (
         JOBS.text(sample for jobs, _ in answered for sample in jobs),
@@ -155,12 +155,12 @@ def _jobs(shard: str, counts: Iterable[Count]) -> Iterator[Sample]:
         yield "", {"shard": shard, "queue": queue, "type": name, "state": state}, jobs
 
 
-async def _queues(engine: Engine) -> Sequence[str]:
+async def _read_queues(engine: Engine) -> Sequence[str]:
     queues = await engine.queues.list()
     return (PAUSED.text(labelled("queue", {queue.name: queue.paused for queue in queues})),)
 
 
-async def _workers(engine: Engine) -> Sequence[str]:
+async def _read_workers(engine: Engine) -> Sequence[str]:
     workers = await engine.queues.workers()
     ready = [worker for worker in workers if worker.state is WorkerState.READY]
     return (
@@ -174,7 +174,7 @@ def _by_state(workers: Iterable[Worker]) -> dict[str, float]:
     return {**dict.fromkeys(map(str, WorkerState), 0), **Counter(str(worker.state) for worker in workers)}
 
 
-async def _late(engine: Engine) -> Sequence[str]:
+async def _read_late_schedules(engine: Engine) -> Sequence[str]:
     now = await engine.store.now()
     due = await engine.store.due_schedules(now - LATE_AFTER, LATE_SCHEDULES)
     awaited = {one.schedule.name: at for one in due if (at := wake_at(one)) is not None}
@@ -182,7 +182,7 @@ async def _late(engine: Engine) -> Sequence[str]:
     return LATE.text(one(len(late))), LATE_SECONDS.text(labelled("schedule", late))
 
 
-async def _fleets(engine: Engine) -> Sequence[str]:
+async def _read_fleets(engine: Engine) -> Sequence[str]:
     """Of fleets that an autoscaler runs: without a look there is no number, not even 0."""
     seen = [fleet for fleet in await engine.fleets.list() if fleet.latest is not None]
     return (
@@ -204,12 +204,12 @@ def _decisions(fleets: Iterable[FleetItem]) -> Iterator[Sample]:
             yield "", {"fleet": fleet.name, "action": action}, count
 
 
-async def _process_families(engine: Engine) -> list[str]:
+async def _read_process(engine: Engine) -> list[str]:
     """All of them. Whatever is down is told as down, within a few seconds."""
     views, broker, objects, types = await asyncio.gather(
         engine.shards.views(),
-        _is_reachable(engine.broker.depths()),
-        _is_reachable(engine.objects.stat(PROBED_KEY)),
+        _probe(engine.broker.depths()),
+        _probe(engine.objects.stat(PROBED_KEY)),
         _declared_types(engine),
     )
     return [
@@ -226,7 +226,7 @@ async def _process_families(engine: Engine) -> list[str]:
     ]
 
 
-async def _is_reachable(call: Awaitable[object]) -> bool:
+async def _probe(call: Awaitable[object]) -> bool:
     try:
         async with asyncio.timeout(PROBE_WITHIN.total_seconds()):
             await call

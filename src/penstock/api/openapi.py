@@ -168,7 +168,7 @@ CHALLENGE: Json = {"WWW-Authenticate": {"description": "What is needed.", "schem
 RETRY_AFTER: Json = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 0}}}
 
 
-def describing(operations: tuple[Operation, ...]) -> Operation:
+def describe_api(operations: tuple[Operation, ...]) -> Operation:
     """The operation that serves the document about `operations` and about itself."""
 
     @operation("GET /openapi.json", {200: Answer("This document.", None, (JSON,))})
@@ -185,7 +185,7 @@ def document(operations: Iterable[Operation], *, needs_keys: bool) -> Json:
     """The whole document, of a server that needs API keys or of one that only honours them."""
     operations = tuple(operations)
     paths: dict[str, Json] = {}
-    schemas = Schemas((one.body for one in operations if one.body is not None), _answered(operations))
+    schemas = Schemas((one.body for one in operations if one.body is not None), _answer_types(operations))
     for one in operations:
         security = {"security": _security(one, needs_keys=needs_keys)}
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(one, schemas) | security
@@ -209,7 +209,7 @@ def _security(one: Operation, *, needs_keys: bool) -> list[Json]:
     return named if needs_keys or one.needs_key or not named else [*named, {}]
 
 
-def _answered(operations: Iterable[Operation]) -> Iterator[type[Struct]]:
+def _answer_types(operations: Iterable[Operation]) -> Iterator[type[Struct]]:
     yield Problem
     for one in operations:
         yield from (answer.body for answer in one.answers.values() if answer.body is not None)

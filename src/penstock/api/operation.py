@@ -87,7 +87,7 @@ def operation(
     """Make a function the operation at `route` (`"GET /v1/jobs"`). Its docstring becomes the summary in OpenAPI."""
     method, _, path = route.partition(" ")
 
-    def made(run: Endpoint) -> Operation:
+    def decorate(run: Endpoint) -> Operation:
         return Operation(
             method=method,
             path=path,
@@ -102,4 +102,4 @@ def operation(
             needs_key=needs_key,
         )
 
-    return made
+    return decorate

@@ -75,7 +75,7 @@ def problem_of(error: PenstockError, instance: str | None = None, status: int | 
 
 
 def problem_reply(error: Exception, path: str | None = None) -> ApiReply:
-    """The answer to whatever was raised; what nobody foresaw says no more than that."""
+    """The answer to any exception; an unexpected one is answered without details."""
     match error:
         case PenstockError():
             return _reply(problem_of(error, path), _headers(error))

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.types import Message, Receive, Scope, Send
 
-from penstock.api.bodies import checked_json, decoded, refuse_announced, too_large
+from penstock.api.bodies import check_json, decode_json, refuse_announced, too_large
 from penstock.engine import Engine
 from penstock.engine.keys import require
 from penstock.model.errors import Invalid, Malformed, NotFound
@@ -97,7 +97,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ClientGone(Exception):
-    """The client hung up: there is nobody to answer."""
+    """The client hung up: no answer can be sent."""
 
 
 class AnswerBroken(Exception):
@@ -145,7 +145,7 @@ class ApiRequest:
         require(self.key, (scope,))
 
     def path(self, name: str) -> Any:
-        """A variable part of the path, as the kind it has in `path.KINDS`; Invalid if it cannot be that."""
+        """A variable part of the path, as the kind it has in `KINDS`; Invalid if it cannot be that."""
         return read_part(name, self.scope["path_params"][name])
 
     def job(self) -> JobId:
@@ -169,9 +169,9 @@ class ApiRequest:
         limits = self.engine.settings.limits
         if self._headers.get(b"content-type") != b"application/json":
             self._require_json()
-        body = await self._whole(limits.body_bytes)
-        checked_json(body, limits.depth, limits.values)
-        return decoded(body, kind)
+        body = await self._read_whole(limits.body_bytes)
+        check_json(body, limits.depth, limits.values)
+        return decode_json(body, kind)
 
     def _require_json(self) -> None:
         media_type = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
@@ -181,37 +181,47 @@ class ApiRequest:
     def file(self) -> AsyncIterator[bytes]:
         """The body in chunks, as they arrive. TooLarge at once when its announced length is above the limit."""
         refuse_announced(self.header(b"content-length"), self.engine.settings.limits.file_bytes, "limits.file_bytes")
-        return self._chunks()
+        return self._read_chunks()
 
-    async def _whole(self, limit: int) -> bytes:
+    async def _read_whole(self, limit: int) -> bytes:
         refuse_announced(self.header(b"content-length"), limit, "limits.body_bytes")
-        body, more = await self._piece()
+        body, more = await self._read_piece()
         # Counted too: an announced length may be missing (chunked) or wrong.
         size, rest = len(body), []
         while more and size <= limit:
-            chunk, more = await self._piece()
+            chunk, more = await self._read_piece()
             rest.append(chunk)
             size += len(chunk)
         if size > limit:
             raise too_large(limit, "limits.body_bytes")
         return b"".join((body, *rest)) if rest else body
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    async def _read_chunks(self) -> AsyncIterator[bytes]:
         more = True
         while more:
-            chunk, more = await self._piece()
+            chunk, more = await self._read_piece()
             if chunk:
                 yield chunk
 
-    async def _piece(self) -> tuple[bytes, bool]:
+    async def _read_piece(self) -> tuple[bytes, bool]:
         """The next part of the body, and whether there is more."""
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
         return message.get("body", b""), message.get("more_body", False)
 
+    async def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for `work` and return its result; if the client hangs up first, cancel it and raise ClientGone."""
+        waiting = asyncio.ensure_future(work)
+        try:
+            if await self.stays_for(waiting):
+                return waiting.result()
+            raise ClientGone
+        finally:
+            waiting.cancel()
+
     async def stays_for(self, work: "asyncio.Future[Any]") -> bool:
-        """Wait for `work`, as long as the client does: False when it hung up first. The body must have been read."""
+        """Wait until `work` is done (True) or the client hangs up (False). The body must have been read."""
         leaving = asyncio.ensure_future(self._wait_for_disconnect())
         try:
             await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)

@@ -1,12 +1,11 @@
 """Schedulers: the moves by which a scheduler reaches the engine over HTTP."""
 
-import asyncio
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from penstock.api.operation import Answer, operation
-from penstock.api.request import ApiReply, ApiRequest, ClientGone, is_job_id, json_reply
+from penstock.api.request import ApiReply, ApiRequest, is_job_id, json_reply
 from penstock.model.clock import seconds
 from penstock.model.errors import Forbidden, Invalid
 from penstock.model.params import NO_PARAMS
@@ -22,7 +21,7 @@ async def read_due(call: ApiRequest) -> ApiReply:
     request = await call.json(DueRequest)
     wait = seconds(min(request.wait_seconds, call.engine.settings.limits.wait_seconds))
     reading = call.engine.ticks.due(seconds(request.slot_seconds), request.limit, wait, request.seen)
-    return json_reply(200, _as_needed(await _while_client_stays(call, asyncio.ensure_future(reading))))
+    return json_reply(200, _for_scheduler(await call.wait_for(reading)))
 
 
 @operation(
@@ -39,8 +38,8 @@ async def apply_decisions(call: ApiRequest) -> ApiReply:
     return json_reply(200, TickResponse(tuple(await call.engine.ticks.apply(request.decisions))))
 
 
-def _as_needed(agenda: Agenda) -> Agenda:
-    """The agenda without what a scheduler does not decide by: jobs are made by the server."""
+def _for_scheduler(agenda: Agenda) -> Agenda:
+    """The agenda without params and tags: a scheduler decides without them, and the server makes the jobs."""
     due = tuple(replace(one, schedule=replace(one.schedule, params=NO_PARAMS, tags=())) for one in agenda.due)
     return replace(agenda, due=due)
 
@@ -54,15 +53,6 @@ async def _refuse_foreign_jobs(call: ApiRequest, decisions: Iterable[Decision]) 
     for job, (_, schedule) in zip(jobs, wanted, strict=True):
         if job is not None and job.schedule != schedule:
             raise Forbidden(f"job {job.id} is not of the schedule {schedule!r}; a scheduler cancels no others")
-
-
-async def _while_client_stays(call: ApiRequest, reading: "asyncio.Future[Agenda]") -> Agenda:
-    try:
-        if await call.stays_for(reading):
-            return reading.result()
-        raise ClientGone
-    finally:
-        reading.cancel()
 
 
 def _check(decisions: Iterable[Decision]) -> None:

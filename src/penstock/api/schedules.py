@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from penstock.api.access import shown_job
+from penstock.api.access import show_job
 from penstock.api.operation import Answer, operation
 from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, Headers, json_reply
 from penstock.engine.schedules import Schedules
@@ -154,7 +154,7 @@ async def resume_schedule(call: ApiRequest) -> ApiReply:
 async def trigger_schedule(call: ApiRequest) -> ApiReply:
     """Make a job now, as a tick of its own."""
     job = await _schedules(call).trigger(call.path("schedule"))
-    return json_reply(201, await shown_job(call, job), _location(f"/v1/jobs/{job.id}"))
+    return json_reply(201, await show_job(call, job), _location(f"/v1/jobs/{job.id}"))
 
 
 @operation(

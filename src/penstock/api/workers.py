@@ -1,4 +1,4 @@
-"""Workers: the list everyone may see, and the moves by which a worker reaches the engine over HTTP."""
+"""Workers: the list of them, and the moves by which a worker reaches the engine over HTTP."""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.api.access import own_queues, own_types, own_worker, refuse_foreign_jobs
-from penstock.api.files import DIGEST_HEADER, not_as_announced, sent_content_type, sent_digest
+from penstock.api.files import DIGEST_HEADER, digest_mismatch, sent_content_type, sent_digest
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, ClientGone, is_job_id, json_reply
 from penstock.engine import Engine
@@ -37,13 +37,13 @@ from penstock.store.answers import run_to_end
 T = TypeVar("T")
 
 DECLARATION_BYTES = 256 * 1024
-"""What every server keeps of a job type, and reads again whenever one changes."""
+"""Most bytes of a declaration: every server keeps it, and reads all again whenever one changes."""
 
 
 @operation("POST /v1/workers/{worker}/claim", {200: Answer("The claimed jobs.", ClaimResponse)}, body=ClaimRequest)
 async def claim_jobs(call: ApiRequest) -> ApiReply:
     """Wait for work: answered the moment there is some, or with none after `wait_seconds`."""
-    worker, request = call.path("worker"), await _body(call, ClaimRequest)
+    worker, request = call.path("worker"), await _read_body(call, ClaimRequest)
     queues = own_queues(call, request.queues)
     served = None if queues is None else frozenset(queues)
     others, declined = frozenset(request.except_queues), frozenset(request.only_given_back)
@@ -57,7 +57,7 @@ async def claim_jobs(call: ApiRequest) -> ApiReply:
 @operation("POST /v1/workers/{worker}/settle", {200: Answer("What was refused.", SettleResponse)}, body=SettleRequest)
 async def settle_jobs(call: ApiRequest) -> ApiReply:
     """Record how attempts ended. May be repeated."""
-    request = await _body(call, SettleRequest)
+    request = await _read_body(call, SettleRequest)
     await _check_leases(call, request.outcomes)
     return json_reply(200, SettleResponse(tuple(await call.engine.worker_api.settle(request.outcomes))))
 
@@ -65,7 +65,7 @@ async def settle_jobs(call: ApiRequest) -> ApiReply:
 @operation("POST /v1/workers/{worker}/renew", {200: Answer("One answer per lease.", RenewResponse)}, body=RenewRequest)
 async def renew_leases(call: ApiRequest) -> ApiReply:
     """Keep leases alive and report the worker; the answer says which are lost or asked to cancel."""
-    request = await _body(call, RenewRequest)
+    request = await _read_body(call, RenewRequest)
     _check_same_worker(call, request.worker)
     await _check_leases(call, request.leases)
     worker = own_worker(call, request.worker)
@@ -75,7 +75,7 @@ async def renew_leases(call: ApiRequest) -> ApiReply:
 @operation("POST /v1/workers/{worker}/release", {200: Answer("What was refused.", SettleResponse)}, body=ReleaseRequest)
 async def release_leases(call: ApiRequest) -> ApiReply:
     """Give jobs back unharmed."""
-    request = await _body(call, ReleaseRequest)
+    request = await _read_body(call, ReleaseRequest)
     await _check_leases(call, request.leases)
     refused = await call.engine.worker_api.release(request.leases, suspects=request.suspects)
     return json_reply(200, SettleResponse(tuple(refused)))
@@ -84,7 +84,7 @@ async def release_leases(call: ApiRequest) -> ApiReply:
 @operation("POST /v1/workers/{worker}/log", {200: Answer("What was not kept.", SettleResponse)}, body=LogRequest)
 async def append_log(call: ApiRequest) -> ApiReply:
     """Keep what jobs wrote; lines of a lost attempt are dropped, those of a shard that gave no answer are unsure."""
-    request = await _body(call, LogRequest)
+    request = await _read_body(call, LogRequest)
     await _check_leases(call, request.entries)
     return json_reply(200, SettleResponse(tuple(await call.engine.worker_api.log(request.entries))))
 
@@ -106,7 +106,7 @@ async def write_output(call: ApiRequest) -> ApiReply:
     try:
         link = await call.engine.worker_api.write_output(lease, number, call.file(), content_type, digest)
     except CorruptObject:
-        raise not_as_announced() from None
+        raise digest_mismatch() from None
     return json_reply(201, link)
 
 
@@ -136,16 +136,16 @@ async def leave(call: ApiRequest) -> ApiReply:
     return NO_CONTENT
 
 
-async def _body(call: ApiRequest, kind: type[T]) -> T:
-    """The body of a move. The path must name a worker, even where the move itself needs no more than a fence."""
+async def _read_body(call: ApiRequest, kind: type[T]) -> T:
+    """Read the body of a move. The path must name a worker, even where the move needs only a fence."""
     call.path("worker")
     return await call.json(kind)
 
 
 async def _hand_over(call: ApiRequest, claiming: "asyncio.Future[list[Claim]]") -> list[Claim]:
-    """The claims, if the client is still there to work them and its key still good; else they are given back at once.
+    """The claims, if the client is still connected and its key still valid; else they are released at once.
 
-    Without this a worker that vanishes while it waits would hold what it never heard of until its leases run out.
+    Otherwise jobs claimed for a worker that vanished while it waited would be held until their leases run out.
     """
     handed_over = False
     try:
