@@ -26,7 +26,7 @@ FOUND = {
     "group commit": "store/sqlite/writer.py",
     "backoff": "backoff.py",
     "heartbeat": "worker/agent/heartbeat.py",
-    "breaker": "orchestrator/health.py",
+    "breaker": "orchestrator/shard.py",
     "idempotency key": "model/submission.py",
     "pool": "store/postgres/pool.py",
     "prefork": "worker/prefork/server.py",

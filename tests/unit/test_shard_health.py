@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.orchestrator.health import FAILURES_TO_FALL, PROBES_TO_RISE, ShardHealth
+from penstock.orchestrator.shard import FAILURES_TO_FALL, PROBES_TO_RISE, ShardHealth
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -16,8 +16,7 @@ from penstock.model.notices import Name, Notice, NoticeKind, newest, notice, not
 from penstock.model.sdk_keys import read_sdk_key
 from penstock.model.shards import RING, Ring, ShardMap, ShardMember, ShardNotice, choose, merged
 from penstock.orchestrator.fan_out import ask_all
-from penstock.orchestrator.health import CALL_DEADLINE, RETRY_AFTER_SECONDS
-from penstock.orchestrator.shard import GuardedShard
+from penstock.orchestrator.shard import CALL_DEADLINE, RETRY_AFTER_SECONDS, GuardedShard
 from penstock.orchestrator.supervisor import OpenShard, ShardSupervisor
 from penstock.store.seam import Shard
 

@@ -1,46 +1,170 @@
-"""One shard behind its breaker: every call is refused at once while the shard is down, and takes a limited time."""
+"""One shard behind its breaker: calls are refused at once while the shard is down, and take a limited time."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
-from typing import Self, TypeVar
+from functools import partial, update_wrapper
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from penstock.model.errors import StoreUnavailable
-from penstock.model.ids import JobId, ShardId
-from penstock.model.job import (
-    BacklogKey,
-    Cancellation,
-    Claim,
-    Count,
-    Job,
-    JobFilter,
-    Lease,
-    LogLine,
-    NewJob,
-    Page,
-    Pruned,
-    Renewal,
-    Retention,
-    Settled,
-    Settlement,
-    Ticket,
-)
-from penstock.model.lifecycle import Event
-from penstock.model.notices import Notice, NoticeChange
-from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
+from msgspec import Struct
+from msgspec.structs import replace
+
+from penstock.model.clock import Clock
+from penstock.model.errors import MapChanged, StoreBusy, StoreUnavailable
+from penstock.model.ids import ShardId
+from penstock.model.job import NewJob
 from penstock.model.shards import ShardMember, ShardState
-from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.workers import EVER, Seen, Worker
-from penstock.orchestrator.health import RETRY_AFTER_SECONDS, ShardBreaker
-from penstock.store.seam import Capabilities, DueSummary, PostTickets, Shard, Share
+from penstock.store.seam import Capabilities, Shard
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+logger = logging.getLogger("penstock.orchestrator")
+
+FAILURES_TO_FALL = 2
+PROBES_TO_RISE = 2
+RETRY_AFTER_SECONDS = 1
+CALL_DEADLINE = timedelta(seconds=5)
+
+
+class ShardHealth(Struct, frozen=True):
+    """How a shard is, since when, and how many steps it has taken towards being otherwise."""
+
+    healthy: bool
+    since: datetime
+    steps: int = 0
+
+    def note(self, ok: bool, now: datetime, *, probe: bool = False) -> "ShardHealth":
+        """After one more answer, or none. Down, only probes count: nothing else should be asked then."""
+        if not self.healthy and not probe:
+            return self
+        if ok is self.healthy:
+            return replace(self, steps=0) if self.steps else self
+        needed = FAILURES_TO_FALL if self.healthy else PROBES_TO_RISE
+        if self.steps + 1 >= needed:
+            return ShardHealth(not self.healthy, now)
+        return replace(self, steps=self.steps + 1)
+
+
+class ShardBreaker:
+    """Lets calls through to a shard that is well, each for a limited time, and refuses the others at once.
+
+    When the shard falls, the calls that still wait for it are refused too: nobody waits for a shard known to be down.
+    """
+
+    def __init__(self, shard: ShardId, clock: Clock, deadline: timedelta = CALL_DEADLINE, *, well: bool = True) -> None:
+        self.shard = shard
+        self.health = ShardHealth(well, clock.now())
+        self.reason: str | None = None
+        self.calls = 0
+        self.failures = 0
+        self._clock = clock
+        self._deadline = deadline
+        self._waiting: set[asyncio.Timeout] = set()
+
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the shard answers; StoreUnavailable, naming the shard, when it is down, fails or takes too long."""
+        if not self.health.healthy:
+            raise self.refusal(sent=False)
+        self.calls += 1
+        answer = await self._try(call, self._deadline, probe=False)
+        if self.health.steps:
+            self._note(ok=True, probe=False)
+        return answer
+
+    async def probe(self, call: Callable[[], Awaitable[T]], deadline: timedelta) -> T:
+        """As `run`, but also while the shard is down: what comes back is what decides."""
+        answer = await self._try(call, deadline, probe=True)
+        self._note(ok=True, probe=True)
+        return answer
+
+    def record(self, *, ok: bool, reason: str | None = None) -> None:
+        """Note what was seen elsewhere, as a probe."""
+        self._note(ok=ok, probe=True, reason=reason)
+
+    def refusal(self, *, sent: bool) -> StoreUnavailable:
+        """`sent`: the shard may have been asked before it was known to be down."""
+        since = f"{self.health.since:%Y-%m-%d %H:%M:%S}Z"
+        return self._error(f"shard {self.shard} does not answer since {since}; retry in a moment", sent=sent)
+
+    async def _try(self, call: Callable[[], Awaitable[T]], deadline: timedelta, *, probe: bool) -> T:
+        try:
+            return await self._run_limited(call, asyncio.timeout(deadline.total_seconds()), probe=probe)
+        except TimeoutError:
+            error = self._late(deadline)
+            self._note(ok=False, probe=probe, reason=error.message)
+            raise error from None
+        except MapChanged:
+            # An answer like any other: the caller goes by another map.
+            raise
+        except StoreBusy as error:
+            # It says nothing about the shard's health: to refuse all calls would leave the same connections unused.
+            raise StoreBusy(
+                f"shard {self.shard}: {error.message}", shard=self.shard, retry_after=RETRY_AFTER_SECONDS
+            ) from error
+        except StoreUnavailable as error:
+            self._note(ok=False, probe=probe, reason=error.message)
+            raise self._error(f"shard {self.shard}: {error.message}", sent=not error.unsent) from error
+
+    async def _run_limited(self, call: Callable[[], Awaitable[T]], limit: asyncio.Timeout, *, probe: bool) -> T:
+        if not probe:
+            self._waiting.add(limit)
+        try:
+            async with limit:
+                return await call()
+        finally:
+            self._waiting.discard(limit)
+
+    def _late(self, deadline: timedelta) -> StoreUnavailable:
+        if not self.health.healthy:
+            return self.refusal(sent=True)
+        return self._error(
+            f"shard {self.shard} did not answer within {deadline.total_seconds():g} s; retry in a moment", sent=True
+        )
+
+    def _error(self, message: str, *, sent: bool) -> StoreUnavailable:
+        return StoreUnavailable(message, shard=self.shard, retry_after=RETRY_AFTER_SECONDS, sent=sent)
+
+    def _note(self, *, ok: bool, probe: bool, reason: str | None = None) -> None:
+        before, self.health = self.health, self.health.note(ok, self._clock.now(), probe=probe)
+        self.failures += not ok
+        if not ok and (probe or before.healthy):
+            self.reason = reason
+        if before.healthy and not self.health.healthy:
+            logger.warning("shard %s does not answer: %s", self.shard, self.reason)
+            self._release()
+        elif self.health.healthy and not before.healthy:
+            logger.warning("shard %s answers again", self.shard)
+            self.reason = None
+
+    def _release(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for limit in self._waiting:
+            if not limit.expired():
+                limit.reschedule(now)
+
 
 PROBE_DEADLINE = timedelta(seconds=1)
 UNOPENED = Capabilities()
 
 
+def _guard(
+    method: Callable[Concatenate[Shard, P], Coroutine[Any, Any, T]],
+) -> "Callable[Concatenate[GuardedShard, P], Coroutine[Any, Any, T]]":
+    """A method of the same name and signature, whose calls go through the breaker to the shard."""
+    name = method.__name__
+
+    async def call(self: "GuardedShard", /, *args: P.args, **named: P.kwargs) -> T:
+        answer: T = await self.breaker.run(partial(getattr(self.ask(), name), *args, **named))
+        return answer
+
+    update_wrapper(call, method)
+    return call
+
+
 class GuardedShard:
-    """Keeps the Shard protocol over a shard that may not be open yet. What each method promises stands in the seam."""
+    """Keeps the Shard protocol over a shard that may not be open yet, with every call behind the breaker."""
 
     def __init__(self, member: ShardMember, breaker: ShardBreaker) -> None:
         self.member = member
@@ -98,16 +222,13 @@ class GuardedShard:
         return () if self.healthy else (self.shard,)
 
     async def probe(self) -> None:
-        await self.breaker.probe(lambda: self._open().probe(), PROBE_DEADLINE)
+        await self.breaker.probe(lambda: self.ask().probe(), PROBE_DEADLINE)
 
     async def close(self) -> None:
-        """Nothing to let go of: the shard belongs to the orchestrator."""
+        """Nothing to close: the shard belongs to its supervisor, which detaches it."""
 
-    async def _ask(self, call: Callable[[Shard], Awaitable[T]]) -> T:
-        shard = self._open()
-        return await self.breaker.run(lambda: call(shard))
-
-    def _open(self) -> Shard:
+    def ask(self) -> Shard:
+        """The shard itself, to send one call to; StoreUnavailable while it is not open or out of use."""
         if not self.in_use:
             raise StoreUnavailable(
                 f"shard {self.shard} is out of use: its operator set it down; ask again once it is active",
@@ -119,149 +240,52 @@ class GuardedShard:
             raise self.breaker.refusal(sent=False)
         return self._inside
 
-    async def now(self) -> datetime:
-        return await self._ask(lambda shard: shard.now())
-
-    async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
-        return await self._ask(lambda shard: shard.submit(jobs, ticket_for))
-
     async def find_moved(self, jobs: Sequence[NewJob]) -> list[None]:
         return [None] * len(jobs)
 
-    async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
-        return await self._ask(lambda shard: shard.find_keyed(jobs))
-
-    async def has_keys_before(self, at: datetime) -> bool:
-        return await self._ask(lambda shard: shard.has_keys_before(at))
-
-    async def admit(self, *, jobs: bool) -> None:
-        await self._ask(lambda shard: shard.admit(jobs=jobs))
-
-    async def raise_epoch(self) -> None:
-        await self._ask(lambda shard: shard.raise_epoch())
-
-    async def promote(self, limit: int) -> list[Event]:
-        return await self._ask(lambda shard: shard.promote(limit))
-
-    async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
-    ) -> list[Ticket]:
-        return await self._ask(lambda shard: shard.dispatch(room, ticket_for, post))
-
-    async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        return await self._ask(lambda shard: shard.overdue_tickets(after, limit))
-
-    async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
-        return await self._ask(lambda shard: shard.expire_tickets(jobs))
-
-    async def due_summary(self) -> DueSummary:
-        return await self._ask(lambda shard: shard.due_summary())
-
-    async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
-        return await self._ask(lambda shard: shard.claim(tickets, worker, lease))
-
-    async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
-        return await self._ask(lambda shard: shard.claim_next(asked, worker, lease))
-
-    async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
-        return await self._ask(lambda shard: shard.renew(worker, leases, lease))
-
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        return await self._ask(lambda shard: shard.settle(settlements))
-
-    async def release(
-        self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
-    ) -> list[Settled]:
-        return await self._ask(lambda shard: shard.release(leases, suspects=suspects, delay=delay))
-
-    async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
-        await self._ask(lambda shard: shard.retype(leases, type_name))
-
-    async def reclaim(self, limit: int) -> list[Event]:
-        return await self._ask(lambda shard: shard.reclaim(limit))
-
-    async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
-        return await self._ask(lambda shard: shard.cancel(jobs, force=force))
-
-    async def expire(self, limit: int) -> list[Event]:
-        return await self._ask(lambda shard: shard.expire(limit))
-
-    async def get(self, jobs: Sequence[JobId], patience: timedelta | None = None) -> list[Job | None]:
-        return await self._ask(lambda shard: shard.get(jobs))
-
-    async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
-        return await self._ask(lambda shard: shard.page(where, cursor, limit))
-
-    async def counts(self) -> list[Count]:
-        return await self._ask(lambda shard: shard.counts())
-
-    async def oldest_due(self) -> dict[str, datetime]:
-        return await self._ask(lambda shard: shard.oldest_due())
-
-    async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        return await self._ask(lambda shard: shard.due_before(before, limit))
-
-    async def running_by_worker(self) -> dict[str, int]:
-        return await self._ask(lambda shard: shard.running_by_worker())
-
-    async def prune(self, keep: Retention, limit: int) -> Pruned:
-        return await self._ask(lambda shard: shard.prune(keep, limit))
-
-    async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
-        return await self._ask(lambda shard: shard.append_log(lease, lines, cap, first))
-
-    async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
-        return await self._ask(lambda shard: shard.read_log(job, after, limit))
-
-    async def put_notices(self, notices: Sequence[Notice]) -> None:
-        await self._ask(lambda shard: shard.put_notices(notices))
-
-    async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
-        return await self._ask(lambda shard: shard.change_notices(changes))
-
-    async def notices(self) -> list[Notice]:
-        return await self._ask(lambda shard: shard.notices())
-
-    async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
-        return await self._ask(lambda shard: shard.acquire_role(role, holder, span))
-
-    async def release_role(self, role: str, holder: str) -> None:
-        await self._ask(lambda shard: shard.release_role(role, holder))
-
-    async def put_worker(self, worker: Worker) -> None:
-        await self._ask(lambda shard: shard.put_worker(worker))
-
-    async def delete_worker(self, worker: str) -> None:
-        await self._ask(lambda shard: shard.delete_worker(worker))
-
-    async def workers(self, seen: Seen = EVER, limit: int | None = None) -> list[Worker]:
-        return await self._ask(lambda shard: shard.workers(seen, limit))
-
-    async def prune_workers(self, before: datetime, limit: int) -> list[Worker]:
-        return await self._ask(lambda shard: shard.prune_workers(before, limit))
-
-    async def put_schedule(
-        self, schedule: Schedule, expected_version: int | None, ring: int | None = None
-    ) -> Schedule | None:
-        return await self._ask(lambda shard: shard.put_schedule(schedule, expected_version, ring))
-
-    async def get_schedules(self, names: Sequence[str]) -> list[Schedule | None]:
-        return await self._ask(lambda shard: shard.get_schedules(names))
-
-    async def schedules(self, after: str | None, limit: int) -> list[Schedule]:
-        return await self._ask(lambda shard: shard.schedules(after, limit))
-
-    async def drop_schedule(self, name: str) -> bool:
-        return await self._ask(lambda shard: shard.drop_schedule(name))
-
-    async def due_schedules(self, before: datetime, limit: int) -> list[Due]:
-        return await self._ask(lambda shard: shard.due_schedules(before, limit))
-
-    async def next_tick(self) -> datetime | None:
-        return await self._ask(lambda shard: shard.next_tick())
-
-    async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
-        return await self._ask(lambda shard: shard.tick(moves, ticket_for))
-
-    async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
-        return await self._ask(lambda shard: shard.ticks(name, before, limit))
+    now = _guard(Shard.now)
+    submit = _guard(Shard.submit)
+    find_keyed = _guard(Shard.find_keyed)
+    has_keys_before = _guard(Shard.has_keys_before)
+    admit = _guard(Shard.admit)
+    raise_epoch = _guard(Shard.raise_epoch)
+    promote = _guard(Shard.promote)
+    dispatch = _guard(Shard.dispatch)
+    overdue_tickets = _guard(Shard.overdue_tickets)
+    expire_tickets = _guard(Shard.expire_tickets)
+    due_summary = _guard(Shard.due_summary)
+    claim = _guard(Shard.claim)
+    claim_next = _guard(Shard.claim_next)
+    renew = _guard(Shard.renew)
+    settle = _guard(Shard.settle)
+    release = _guard(Shard.release)
+    retype = _guard(Shard.retype)
+    reclaim = _guard(Shard.reclaim)
+    cancel = _guard(Shard.cancel)
+    expire = _guard(Shard.expire)
+    get = _guard(Shard.get)
+    page = _guard(Shard.page)
+    counts = _guard(Shard.counts)
+    oldest_due = _guard(Shard.oldest_due)
+    due_before = _guard(Shard.due_before)
+    running_by_worker = _guard(Shard.running_by_worker)
+    prune = _guard(Shard.prune)
+    append_log = _guard(Shard.append_log)
+    read_log = _guard(Shard.read_log)
+    put_notices = _guard(Shard.put_notices)
+    change_notices = _guard(Shard.change_notices)
+    notices = _guard(Shard.notices)
+    acquire_role = _guard(Shard.acquire_role)
+    release_role = _guard(Shard.release_role)
+    put_worker = _guard(Shard.put_worker)
+    delete_worker = _guard(Shard.delete_worker)
+    workers = _guard(Shard.workers)
+    prune_workers = _guard(Shard.prune_workers)
+    put_schedule = _guard(Shard.put_schedule)
+    get_schedules = _guard(Shard.get_schedules)
+    schedules = _guard(Shard.schedules)
+    drop_schedule = _guard(Shard.drop_schedule)
+    due_schedules = _guard(Shard.due_schedules)
+    next_tick = _guard(Shard.next_tick)
+    tick = _guard(Shard.tick)
+    ticks = _guard(Shard.ticks)

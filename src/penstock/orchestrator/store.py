@@ -33,9 +33,8 @@ from penstock.orchestrator import cursor as cursors
 from penstock.orchestrator.admin import ShardAdmin
 from penstock.orchestrator.directory import ShardDirectory
 from penstock.orchestrator.fan_out import ask_all, ask_each
-from penstock.orchestrator.health import CALL_DEADLINE
 from penstock.orchestrator.registry import ShardedRegistry
-from penstock.orchestrator.shard import GuardedShard
+from penstock.orchestrator.shard import CALL_DEADLINE, GuardedShard
 from penstock.orchestrator.supervisor import OpenShard
 from penstock.store.answers import PATIENCE, gather_answers, require
 from penstock.store.seam import Capabilities, Shard

@@ -10,8 +10,7 @@ from penstock.model.clock import Clock
 from penstock.model.errors import PenstockError
 from penstock.model.ids import ShardId
 from penstock.model.shards import ShardMember, without_secrets
-from penstock.orchestrator.health import CALL_DEADLINE, ShardBreaker
-from penstock.orchestrator.shard import GuardedShard
+from penstock.orchestrator.shard import CALL_DEADLINE, GuardedShard, ShardBreaker
 from penstock.store.seam import Shard
 
 logger = logging.getLogger("penstock.orchestrator")
