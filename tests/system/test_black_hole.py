@@ -29,7 +29,7 @@ WORSE = 20
 """How many times slower the slowest of a hundred submits may be: a busy machine, not a deadline of seconds."""
 
 
-class Desk:
+class ApiClient:
     """A client of nginx that asks once."""
 
     def __init__(self, port: int) -> None:
@@ -72,80 +72,80 @@ def test_a_black_holed_shard_is_felt_by_its_own_jobs_only() -> None:
             return [proxies[0].port if number == DARK else port for number, port in enumerate(ports)]
 
         with running(folder, Size(shards=3, apis=2, schedulers=2, workers=2), through_a_proxy) as cluster:
-            desk = Desk(cluster.port)
-            undo.callback(desk.close)
-            tell(desk, proxies[0])
+            api = ApiClient(cluster.port)
+            undo.callback(api.close)
+            tell(api, proxies[0])
 
 
-def tell(desk: Desk, proxy: FaultProxy) -> None:
-    waiting = jobs_of_the_dark_shard(desk)
+def tell(api: ApiClient, proxy: FaultProxy) -> None:
+    waiting = jobs_of_the_dark_shard(api)
     (key, known), *_ = waiting.items()
-    before, _ = desk.timed_submits()
+    before, _ = api.timed_submits()
     proxy.fault = Fault.SILENT
-    unnoticed = until_noticed(desk, key)
-    during, told = desk.timed_submits()
-    check_the_others_go_on(desk, told)
-    check_its_own_are_refused(desk, key, known)
+    unnoticed = until_noticed(api, key)
+    during, told = api.timed_submits()
+    check_the_others_go_on(api, told)
+    check_its_own_are_refused(api, key, known)
     print(f"p99 of submits without a key: {before * 1000:.0f} ms before, {during * 1000:.0f} ms during, "  # noqa: T201
           f"ratio {during / before:.1f}; refused until it was noticed: {unnoticed}")  # fmt: skip
     assert during < before * WORSE
     proxy.fault = Fault.NONE
-    check_it_heals(desk, waiting)
+    check_it_heals(api, waiting)
 
 
-def jobs_of_the_dark_shard(desk: Desk) -> dict[str, str]:
+def jobs_of_the_dark_shard(api: ApiClient) -> dict[str, str]:
     """Some jobs that live there, by key."""
     keys = [key for key in (f"key-{n}" for n in range(60)) if shard_for_key(key, RING) == DARK]
-    jobs = {key: desk.submit(key).body["id"] for key in keys}
+    jobs = {key: api.submit(key).body["id"] for key in keys}
     assert {shard_of(job) for job in jobs.values()} == {DARK}
     return jobs
 
 
-def until_noticed(desk: Desk, key: str) -> Counter[int]:
+def until_noticed(api: ApiClient, key: str) -> Counter[int]:
     """Ask until the shard is known to be down: then its own are refused at once. The answers to others meanwhile."""
     told: Counter[int] = Counter()
 
     def refused_at_once() -> bool:
-        told[desk.submit().status] += 1
+        told[api.submit().status] += 1
         began = time.monotonic()
-        return desk.submit(key).status == 503 and time.monotonic() - began < 1
+        return api.submit(key).status == 503 and time.monotonic() - began < 1
 
     eventually("the shard is known to be down", lambda: all(refused_at_once() for _ in range(6)))
     assert set(told) <= {201, 503}
     return told
 
 
-def check_the_others_go_on(desk: Desk, told: Counter[int]) -> None:
+def check_the_others_go_on(api: ApiClient, told: Counter[int]) -> None:
     assert set(told) == {201}, told
     other = next(key for key in map("other-{}".format, itertools.count()) if shard_for_key(key, RING) != DARK)
-    job = desk.submit(other)
+    job = api.submit(other)
     assert job.status == 201
-    assert desk.read(job.body["id"], wait=30).body["state"] == "succeeded"
-    listed = desk.list()
+    assert api.read(job.body["id"], wait=30).body["state"] == "succeeded"
+    listed = api.list()
     assert (listed.status, listed.body["missing_shards"]) == (200, [DARK])
     assert DARK not in {shard_of(item["id"]) for item in listed.body["jobs"]}
 
 
-def check_its_own_are_refused(desk: Desk, key: str, known: str) -> None:
+def check_its_own_are_refused(api: ApiClient, key: str, known: str) -> None:
     fresh = next(key for key in map("fresh-{}".format, itertools.count()) if shard_for_key(key, RING) == DARK)
-    for refused in (desk.submit(key), desk.submit(fresh), desk.read(known)):
+    for refused in (api.submit(key), api.submit(fresh), api.read(known)):
         assert refused.status == 503
         assert refused.retry_after is not None
         assert f"shard {DARK}" in refused.body["detail"]
 
 
-def check_it_heals(desk: Desk, waiting: dict[str, str]) -> None:
-    eventually("the shard is well again", lambda: desk.list().body.get("missing_shards") == [])
+def check_it_heals(api: ApiClient, waiting: dict[str, str]) -> None:
+    eventually("the shard is well again", lambda: api.list().body.get("missing_shards") == [])
     for key, job in waiting.items():
-        assert eventually("its key is known", functools.partial(id_of, desk, key)) == job
-        assert eventually("it has ended", functools.partial(end_of, desk, job)) == "succeeded"
+        assert eventually("its key is known", functools.partial(id_of, api, key)) == job
+        assert eventually("it has ended", functools.partial(end_of, api, job)) == "succeeded"
 
 
-def id_of(desk: Desk, key: str) -> str | None:
-    told = desk.submit(key)
+def id_of(api: ApiClient, key: str) -> str | None:
+    told = api.submit(key)
     return str(told.body["id"]) if told.ok else None
 
 
-def end_of(desk: Desk, job: str) -> str | None:
-    told = desk.read(job, wait=30)
+def end_of(api: ApiClient, job: str) -> str | None:
+    told = api.read(job, wait=30)
     return str(told.body["state"]) if told.ok and told.body["completed_at"] else None

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.harness import Process, Server, ending, eventually
+from tests.system.harness import WITHIN, Process, Server, ending, eventually
+from tests.watch import wait_in
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +48,7 @@ async def err() -> None:
 @app.job
 async def wait_for_file(context: Context, path: str) -> str:
     context.progress(0.5, "half way")
+    Path(path).with_suffix(".begun").touch()
     while not Path(path).exists():
         await asyncio.sleep(0.02)
     return "found"
@@ -186,7 +188,7 @@ def test_a_job_that_fails_says_why_and_exits_1(server: Server) -> None:
 def test_a_running_job_is_watched_and_cancelled(server: Server, tmp_path: Path) -> None:
     submitted = answered(server, "jobs", "submit", "wait_for_file", f"path={tmp_path / 'never'}")
     job = str(submitted["id"])
-    eventually("it runs", lambda: answered(server, "jobs", "show", job)["state"] == "running")
+    wait_in(tmp_path, (tmp_path / "never.begun").exists, WITHIN)
     answered(server, "jobs", "cancel", job)
     watched = penstock(server, "jobs", "watch", job, "--json")
     assert watched.returncode == 1
@@ -288,7 +290,7 @@ def test_ctrl_c_lets_running_jobs_finish_and_exits_0(shop: Path, tmp_path: Path)
     own = Server(tmp_path / "data", "--executors", "1", app=APP, environ={"PYTHONPATH": _path(shop)})
     with ending(own):
         job = str(answered(own, "jobs", "submit", "wait_for_file", f"path={awaited}")["id"])
-        eventually("it runs", lambda: answered(own, "jobs", "show", job)["state"] == "running")
+        wait_in(tmp_path, (tmp_path / "awaited.begun").exists, WITHIN)
         own.popen.send_signal(signal.SIGINT)
         own.says("draining")
         eventually("traffic is sent elsewhere", lambda: status(own.port, "/readyz") == 503)

@@ -12,7 +12,7 @@ from penstock.client import Client
 from penstock.model.errors import NotFound, PenstockError
 from servers import Postgres
 from tests.servers_fixtures import real_servers
-from tests.system.harness import Server, WorkerProcess, ending, eventually, ledger, wait_for_ledger
+from tests.system.harness import WITHIN, Server, WorkerProcess, ending, ledger, wait_for_ledger
 
 HELD = 5
 QUICK = {"PENSTOCK_TIMING_LEASE_SECONDS": "3", "PENSTOCK_TIMING_HEARTBEAT_SECONDS": "0.5"}
@@ -26,17 +26,25 @@ class Load:
         self.asked: list[str] = []
         self._url = url
         self._stop = threading.Event()
+        self._asked_more = threading.Condition()
         self._thread = threading.Thread(target=self._submit)
 
     def _submit(self) -> None:
         with Client(self._url) as client:
             while not self._stop.is_set():
                 key = f"load-{len(self.asked)}"
-                self.asked.append(key)
+                with self._asked_more:
+                    self.asked.append(key)
+                    self._asked_more.notify_all()
                 try:
                     self.jobs[key] = client.submit("mark", {"n": len(self.asked)}, key=key).id
                 except PenstockError:
                     self._stop.wait(0.1)
+
+    def wait_for(self, count: int) -> None:
+        """Return once more than this many were asked for."""
+        with self._asked_more:
+            assert self._asked_more.wait_for(lambda: len(self.asked) > count, WITHIN)
 
     @contextmanager
     def going(self) -> Iterator["Load"]:
@@ -79,7 +87,7 @@ def test_a_shard_put_back_under_load_records_only_what_the_highest_fence_did(tmp
             with ending(ran_on):
                 lost = client.submit("hold").id
                 wait_for_ledger(tmp_path, lambda: len(starts(tmp_path)) == HELD + 1)
-                eventually("more is submitted", lambda: len(load.asked) > since + 20)
+                load.wait_for(since + 20)
                 after = {key: load.jobs[key] for key in load.asked[since + 1 : since + 10] if key in load.jobs}
                 postgres.kill()
                 postgres.restore(folder / "backup")

@@ -11,7 +11,7 @@ import pytest
 from penstock.client import Client
 from penstock.model.errors import InvalidParams
 from penstock.model.wire.jobs import JobItem
-from tests.system.harness import Process, Server, ending, eventually
+from tests.system.harness import WITHIN, Process, Server, ending
 
 OLD = """
 from penstock import Penstock
@@ -67,6 +67,7 @@ class Load:
         self.accepted: list[str] = []
         self._url = url
         self._stopping = threading.Event()
+        self._accepted_more = threading.Condition()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
@@ -85,10 +86,20 @@ class Load:
 
     def submit(self, client: Client, name: str, params: Mapping[str, object]) -> None:
         try:
-            self.accepted.append(client.submit(name, params).id)
+            job = client.submit(name, params).id
         except InvalidParams:
             # What is refused was never accepted: only what the newer signature does not take may be.
             assert (name, params) == OLD_CALLS[1]
+            return
+        with self._accepted_more:
+            self.accepted.append(job)
+            self._accepted_more.notify_all()
+
+    def wait_for_more(self, count: int) -> None:
+        """Return once more than this many further jobs were accepted."""
+        with self._accepted_more:
+            after = len(self.accepted)
+            assert self._accepted_more.wait_for(lambda: len(self.accepted) > after + count, WITHIN)
 
 
 def worker(server: Server, folder: Path, module: str) -> Process:
@@ -122,8 +133,7 @@ def test_a_rolling_deploy_under_load_fails_and_loses_no_job(tmp_path: Path) -> N
                 client.resume("work")
                 items = [client.wait(job, timeout=30) for job in tuple(load.accepted)]
                 assert old.stop() == 0
-                after = len(load.accepted)
-                eventually("the load goes on without the old one", lambda: len(load.accepted) > after + 20)
+                load.wait_for_more(20)
                 load.stop()
                 items += [client.wait(job, timeout=30) for job in load.accepted[len(items) :]]
     assert Counter(item.state for item in items) == {"succeeded": len(load.accepted)}
