@@ -1,1 +1,1 @@
-"""Values and rules: what a job is and how it may move. Pure: no clock, no chance, no input or output of its own."""
+"""Values and rules: what a job is and how it may move. Pure: clock and random source are passed in, no I/O."""

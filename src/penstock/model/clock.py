@@ -14,7 +14,7 @@ from penstock.model.errors import Invalid
 T = TypeVar("T")
 
 Instant = Annotated[datetime, Meta(tz=True)]
-"""A time on the wire: RFC 3339, always with an offset. A struct that is sent to us holds it to `check_instants`."""
+"""A time on the wire: RFC 3339, always with an offset. Structs of requests check theirs with `check_instants`."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
@@ -61,7 +61,7 @@ def to_millis(at: datetime) -> int:
 
 
 def from_millis(millis: int) -> datetime:
-    """The instant, brought into the accepted range: a row that is out of it must not make its neighbours unreadable."""
+    """The instant, clamped to the accepted range: one row out of range must not make a whole page unreadable."""
     if 0 <= millis <= _LATEST_MILLIS:
         return EPOCH + timedelta(milliseconds=millis)
     return EARLIEST if millis < 0 else LATEST
@@ -71,7 +71,7 @@ _LATEST_MILLIS = to_millis(LATEST)
 
 
 def utc(name: str, at: datetime) -> datetime:
-    """The instant in UTC; Invalid, naming whose it is, without an offset or out of the accepted range."""
+    """The instant in UTC; Invalid, naming the field, if it has no offset or is out of the accepted range."""
     if at.utcoffset() is None:
         raise Invalid(f"{name}: {at.isoformat()} has no time zone; add an offset, such as Z")
     if not EARLIEST <= at <= LATEST:
@@ -101,7 +101,7 @@ def seconds(value: float) -> timedelta:
 
 
 async def within(span: timedelta, awaitable: Awaitable[T]) -> T | None:
-    """The awaited value, or None once `span` has passed; the awaited thing is then cancelled."""
+    """The awaited value, or None once `span` has passed; the awaitable is then cancelled."""
     try:
         async with asyncio.timeout(span.total_seconds()):
             return await awaitable

@@ -24,7 +24,7 @@ APPS_KEPT = 20
 """How many apps are known of a type: those whose code was deployed last."""
 
 EARLIER_COUNTS_FOR = timedelta(days=1)
-"""How long a signature is counted on that newer code has replaced and no worker has: a worker of it may come again."""
+"""How long a replaced signature that no worker has is still accepted: a worker with it may start again."""
 
 REFRESHED_AFTER = timedelta(minutes=1)
 """A declaration that says nothing new is written again only this long after the one that is known."""
@@ -55,8 +55,8 @@ class DeclaredType(JobType, frozen=True, kw_only=True):
     def schemas(self, now: datetime, up: Container[str]) -> dict[str, Schema]:
         """The shapes of its params that count, by signature, the current one first.
 
-        Of the earlier ones those that a worker has which is `up`, and those of the last day: in a rollout code may come
-        back, and whoever started last is not always the newest.
+        Of the earlier ones those that a worker which is `up` has, and those of the last day: a rollout may be undone,
+        and the last worker to start does not always have the newest code.
         """
         earlier = {
             name: one.params_schema
@@ -93,15 +93,15 @@ def _newer(declared: JobType, deployed_at: datetime, known: DeclaredType | None)
 
 
 def unfit_type(name: str, signature: str) -> str:
-    """What a job is called while it waits for a worker whose handler takes other params than this signature says.
+    """The type name of a job that waits for a worker whose handler takes other params than this signature.
 
-    No declared type can have such a name, so only who asks for it is given the job.
+    No declared type can have such a name, so only a worker that asks for it gets the job.
     """
     return f"{plain_type(name)}{UNFIT_FOR}{signature}"
 
 
 def plain_type(name: str) -> str:
-    """The type of a job, whatever it waits for."""
+    """The declared type of a job, also while it waits under an unfit name."""
     return name.partition(UNFIT_FOR)[0] if UNFIT_FOR in name else name
 
 
@@ -133,5 +133,5 @@ def _with_earlier(known: DeclaredType, earlier: Earlier) -> DeclaredType:
 
 
 def _plain(declared: DeclaredType) -> JobType:
-    """The declaration itself, without what the registry knows besides."""
+    """The declaration itself, without what the registry adds."""
     return JobType(**{name: getattr(declared, name) for name in JobType.__struct_fields__})

@@ -1,4 +1,4 @@
-"""Spans of time as people write them beside a job or in a file: a timedelta, seconds, or text such as `1m30s`."""
+"""Durations as users write them in code or in a file: a timedelta, seconds, or text such as `1m30s`."""
 
 import re
 from datetime import timedelta
@@ -9,7 +9,7 @@ from penstock.model.errors import Invalid
 if TYPE_CHECKING:
     Span: TypeAlias = timedelta | float | str
 else:
-    # What may stand in JSON: a struct that holds a Span turns it into seconds before anybody reads it.
+    # The forms allowed in JSON: a struct that holds a Span converts it to seconds when it is made.
     Span = float | str
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -19,7 +19,7 @@ _WHOLE = re.compile(rf"(?:{_PART.pattern})+")
 
 
 def span_seconds(name: str, value: Span) -> float:
-    """A span in seconds, from zero to a year; Invalid, naming whose it is, when it is none."""
+    """A span in seconds, from zero to a year; Invalid, naming the field, if it is not one."""
     found = _seconds(value)
     if found is None:
         raise Invalid(f"{name}: {value!r} is not a span of time; write seconds, or units such as 250ms, 5s, 1h30m")
@@ -29,7 +29,7 @@ def span_seconds(name: str, value: Span) -> float:
 
 
 def settled(value: Span) -> float:
-    """The seconds of a span that its struct has turned into seconds."""
+    """The seconds of a span of a struct, which has converted it when it was made."""
     if not isinstance(value, float):
         raise TypeError(f"{value!r} was not turned into seconds")
     return value

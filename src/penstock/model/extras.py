@@ -1,11 +1,11 @@
-"""Extras: what brings the libraries that only some installations need, and what is said where one is missing."""
+"""Extras: the optional libraries of an installation, and the error where one is missing."""
 
 from importlib.util import find_spec
 
 from penstock.model.errors import MissingExtra
 
 DISTRIBUTION = "penstock-jobs"
-"""What the package is called in registries; it is imported as `penstock`."""
+"""The package's name in registries; it is imported as `penstock`."""
 
 LIBRARIES = {
     "postgres": "psycopg",

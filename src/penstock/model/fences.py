@@ -1,4 +1,4 @@
-"""Fences over the epochs of a shard: one integer, so that any fence of a later epoch is above all of an earlier one.
+"""Fences over the epochs of a shard: one integer, in which every fence of a later epoch is above all earlier ones.
 
 The low bits of a fence count the claims and losses of a job. The bits above are the epoch of its shard, which is 0
 until the shard has been restored. An epoch is the instant at which it was raised, in seconds, and not a number counted

@@ -1,6 +1,6 @@
-"""Fleets as users declare them: how few and how many workers, what for, and by which policy.
+"""Fleets as users declare them: the least and the most workers, their queues, and the scaling policy.
 
-Spans may be given as a timedelta, as seconds or as text (`"5s"`); they are kept, and stand on the wire, in seconds.
+Spans may be given as a timedelta, as seconds or as text (`"5s"`); they are kept and sent in seconds.
 """
 
 from datetime import datetime, time, timedelta
@@ -36,9 +36,9 @@ class Depth(
     tag="depth",
     rename={"empty_for": "empty_for_seconds", "cooldown": "cooldown_seconds"},
 ):
-    """Two alarms: out by the highest step that the depth is above, in when there was nothing to do for a while.
+    """Scale out by the highest step that the backlog is above, and in when no job was due for a while.
 
-    After each step `cooldown` must pass before the next. The first worker for due work comes whatever the steps say.
+    After each step `cooldown` must pass before the next. The first worker for due jobs starts whatever the steps are.
     """
 
     steps: tuple[Step, ...] = (Step(),)
@@ -76,7 +76,7 @@ Policy: TypeAlias = Depth | Wait
 
 
 class KeepWarm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hours in which at least so many workers are up: from `start` until `end`, local time, on the days it starts.
+    """Hours with at least `workers` workers: from `start` until `end`, local time, on the days when it starts.
 
     An `end` that is not after `start` is on the next day. Workers are started early enough to be ready at `start`.
     """
@@ -120,10 +120,10 @@ class Fleet(
 ):
     """Workers that are scaled together: `Fleet(max=20, target_wait="5s")`, or with a `policy` of its own.
 
-    `queues` None: those of the job type it is declared beside. `capacity` None: what its workers say they have.
-    A need for more workers must last `out_after` before it is met, and idle workers are kept for `in_after`; None keeps
-    them as long as starting them again would take. When the fleet or its queues cannot be observed, all stays as it is
-    for `blind_for`; then there are at least `fallback` workers, until they can be.
+    `queues` None: those of the job type that declares it. `capacity` None: what its workers report.
+    Workers are started after they were needed for `out_after`, and idle workers are kept for `in_after`; None keeps
+    them as long as starting them again would take. While the fleet or its queues cannot be observed, nothing changes
+    for `blind_for`; from then on there are at least `fallback` workers.
     """
 
     min: Count = 0

@@ -1,6 +1,6 @@
 """Job ids: ordinary UUIDv7, whose 12 `rand_a` bits name the shard that keeps the job.
 
-Sortable by the time of submission, and a read finds its shard without asking anyone.
+Sortable by the time of submission, and a read finds its shard from the id alone.
 """
 
 import random
@@ -32,12 +32,12 @@ def new_job_id(now_millis: int, shard: ShardId, rng: random.Random) -> JobId:
 
 
 def first_id(at_millis: int) -> JobId:
-    """No id of that millisecond is below it, and none of the one before is above."""
+    """The lowest id of that millisecond: above every id of the one before."""
     return _written(at_millis << 80)
 
 
 class Series:
-    """Consecutive ids of one shard, for the jobs of a batch: from the id of one of them, all can be told."""
+    """Consecutive ids of one shard, for the jobs of a batch: all of them follow from the id of one."""
 
     __slots__ = ("_lowest", "_prefix")
 
@@ -48,16 +48,16 @@ class Series:
 
     @classmethod
     def new(cls, now_millis: int, shard: ShardId, rng: random.Random) -> "Series":
-        """A fresh one. Those of one shard and one millisecond differ by 48 random bits."""
+        """A fresh series. Series of one shard and one millisecond differ by 48 random bits."""
         return cls(new_job_id(now_millis, shard, rng))
 
     def ids(self, places: Iterable[int]) -> list[JobId]:
-        """The ids of the jobs that stand at these places of their batch."""
+        """The ids of the jobs at these indexes of their batch."""
         return [JobId(f"{self._prefix}{self._lowest + place:04x}") for place in places]
 
 
 def place_in_series(job: JobId) -> int:
-    """The place in its batch of a job of a series."""
+    """The index in its batch of a job of a series."""
     return int(job[-4:], 16) & (SERIES_MAX - 1)
 
 
@@ -78,7 +78,7 @@ def shard_of(job: JobId) -> ShardId:
 
 @cache
 def _shard(digits: str) -> ShardId:
-    """Remembered: every move asks for each of its jobs, and there are never many shards."""
+    """Cached: every move asks for each of its jobs, and there are few shards."""
     return ShardId(int(digits, 16))
 
 
@@ -113,5 +113,5 @@ def to_packed(jobs: Iterable[JobId]) -> bytes:
 
 
 def from_packed(raw: bytes) -> Iterator[JobId]:
-    """One by one: nothing is read of what nobody looks at."""
+    """The ids of packed bytes, parsed one by one as they are read."""
     return (JobId(b"-".join(groups).decode()) for groups in _GROUPS.iter_unpack(raw.hex().encode()))

@@ -50,8 +50,8 @@ LOSSES = frozenset({ErrorCode.CRASHED, ErrorCode.OUT_OF_MEMORY, ErrorCode.WORKER
 class JobError(Struct, frozen=True, omit_defaults=True):
     """What went wrong in the last attempt that errored.
 
-    `error_bases` are the classes that `error_class` inherits from: a worker tells them, so that the retry policy can be
-    asked, and they are not kept.
+    `error_bases` are the classes that `error_class` inherits from: workers send them for the retry policy, and they are
+    not stored.
     """
 
     code: ErrorCode
@@ -64,7 +64,7 @@ class JobError(Struct, frozen=True, omit_defaults=True):
 
 
 class ObjectLink(Struct, frozen=True):
-    """Where a large value or a file lies in the object store, and how to know it is the right one."""
+    """A large value or a file in the object store: its key, and the digest that it must have."""
 
     key: str
     size: int
@@ -80,7 +80,7 @@ class FileLink(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True, omit_defaults=True):
-    """How far a running job says it is: 0 to 1, and a word about it."""
+    """The progress that a running job reports: 0 to 1, and a text."""
 
     fraction: Annotated[float, Meta(ge=0, le=1)]
     message: str | None = None
@@ -132,7 +132,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     `fingerprint` is a digest of what was asked: the same key with another fingerprint is a conflict.
     `ticketed` inserts a job that is due with its ticket deadline set; the caller then publishes the ticket.
     `anchor` marks the job that carries the key of a batch: it is kept for the longest retention, however it ends.
-    `ring` is the epoch of the ring by which the key was placed; None: the key, if any, has only one place to be.
+    `ring` is the epoch of the ring by which the key was placed; None: the key, if any, can be on one shard only.
     """
 
     id: JobId
@@ -160,7 +160,7 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BacklogKey(NamedTuple):
-    """The jobs of one type in one queue. Each has its own window of tickets: none stands in another's way."""
+    """Queue and type. Each pair has its own window of tickets, so that no backlog blocks another."""
 
     queue: str
     type: str
@@ -181,9 +181,9 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The right to work on a job, as its owner shows it: id and fence; with what the owner wants to tell.
+    """The right to work on a job, as its owner shows it: id and fence, with what the owner reports.
 
-    `begun` is false while the owner only holds the job and has not handed it to a handler.
+    `begun` is false until the owner has passed the job to a handler.
     """
 
     job: JobId
@@ -217,15 +217,15 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
 
     @property
     def doubtful(self) -> bool:
-        """Whether an earlier claim of this job came to nothing: given back, or lost."""
+        """Whether an earlier claim of this job ended without an outcome: given back, or lost."""
         return claims_of(self.fence) > self.attempt
 
 
 class Loss(StrEnum):
-    """Why a move that showed a fence did not record what was told.
+    """Why a move that showed a fence was not recorded.
 
-    `unsure` when its shard gave no answer: ask again. `given_back` when the job waits for another worker, as its params
-    do not fit this one's handler, which is not of the current declaration: others should take jobs of that type.
+    `unsure`: its shard gave no answer; ask again. `given_back`: the params do not fit this worker's handler, which is
+    not of the current declaration, and the job waits for another worker; this one should take no more of the type.
     """
 
     MINE_ALREADY = "mine_already"
@@ -236,7 +236,7 @@ class Loss(StrEnum):
 
 
 class Renewal(Struct, frozen=True, omit_defaults=True):
-    """The answer to one renewed lease: lost (and how), or asked to cancel, or neither."""
+    """The answer to one renewed lease: lost (with the reason), or asked to cancel, or neither."""
 
     job: JobId
     fence: int
@@ -245,7 +245,7 @@ class Renewal(Struct, frozen=True, omit_defaults=True):
 
 
 class Settlement(Struct, frozen=True, kw_only=True, gc=False):
-    """An attempt's outcome, decided: the state to move to under `fence`, and what is kept of it.
+    """The outcome of an attempt: the state to move to under `fence`, and what is stored with it.
 
     `state` is succeeded, failed, cancelled or scheduled; only the last has `retry_in`.
     """
@@ -263,7 +263,7 @@ class Settlement(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Settled(Struct, frozen=True, gc=False):
-    """What became of a settlement or a release: accepted (`event`), or refused (`loss`). MINE_ALREADY is a repeat."""
+    """The result of a settlement or a release: accepted (`event`), or refused (`loss`). MINE_ALREADY is a repeat."""
 
     job: JobId
     fence: int
@@ -272,7 +272,7 @@ class Settled(Struct, frozen=True, gc=False):
 
 
 class Cancellation(Struct, frozen=True):
-    """What became of a cancel: the job afterwards, and the event if this call changed it. `job` None: no such job."""
+    """The result of a cancel: the job afterwards, and the event if this call changed it. `job` None: no such job."""
 
     job: Job | None
     event: Event | None = None
@@ -291,8 +291,8 @@ class Page(Struct, frozen=True):
     """Some jobs, newest first, and the cursor of the next page; None at the end.
 
     A job that is there from the first page to the last is seen exactly once, whatever is added or removed meanwhile.
-    `behind` holds, for each job, the cursor of a page that would begin behind it; `missing` the shards that did not
-    answer, whose jobs are not in it.
+    `behind` holds, for each job, the cursor of a page that begins after it; `missing` are the shards that did not
+    answer, whose jobs are left out.
     """
 
     jobs: Sequence[Job]
@@ -314,7 +314,7 @@ class LogLine(Struct, frozen=True, omit_defaults=True):
 
 
 class Count(Struct, frozen=True):
-    """How many jobs of one type wait or lie in one queue in one state."""
+    """How many jobs of one type are in one queue in one state."""
 
     queue: str
     type: str
@@ -335,7 +335,7 @@ class Retention(Struct, frozen=True):
 
 
 class Pruned(Struct, frozen=True):
-    """How many ended jobs were removed, and which of them leave objects behind."""
+    """How many ended jobs were removed, and which of them own objects that are to be deleted."""
 
     jobs: int
     owners: tuple[JobId, ...] = ()

@@ -1,4 +1,4 @@
-"""API keys: what one may do, how it is written and how it is recognised. Of its secret only a digest is ever kept."""
+"""API keys: what a key may do, how it is written and verified. Only a digest of its secret is ever stored."""
 
 import hashlib
 import hmac
@@ -41,7 +41,7 @@ class KeyScope(StrEnum):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """A key as it is kept. `queues` limit the worker's moves to jobs of these queues; None is no limit."""
+    """A key as it is stored. `queues` limit the worker's moves to jobs of these queues; None is no limit."""
 
     id: KeyIdText
     name: Name
@@ -79,7 +79,7 @@ def token_of(id: KeyId, secret: str) -> str:
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret. With 256 random bits there is nothing that a slow hash would make harder to guess."""
+    """What is stored of a secret. A slow hash would add nothing: 256 random bits cannot be guessed."""
     return hashlib.sha256(secret.encode("ascii")).hexdigest()
 
 
@@ -96,7 +96,7 @@ def proves(secret: str, key: ApiKey | None) -> bool:
 
 
 def check_terms(scopes: Collection[KeyScope], queues: Collection[str] | None) -> None:
-    """Raise Invalid where a key of these terms would not mean what it says."""
+    """Raise Invalid for terms that contradict each other."""
     if not scopes:
         raise Invalid(f"scopes: a key needs at least one of {', '.join(KeyScope)}")
     if queues is None:
@@ -108,7 +108,7 @@ def check_terms(scopes: Collection[KeyScope], queues: Collection[str] | None) ->
 
 
 def authorization(key: str) -> dict[str, str]:
-    """The header that shows a key to a server; none without a key. Invalid, never repeating it, if it is not one."""
+    """The header with the key; none without a key. Invalid, without repeating it, if it is not a key."""
     if not key:
         return {}
     if parse_token(key) is None:

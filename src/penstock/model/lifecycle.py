@@ -36,7 +36,7 @@ POISON_LOSSES = 3
 
 
 class Move(StrEnum):
-    """What can happen to a job. Everything that changes a job is one of these."""
+    """The moves of a job. Everything that changes a job is one of these."""
 
     SUBMIT = "submit"
     TICK = "tick"

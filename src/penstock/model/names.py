@@ -1,4 +1,4 @@
-"""Names that people give, and what text they may be: the same rule for every way in."""
+"""The rules for names that users give: the same in the API, the SDK, the CLI and the settings."""
 
 import re
 from typing import Annotated
@@ -21,8 +21,8 @@ Name = Annotated[str, whole(NAME_PATTERN, max_length=128)]
 """Of a job type, queue, schedule, worker, fleet or API key."""
 
 CONTROL = r"\x00-\x1f\x7f-\x9f"
-"""Control characters, within the brackets of a pattern: none of them has a place in what is shown in a list, and
-PostgreSQL cannot keep the first."""
+"""Control characters, within the brackets of a pattern: they would break lists and logs, and
+PostgreSQL cannot store the first."""
 
 Tag = Annotated[str, whole(f"[^{CONTROL}]+", max_length=128)]
 Reason = Annotated[str, whole(f"[^{CONTROL}]+", max_length=500)]

@@ -1,8 +1,7 @@
 """Notices: what is declared once and must be known everywhere. Kept on every shard; of two the newest counts.
 
-Job types, paused queues, API keys, fleets and the shard map are notices. Each shard keeps what it is told, whoever
-reads merges what the shards say, and a shard that was away is told what it missed. So none of it depends on any one
-shard.
+Job types, paused queues, API keys, fleets and the shard map are notices. Each is written to every shard, a reader
+merges those of all shards, and a shard that was away gets what it missed. So none of it depends on any one shard.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +19,7 @@ STEP = timedelta(milliseconds=1)
 
 
 class NoticeKind(StrEnum):
-    """What a notice is about. A newer Penstock may know more: what is not known is kept and passed on."""
+    """What a notice is about. A newer Penstock may have more kinds: unknown ones are stored and passed on."""
 
     TYPE = "type"
     ALIAS = "alias"
@@ -33,13 +32,13 @@ class NoticeKind(StrEnum):
 
 
 FINAL = frozenset({NoticeKind.KEY})
-"""What is withdrawn of these is so for good: a process that could not know it may have told something newer."""
+"""Kinds whose withdrawal is final: a process that did not know of it may have written a newer notice."""
 
 
 class Notice(Struct, frozen=True):
     """One declaration. `value` is JSON; None withdraws what was declared under this name before.
 
-    `told_at` is in whole milliseconds, as stores keep it: whoever told it and those who read it must see the same.
+    `told_at` is in whole milliseconds, as stores keep it, so that writers and readers compare the same instant.
     """
 
     kind: str
@@ -55,14 +54,14 @@ class Notice(Struct, frozen=True):
         return self.kind, self.name
 
     def counts_before(self, other: "Notice") -> bool:
-        """Whether this one is the newer of two about the same; of two told at one instant, one for everybody."""
+        """Whether this is the newer of two about the same name; of two of one instant every process picks the same."""
         return (self.told_at, self.value or b"") > (other.told_at, other.value or b"")
 
 
 class NoticeChange(Struct, frozen=True):
-    """A notice that was decided on what was known: refused where something newer than `known_at` has been told since.
+    """A notice that replaces a known one: refused where a newer one than `known_at` has been written since.
 
-    `known_at` None: nothing was known about it.
+    `known_at` None: none was known.
     """
 
     notice: Notice
@@ -70,10 +69,10 @@ class NoticeChange(Struct, frozen=True):
 
 
 def newest(notices: Iterable[Notice]) -> dict[Name, Notice]:
-    """Of all that is said about each name, what counts.
+    """The notice that counts for each kind and name.
 
-    What was withdrawn for good stays so, also where it was told before the newest: then it counts as told just after
-    that, so that every store keeps it.
+    A final withdrawal counts even against a newer notice: it is then dated just after that, so that every store keeps
+    it.
     """
     found: dict[Name, Notice] = {}
     withdrawn: set[Name] = set()
@@ -92,12 +91,12 @@ def newest(notices: Iterable[Notice]) -> dict[Name, Notice]:
 def notice_change(
     kind: str, name: str, value: bytes | None, now: datetime, known: Mapping[Name, Notice]
 ) -> NoticeChange:
-    """A change of what is known about a name: it counts before that, even where clocks disagree."""
+    """A change of a known notice. It is dated after the known one, even where clocks disagree."""
     before = known.get((kind, name))
     return NoticeChange(notice(kind, name, value, now, known), None if before is None else before.told_at)
 
 
 def notice(kind: str, name: str, value: bytes | None, now: datetime, known: Mapping[Name, Notice]) -> Notice:
-    """A notice that counts before what is known, even where clocks disagree."""
+    """A notice that replaces the known one. It is dated after that, even where clocks disagree."""
     before = known.get((kind, name))
     return Notice(kind, name, value, now if before is None else max(now, before.told_at + STEP))

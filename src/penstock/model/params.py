@@ -1,4 +1,4 @@
-"""The shape of a handler's params: taken from its signature, told as JSON Schema, checked on both sides of the wire.
+"""The shape of a handler's params: from its signature, as JSON Schema, checked by both server and worker.
 
 On the wire params are a JSON object of named arguments; `null` stands for none at all. A worker has the function and
 decodes with `Signature`; a server has only the schema, and refuses a wrong call with `model.schema`.
@@ -76,14 +76,14 @@ class Signature:
         return self._encode_plain(args, kwargs) or self._encode_bound(args, kwargs)
 
     def _encode_plain(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bytes | None:
-        """The params of a call that the decoder alone can check, ten times as fast; None if there may be more to it."""
+        """The params of a call that the decoder alone can check, ten times as fast; None if it cannot."""
         arguments = self._named(args, kwargs) if args else kwargs
         if self._rest is not None or arguments is None:
             return None
         try:
             raw = _encode(arguments if tuple(arguments) == self._names else self._in_order(arguments))
             self._decoder.decode(raw)
-        # Whatever it is, the other way finds it too and has words for it.
+        # The slow path finds the same error, and explains it.
         except Exception:  # noqa: BLE001
             return None
         # This encoder writes NaN as null.
@@ -165,7 +165,7 @@ _FORMATS = {datetime: "date-time", time: "time"}
 
 
 def _with_format(hint: Any) -> Any:
-    """The same type; instants say their format, which msgspec tells only of those that need an offset."""
+    """The same type; instants with their format, which msgspec writes only for those that need an offset."""
     origin, args = get_origin(hint), get_args(hint)
     if isinstance(hint, type) and hint in _FORMATS:
         return Annotated[hint, Meta(extra_json_schema={"format": _FORMATS[hint]})]
@@ -183,7 +183,7 @@ def union(types: Iterable[Any]) -> Any:
 
 
 def _told(default: object) -> dict[str, Any]:
-    """A default as the schema tells it, or nothing when it has no form in JSON."""
+    """A default as the schema has it; empty when it has no form in JSON."""
     try:
         return {"default": msgspec.to_builtins(default, str_keys=True)}
     except (TypeError, ValueError, RecursionError):
@@ -200,7 +200,7 @@ def as_object(raw: bytes) -> bytes:
 def decode(decoder: msgspec.json.Decoder[Any], raw: bytes | Raw, within: str = "") -> Any:
     try:
         return decoder.decode(raw)
-    # A TypeError is a set's, whose items cannot be told apart.
+    # A TypeError comes from a set with items that cannot be hashed.
     except (msgspec.MsgspecError, TypeError) as error:
         raise InvalidParams(f"params do not fit: {within}{error}") from None
     except RecursionError:

@@ -1,4 +1,4 @@
-"""The id of the request that a task answers: the client's or a new one, answered back, and told in every log line."""
+"""The id of the request that a task answers: the client's or a new one, sent back and written in every log line."""
 
 import random
 import re
@@ -16,7 +16,7 @@ _current: ContextVar[bytes] = ContextVar("request_id", default=b"")
 
 
 def name_request(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The id under which this task answers from now on: the client's own if it is sane, else a new one."""
+    """Set the request id of this task: the client's own if it is well-formed, else a new one."""
     for name, value in headers:
         if name == HEADER and _SANE(value):
             break

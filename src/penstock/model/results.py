@@ -1,6 +1,6 @@
 """The result of a handler: a value with a form in JSON, as its return annotation says, in so many bytes at most.
 
-Checked where the value is, before anything is sent: there it can be said which part of it is wrong.
+Checked in the executor, before anything is sent: only there the wrong part of the value can be named.
 """
 
 import json
@@ -20,7 +20,7 @@ class ResultMisfit(ValueError):
 
 
 class ReturnType:
-    """What a handler says that it returns. What msgspec has no words for is taken as it is."""
+    """The return annotation of a handler. A type that msgspec does not know accepts any value."""
 
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation if _decodable(annotation) else Any
@@ -53,7 +53,7 @@ class ReturnType:
         return encoded
 
     def _check(self, encoded: bytes) -> None:
-        """All of it: a `msgspec.Raw` inside was taken as it is, whatever it holds."""
+        """Check the encoded text too: a `msgspec.Raw` inside is copied unchecked."""
         encoded.decode()
         try:
             self._decoder.decode(encoded)
@@ -65,7 +65,7 @@ class ReturnType:
 
 
 def check_written(raw: bytes, most_bytes: int) -> None:
-    """Raise for what a program wrote as its result: ResultMisfit, or what the decoder raises if it is not JSON."""
+    """Check what a program wrote as its result: raises ResultMisfit, or the decoder's error if it is not JSON."""
     if len(raw) > most_bytes:
         raise _too_large(most_bytes)
     try:
@@ -76,7 +76,7 @@ def check_written(raw: bytes, most_bytes: int) -> None:
 
 
 def _explain_number(raw: bytes) -> None:
-    """Many programs write NaN as a number, which is not JSON: say where, if that is what is wrong."""
+    """Name the place of a NaN, which many programs write and JSON does not have; else the error as it is."""
     try:
         found = first_not_finite(json.loads(raw))
     except ValueError:
@@ -123,7 +123,7 @@ def _fields(kind: type) -> Iterable[str]:
 
 
 def first_not_finite(value: object) -> tuple[str, float] | None:
-    """The place of a number in a plain value that JSON has none for, and that number; None if there is none."""
+    """The first NaN or infinity in a plain value, and its place; None if there is none."""
     left: list[tuple[str, object]] = [("result", value)]
     while left:
         place, one = left.pop()

@@ -18,7 +18,7 @@ Span = Annotated[float, Meta(ge=0, le=31_536_000)]
 
 
 class RetryKind(StrEnum):
-    """How the wait grows from one attempt to the next."""
+    """How the wait grows with each attempt."""
 
     NONE = "none"
     FIXED = "fixed"
@@ -30,7 +30,7 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False
     """A retry policy, as it stands on the wire and in the store.
 
     After attempt *n* has errored the wait is `delay` (fixed), `n × delay` (linear) or `delay × factor^(n-1)`
-    (exponential), never above `cap`; with `jitter` a random part of it, so that a crowd does not come back at once.
+    (exponential), never above `cap`; with `jitter` a random part of it, so that many jobs do not come back at once.
     `never` names exception classes (`ValueError`, or with the module: `app.errors.Gone`) that are not tried again, nor
     are their subclasses. Given as classes, they become their names.
     """
@@ -90,7 +90,7 @@ class Retry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=False
             case RetryKind.LINEAR:
                 return self.delay_seconds * attempt
             case RetryKind.EXPONENTIAL:
-                # Beyond 2^64 the cap has long decided; a larger exponent would only overflow.
+                # Beyond 2^64 the cap applies anyway; a larger exponent would overflow.
                 return self.delay_seconds * self.factor ** min(attempt - 1, 64)
 
 

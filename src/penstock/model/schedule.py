@@ -1,6 +1,6 @@
 """Schedules: recurring intentions, and the instants (ticks) at which they ask for a job.
 
-What is here is the value and its rules; `model.ticks` computes instants, `scheduler.ticking` decides what each becomes.
+Here are the values and their rules; `model.ticks` computes instants, `scheduler.tick_plan` decides about each.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ GRACE = timedelta(seconds=60)
 
 
 class Misfire(StrEnum):
-    """What becomes of ticks that were missed by more than the grace: nothing, the latest one, or all up to the cap."""
+    """Which ticks missed by more than the grace still run: none, the latest one, or all up to the cap."""
 
     SKIP = "skip"
     RUN_ONCE = "run_once"
@@ -109,10 +109,10 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What a scheduler decides about one schedule, from one reading of it. Holds no job: the engine makes those.
+    """What a scheduler decides about one schedule, from one reading of it. The engine makes the jobs.
 
     Applied only while version, next tick and pending tick are still what was read; so of many schedulers one wins.
-    Nothing is decided about a paused schedule, except `by_hand`: somebody asked for these very ticks.
+    Nothing is decided about a paused schedule, except `by_hand`: an operator asked for these ticks.
     """
 
     name: Name
@@ -146,23 +146,23 @@ class TickMove(Struct, frozen=True, kw_only=True):
 
     @property
     def ousted(self) -> list[JobId]:
-        """Jobs of earlier ticks that must yield to those of this one; none where it has no job.
+        """Jobs of earlier ticks that are cancelled for those of this one; none where it has no job.
 
-        Never the job of this very tick, should it be decided a second time.
+        Never the job of this tick itself, in case it is decided twice.
         """
         own = {record.job for record in self.records}
         return [job for job in self.decision.cancel if job not in own] if self.jobs else []
 
 
 def without_jobs(move: TickMove, reason: str) -> TickMove:
-    """The move with each of its ticks skipped: what is applied instead when its jobs cannot be kept."""
+    """The move with each of its ticks skipped: applied instead when its jobs cannot be stored."""
     skip = reason_of(reason)
     records = [record if record.job is None else TickRecord(record.at, skipped=skip) for record in move.records]
     return TickMove(decision=move.decision, records=tuple(records))
 
 
 class Ticked(Struct, frozen=True):
-    """What became of a TickMove: applied, with the events of its jobs and of those that yield, or stale."""
+    """The result of a TickMove: applied, with the events of its jobs and of the cancelled ones, or stale."""
 
     applied: bool
     jobs: Sequence[Job] = ()

@@ -1,8 +1,8 @@
 """Params checked against a JSON Schema: the server's side, which knows a handler only by what it declared.
 
-The part of JSON Schema that a signature is told in is compiled back into types, so that a wrong call is refused at
-native speed. What it does not know it lets pass: the worker, which has the signature itself, checks again. A schema is
-other people's: nothing of it is evaluated here that could take long, no pattern above all.
+The keywords that signatures are written with are compiled back into types, so that a wrong call is refused at native
+speed. Unknown keywords are ignored: the worker, which has the signature itself, checks again. A schema is untrusted:
+nothing of it is evaluated here that could take long, such as a pattern.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -136,7 +136,7 @@ class _SchemaTypes:
         self._types[index] = ForwardRef(f"defs[{index}]")
         before = self._spent
         self._types[index] = made = self._named(self._defs[index])
-        # Wherever it is referred to, all of it is compiled once more; a class is not.
+        # Each reference compiles it once more; a class is compiled once.
         is_class = isinstance(made, type) and issubclass(made, Struct)
         self._sizes[index] = 0 if is_class else self._spent - before
         self._spend(self._cycles[index] * self._sizes[index])

@@ -1,11 +1,11 @@
 """Idempotency keys that the SDK makes for jobs whose user gave none. Such a key names the shard it lives on.
 
-So a job without a key of its own may go to any shard, and a repeated request still finds what the first one did: the
-home is in the key, whichever server is asked and whatever has become of the shard map since. The servers say which
-shards take new jobs; the client chooses.
+So a job without a user's key may go to any shard, and a repeated request still finds the first one's job: the shard is
+in the key, whichever server is asked and however the shard map has changed. The servers list the shards that take new
+jobs; the client chooses one.
 
     penstock:2:6f1d…   lives on shard 2
-    penstock:any:6f1d… the client knows no shards yet: where there are several, it is told and chooses
+    penstock:any:6f1d… the client knows no shards yet: where there are several, it gets the list and chooses
 """
 
 import re
@@ -27,18 +27,18 @@ _SHARD = re.compile(r"([0-9]{1,4})=([0-9]{1,9}(?:[.][0-9]{1,9})?(?:e[+-][0-9]{1,
 
 
 class SdkKey(Struct, frozen=True):
-    """`home` None: any shard."""
+    """A parsed key. `home` is the shard that it lives on; None: any shard."""
 
     home: ShardId | None
 
 
 def new_sdk_key(home: ShardId | None) -> str:
-    """A key that nobody else has."""
+    """A new random key."""
     return f"penstock:{'any' if home is None else home}:{uuid.uuid4().hex}"
 
 
 def read_sdk_key(key: str) -> SdkKey | None:
-    """What a key says of its home; None for a user's own key."""
+    """A key of the SDK, parsed; None for a user's own key."""
     found = _KEY.fullmatch(key)
     if found is None or (found[1] != "any" and int(found[1]) >= SHARDS_MAX):
         return None
@@ -51,6 +51,6 @@ def write_shards(weights: Mapping[ShardId, float]) -> str:
 
 
 def read_shards(text: str) -> dict[ShardId, float]:
-    """What the header says; what cannot be read is left out."""
+    """The shards of the header; entries that cannot be read are left out."""
     found = (_SHARD.fullmatch(word) for word in text.split())
     return {ShardId(int(one[1])): float(one[2]) for one in found if one is not None and float(one[2]) > 0}

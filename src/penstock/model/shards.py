@@ -1,7 +1,7 @@
-"""The shard map: which shards there are, what their operator wants of each, and where jobs go.
+"""The shard map: all shards, the state that their operator wants of each, and where jobs go.
 
-The map begins with the settings and goes on with notices of kind SHARD and RING, so it changes while everything runs. A
-notice holds only what was said: a shard of the settings keeps their URL, and its password need not be told to anyone.
+The map starts from the settings and changes at run time by notices of kind SHARD and RING. A notice holds only what was
+changed: a shard of the settings keeps its URL, whose password need not be stored anywhere else.
 """
 
 import random
@@ -39,7 +39,7 @@ class Ring(Struct, frozen=True):
         return shard_for_key(key, self.shards)
 
     def former_shards(self, key: str) -> tuple[ShardId, ...]:
-        """Where else the job of a key may be; nowhere for most keys."""
+        """The other shards that may hold the job of a key; none for most keys."""
         if not self.before:
             return ()
         former = dict.fromkeys(shard_for_key(key, ring.shards) for ring in self.before)
@@ -47,7 +47,7 @@ class Ring(Struct, frozen=True):
         return tuple(former)
 
     def changed(self, shards: Sequence[ShardId], now: datetime) -> "Ring":
-        """Other shards from now on; the present ones are remembered."""
+        """The ring with other shards; the present ones are remembered as a former ring."""
         left = FormerRing(self.shards, now)
         others = [ring for ring in self.before if ring.shards != left.shards]
         return Ring(tuple(sorted(shards)), (left, *others))
@@ -122,11 +122,11 @@ class ShardNotice(Struct, frozen=True, omit_defaults=True):
     state: ShardState | None = None
 
     def then(self, weight: float | None, state: ShardState | None) -> "ShardNotice":
-        """What has been said once this is said too."""
+        """This notice combined with a later one."""
         return ShardNotice(self.url, self.weight if weight is None else weight, self.state if state is None else state)
 
     def over(self, number: ShardId, settled: ShardMember | None) -> ShardMember | None:
-        """The shard after this was said; None when nobody has said where it is."""
+        """The shard with this notice applied; None while its URL is not known."""
         url = self.url or (None if settled is None else settled.url)
         if url is None:
             return None
@@ -135,7 +135,7 @@ class ShardNotice(Struct, frozen=True, omit_defaults=True):
 
 
 class ShardMap(Struct, frozen=True):
-    """All shards by number, and the ring. `epoch` tells one ring from another; 0: no more than the settings say so."""
+    """All shards by number, and the ring. `epoch` identifies the ring; 0: it comes from the settings alone."""
 
     members: Mapping[ShardId, ShardMember]
     ring: Ring
@@ -153,10 +153,10 @@ def shard_map(members: Iterable[ShardMember]) -> ShardMap:
 
 
 def merged(settled: ShardMap, notices: Sequence[Notice]) -> ShardMap:
-    """The map of the settings after all that was told at run time.
+    """The map of the settings with all notices applied.
 
-    Once a ring was told, a shard that only the settings name takes no part in it before somebody says so, because
-    another process may not have its settings yet.
+    Once a notice has set a ring, a shard that only the settings name is not part of it until a notice adds it, because
+    another process may not have these settings yet.
     """
     members: dict[ShardId, ShardMember | None] = dict(settled.members)
     for one in notices:
@@ -177,7 +177,7 @@ def merged(settled: ShardMap, notices: Sequence[Notice]) -> ShardMap:
 
 
 def said_about(number: ShardId, notices: Iterable[Notice]) -> ShardNotice | None:
-    """What was told about a shard; None when nothing was, or it was removed."""
+    """What the notices say about a shard; None when there is none, or it was removed."""
     return next((_said(one) for one in notices if _number_of(one) == number), None)
 
 
@@ -198,7 +198,7 @@ def _said(notice: Notice) -> ShardNotice | None:
 
 
 def choose(members: Sequence[ShardMember], rng: random.Random) -> ShardId | None:
-    """One of those that take new jobs, by weight; None when none does."""
+    """A shard that takes new jobs, chosen at random by weight; None when none does."""
     open_ones = [member for member in members if member.takes_new_jobs]
     if len(open_ones) <= 1:
         return open_ones[0].number if open_ones else None
@@ -207,7 +207,7 @@ def choose(members: Sequence[ShardMember], rng: random.Random) -> ShardId | None
 
 
 def redacted(url: str) -> str:
-    """The URL without what only its shard should know."""
+    """The URL without its password."""
     try:
         parts = urlsplit(url)
         password, query = parts.password, parse_qsl(parts.query, keep_blank_values=True)
@@ -223,7 +223,7 @@ def redacted(url: str) -> str:
 
 
 def without_secrets(text: str, url: str) -> str:
-    """A message about a shard, without what only the shard should know."""
+    """A message about a shard, without the password of its URL."""
     text = text.replace(url, redacted(url))
     for secret in _secrets_of(url):
         text = text.replace(secret, HIDDEN)

@@ -1,4 +1,4 @@
-"""What becomes of a submit. The job of one that was inserted is told on demand: a bulk submit asks for few of them."""
+"""The results of a submit. The job of an inserted one is built on demand: a bulk submit needs few of them."""
 
 from datetime import datetime, timedelta
 from typing import ClassVar, TypeAlias
@@ -13,12 +13,12 @@ from penstock.model.lifecycle import Event, Move, State
 
 RETRY_AFTER_SECONDS = 1
 
-# An enum's member is slow to look up by its name, and a bulk submit asks for thousands.
+# Looking up an enum member by name is slow, and a bulk submit needs thousands.
 _QUEUED = State.QUEUED
 
 
 class Known(Struct, frozen=True):
-    """A job that was there already, or one whose insertion was told as an event; refused as a `conflict` of keys."""
+    """A job that existed already, or one whose insertion is in an event; `conflict`: its key belongs to another."""
 
     job: Job
     event: Event | None = None
@@ -89,7 +89,7 @@ class Inserted(Struct, frozen=True, gc=False):
 
 
 class Held(Struct, frozen=True, gc=False):
-    """Neither inserted nor known: a transaction that has not ended holds the key. Its `job` cannot be told yet."""
+    """Neither inserted nor known: an open transaction holds the key. Its `job` is not known yet."""
 
     created: ClassVar[bool] = False
     conflict: ClassVar[bool] = False
@@ -118,7 +118,7 @@ class Held(Struct, frozen=True, gc=False):
 
 
 class Misplaced(Struct, frozen=True, gc=False):
-    """Neither inserted nor known: the shard is closed to new jobs, or goes by another ring than the job was placed by.
+    """Neither inserted nor known: the shard is closed to new jobs, or has another ring than the job was placed by.
 
     Nothing was written: read the shard map, and place the job again.
     """
@@ -152,7 +152,7 @@ class Misplaced(Struct, frozen=True, gc=False):
 
 
 Submission: TypeAlias = Inserted | Known | Held | Misplaced
-"""What became of one NewJob: inserted (`event`), there already (no event), refused (`conflict`), or put off."""
+"""The result for one NewJob: inserted (`event`), existing (no event), refused (`conflict`), or not decided yet."""
 
 
 def due(new: NewJob, now: int) -> int:

@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that there is not."""
+"""Suggestions for a misspelled name."""
 
 from collections.abc import Collection, Iterable
 
@@ -6,11 +6,11 @@ from penstock.model.errors import Invalid
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """`did you mean priority?`; if nothing is near, all that there are.
+    """`did you mean priority?`; if no name is similar, all known names.
 
-    Near is also what the name begins or ends with: `delay_seconds` for `delay`, `idempotency_key` for `key`.
+    Similar is also a name that it begins or ends with: `delay_seconds` for `delay`, `idempotency_key` for `key`.
     """
-    # Only a mistake needs it, and every process that submits jobs would have to import it.
+    # Imported on a mistake only: it would slow the start of every process that submits jobs.
     import difflib
 
     known = sorted(known)
@@ -19,7 +19,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def check_options(subject: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise Invalid for an option that there is not: `using: there is no option prioritty; did you mean priority?`"""
+    """Raise Invalid for an unknown option: `using: there is no option prioritty; did you mean priority?`"""
     for name in given:
         if name not in known:
             raise Invalid(f"{subject}: there is no option {name}; {suggest(name, known)}")

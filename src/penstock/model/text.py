@@ -1,10 +1,10 @@
-"""Text that comes from user code, as it can be passed on."""
+"""Text from user code, made safe to send and to store."""
 
 
 def readable(value: object) -> str:
     """The text of any value: plain Unicode, with escapes for what UTF-8 cannot hold. Never raises.
 
-    User code has error messages with halves of characters in them, and classes whose own `__str__` fails.
+    Error messages of user code may hold lone surrogates, and the `__str__` of its classes may fail.
     """
     try:
         text = str(value)

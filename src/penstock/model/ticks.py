@@ -1,6 +1,6 @@
 """When a schedule ticks. Pure: from an intention and an instant to the instants that follow.
 
-Every process computes the same ticks: intervals are anchored at the epoch, and chance is a hash of the tick itself.
+Every process computes the same ticks: intervals are anchored at the epoch, and jitter is a hash of the tick itself.
 Ticks are UTC and whole milliseconds, so that a tick that was stored is still the same tick. Where a zone's clock is
 changed, a wall time may exist twice or not at all: docs/design/time.md has the rules kept here.
 """
@@ -69,7 +69,9 @@ def next_tick(
 def following(
     when: Every | Cron, after: datetime, *, start_at: datetime | None = None, end_at: datetime | None = None
 ) -> Iterator[datetime]:
-    """Every tick after an instant, in order; possibly without end. As if each job ended at once, if that matters."""
+    """Every tick after an instant, in order; possibly without end.
+
+    Where ticks count from completions, each job is taken to end at once."""
     tick = next_tick(when, after, start_at=start_at, end_at=end_at)
     while tick is not None:
         yield tick
@@ -153,7 +155,7 @@ def _check_span(span: timedelta) -> None:
 
 
 def _digest(*parts: object) -> int:
-    """64 bits that look like chance."""
+    """64 pseudo-random bits."""
     text = "\0".join(map(str, parts))
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
@@ -202,7 +204,7 @@ class _Change(Struct, frozen=True):
 def _first_instant(calendar: cron.Calendar, where: ZoneInfo, after: datetime) -> datetime | None:
     """The instant of the next wall time: of two the first, of none the gap's end.
 
-    What runs in every hour loses nothing in a gap and gets nothing at its end.
+    An expression that runs in every hour loses nothing in a gap, so that it gets no tick at its end.
     """
     wall = calendar.next_wall(after)
     if wall is None:

@@ -1,4 +1,4 @@
-"""What workers say about themselves: the job types they can run, and how they are."""
+"""What workers report about themselves: the job types they can run, and their state."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -27,7 +27,7 @@ __all__ = [
 
 DEFAULT_TIMEOUT_SECONDS = 3600.0
 LONG_AGO_SECONDS = 315_360_000.0
-"""Older than this no code is said to be."""
+"""The greatest code age that is reported."""
 CodeAge = Annotated[float, Meta(ge=0, le=LONG_AGO_SECONDS)]
 TimeoutSeconds = Annotated[float, Meta(gt=0, le=31_536_000)]
 
@@ -60,7 +60,7 @@ class JobType(Struct, frozen=True, kw_only=True):
 
 
 class WorkerState(StrEnum):
-    """How a worker is: `lost` when nothing was heard from it for longer than a lease."""
+    """The state of a worker: `lost` when it has not reported for longer than a lease."""
 
     READY = "ready"
     DRAINING = "draining"
@@ -112,7 +112,7 @@ def deployed_at(worker: Worker) -> datetime | None:
 class WorkRequest(Struct, frozen=True):
     """Which tickets a worker wants: of these types, in these queues (None: in any) but not in some others.
 
-    Never what it cannot run. Of the types in `only_given_back` it wants only jobs that did not fit another worker's
+    Of the types in `only_given_back` it wants only jobs that did not fit another worker's
     handler; the engine knows under which names those wait. `least_priority` leaves tickets of some queues for later,
     while more urgent jobs of these queues wait elsewhere.
     """

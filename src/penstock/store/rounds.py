@@ -1,4 +1,4 @@
-"""Small tools for moves that take many items at once."""
+"""Rounds of a move over many items, each with at most one item of a subject."""
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TypeVar
@@ -10,7 +10,7 @@ Answer = TypeVar("Answer")
 def in_rounds(
     items: Sequence[Item], subject: Callable[[Item], Hashable], move: Callable[[Sequence[Item]], list[Answer]]
 ) -> list[Answer]:
-    """Move all items, in rounds that hold each subject once: a statement over many rows would pick any of its doubles.
+    """Move all items, in rounds that hold each subject once: one statement would pick any of two rows for a subject.
 
     Answers are in the order of the items; of two for one subject, the first is moved first.
     """
@@ -28,7 +28,7 @@ async def run_rounds(
     subject: Callable[[Item], Hashable],
     move: Callable[[Sequence[Item]], Awaitable[list[Answer]]],
 ) -> list[Answer]:
-    """What `in_rounds` does, for a move that has to be awaited."""
+    """As `in_rounds`, for an async move."""
     subjects = [subject(item) for item in items]
     if len(set(subjects)) == len(items):
         return await move(items)
@@ -40,10 +40,10 @@ async def run_rounds(
 
 def _rounds(subjects: Sequence[Hashable]) -> list[list[int]]:
     rounds: list[list[int]] = []
-    met: dict[Hashable, int] = {}
+    counts: dict[Hashable, int] = {}
     for position, subject in enumerate(subjects):
-        number = met.get(subject, 0)
-        met[subject] = number + 1
+        number = counts.get(subject, 0)
+        counts[subject] = number + 1
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(position)

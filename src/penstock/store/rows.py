@@ -1,4 +1,4 @@
-"""Between a job and its row, as SQL stores keep it: what is NULL, what is JSON, what is milliseconds."""
+"""Conversions between values and the columns of SQL stores: NULL, JSON, milliseconds."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ T = TypeVar("T")
 logger = logging.getLogger("penstock.store")
 
 LONGEST_SPAN = 10**15
-"""In milliseconds, far beyond every limit on a span: whatever a column holds can be read."""
+"""In milliseconds, far beyond every limit on a span, so that every value of a column can be read."""
 
 NO_LIMIT = 2**31
 
@@ -41,7 +41,7 @@ _worker = msgspec.json.Decoder(Worker)
 
 
 def retry_of(retry: Retry) -> str | None:
-    """A retry policy as it is kept; None for the default."""
+    """A retry policy as a column; None for the default."""
     return None if retry == _DEFAULT_RETRY else text_of(retry)
 
 
@@ -121,13 +121,13 @@ def span(value: int | None) -> timedelta | None:
 
 
 def schedule_of(intention: str) -> Schedule:
-    """A schedule from its JSON. Like an instant of a column, one of the JSON is brought into the accepted range."""
+    """A schedule from its JSON. Its instants are clamped to the accepted range, like those of columns."""
     schedule = _schedule.decode(intention)
     return replace(schedule, start_at=_clamped(schedule.start_at), end_at=_clamped(schedule.end_at))
 
 
 def seen_scope(seen: Seen, limit: int | None) -> dict[str, int]:
-    """What `workers` is asked for."""
+    """The parameters of the statement `workers`."""
     wanted = NO_LIMIT if limit is None else limit
     return {"after": to_millis(seen.after), "until": to_millis(seen.until), "limit": wanted}
 
@@ -158,9 +158,9 @@ class LogEnd(Struct, frozen=True):
 def new_lines(
     end: LogEnd, lines: Sequence[LogLine], cap: int, first: int | None
 ) -> Iterator[tuple[int, int, int, LogLine]]:
-    """Position, size, number and line of each that is to be kept; without those that were sent before, up to the cap.
+    """Position, size, number and line of each line to store: without those sent before, up to the cap.
 
-    Lines without a number (`first` None) have 0: nobody can tell whether they were sent before.
+    Lines without a number (`first` None) get 0: whether they were sent before is unknown.
     """
     known = 0 if first is None else max(0, end.number - first)
     position, size = end.position, end.size
@@ -176,13 +176,13 @@ RETRY_AFTER_SECONDS = 1
 
 
 class Admission(Struct, frozen=True):
-    """A closed shard takes no new job and no new schedule; an open one no key that was placed by another ring."""
+    """What a shard accepts: closed, no new job or schedule; open, no key that was placed by another ring."""
 
     ring: int
     closed: bool
 
     def takes(self, ring: int | None) -> bool:
-        """Whether what was placed by the ring of this epoch is taken; None: its place depends on no ring."""
+        """Whether a key placed by the ring of this epoch is accepted; None: its shard depends on no ring."""
         return not self.closed and (ring is None or ring == self.ring)
 
 

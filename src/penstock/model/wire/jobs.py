@@ -111,7 +111,7 @@ class FileItem(Struct, frozen=True):
 
 class JobItem(Struct, frozen=True, kw_only=True):
     """A job as everyone sees it. `omitted` names fields that are empty here: values too large for a list, for which one
-    asks for the job itself, and most of them where an API key may not look at jobs.
+    asks for the job itself, and most of them where an API key may not read jobs.
 
     `params` and `result` are any JSON: raw on their way out of a server, plain values once read.
     """
@@ -336,7 +336,7 @@ def file_item(link: FileLink) -> FileItem:
 
 
 def job_item(job: Job, reason: str | None = None) -> JobItem:
-    """The public face of a job; `reason` says why a waiting one waits."""
+    """A job as the API shows it; `reason` says why a waiting one waits."""
     return JobItem(
         id=job.id,
         type=plain_type(job.type),
@@ -372,7 +372,7 @@ def job_item(job: Job, reason: str | None = None) -> JobItem:
 
 
 def _omitted(job: Job) -> tuple[str, ...]:
-    """What is kept as an object and was not read in."""
+    """The fields that are stored as objects and were not read."""
     if job.params_object is None and job.result_object is None:
         return ()
     kept = (("params", job.params, job.params_object), ("result", job.result, job.result_object))

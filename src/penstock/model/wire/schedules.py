@@ -233,13 +233,13 @@ class TickRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TickResponse(Struct, frozen=True):
-    """For each decision, in order: true when it was applied, false when somebody else had decided."""
+    """For each decision, in order: true when it was applied, false when another scheduler had decided before."""
 
     applied: tuple[bool, ...]
 
 
 def schedule_item(schedule: Schedule) -> ScheduleItem:
-    """The public face of a schedule: what a client said of it, and where it stands."""
+    """A schedule as the API shows it: its definition and its state."""
     return ScheduleItem(
         **asdict(schedule_body(schedule)),
         name=schedule.name,
@@ -253,7 +253,7 @@ def schedule_item(schedule: Schedule) -> ScheduleItem:
 
 
 def schedule_body(schedule: Schedule) -> ScheduleBody:
-    """What a client would say to get this schedule."""
+    """The request body that would create this schedule."""
     when = schedule.when
     return ScheduleBody(
         interval=when.span.total_seconds() if isinstance(when, Every) else None,

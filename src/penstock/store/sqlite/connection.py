@@ -1,4 +1,4 @@
-"""How a Penstock database file is opened, and which of SQLite's errors mean that the shard is unavailable."""
+"""Connections to a database file, its lock and migrations, and the errors that mean the shard is unavailable."""
 
 import asyncio
 import fcntl
@@ -37,7 +37,7 @@ OUTAGES = (
 """Errors of the file or the machine. Every other error of SQLite is the fault of one call."""
 
 FAULTS = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
-"""What breaks an invariant of the tables; the fault of what was to be kept."""
+"""A value that breaks an invariant of the tables: the fault of the call."""
 
 
 def open_writer(path: Path) -> apsw.Connection:
@@ -60,12 +60,12 @@ def open_reader(path: Path) -> apsw.Connection:
 
 
 def unavailable(path: Path, error: Exception) -> StoreUnavailable:
-    """What a caller is told about an outage: which file, and what SQLite said."""
+    """The error for an outage: which file, and SQLite's message."""
     return StoreUnavailable(f"the store {path} cannot be used now: {error}; check its disk, then try again")
 
 
 def refused(error: Exception) -> Exception:
-    """What the caller at fault is told: Invalid for what breaks an invariant of the tables, else the error itself."""
+    """The error for a faulty call: Invalid if it breaks an invariant of the tables, else the error itself."""
     if isinstance(error, FAULTS):
         return Invalid(f"the store cannot keep this: {error}")
     return error
@@ -76,7 +76,7 @@ def _connect(path: Path, flags: int, cache_kib: int) -> apsw.Connection:
     connection.set_busy_timeout(BUSY_MILLIS)
     connection.pragma("cache_size", -cache_kib)
     connection.pragma("temp_store", "memory")
-    # Every index worth having is declared. At 256 rows the planner would rather index those and scan all the jobs.
+    # All useful indexes are declared. At 256 rows the planner would index those instead, and scan all the jobs.
     connection.pragma("automatic_index", False)
     return connection
 
@@ -87,7 +87,7 @@ T = TypeVar("T")
 
 
 class Readers:
-    """Runs reads, each in one snapshot that holds every commit that returned before it was asked for."""
+    """Runs reads, each in one snapshot with every commit that returned before the read began."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -101,14 +101,14 @@ class Readers:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._snapshot, work)
 
     async def close(self) -> None:
-        """Finish what was asked for, then close the connections."""
+        """Finish accepted reads, then close the connections."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown)
         while self._idle:
             self._idle.pop().close()
 
     def _snapshot(self, work: Callable[[apsw.Connection], T]) -> T:
-        # As many connections as threads: one is always idle.
+        # There are as many connections as threads, so one is always idle.
         connection = self._idle.pop()
         try:
             return _in_snapshot(connection, work)
@@ -138,7 +138,7 @@ class LockFile:
         path = database.with_name(database.name + ".lock")
         held = os.fdopen(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600), "r+")
         try:
-            # flock, not lockf: the latter would let this same process in twice.
+            # flock, not lockf: lockf would let the same process acquire it twice.
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             with held:

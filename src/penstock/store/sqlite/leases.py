@@ -1,4 +1,4 @@
-"""The moves of a lease: claimed, renewed, released by its owner, reclaimed from one that was lost."""
+"""The moves of a lease: claim, renew, settle, release, and reclaim from a lost owner; cancel and expire."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -32,11 +32,11 @@ Wanted = tuple[Ticket, str, timedelta]
 Held = tuple[Lease, timedelta]
 GivenBack = tuple[Lease, bool, timedelta | None]
 Head = tuple[int, int, str]
-"""The first job of a line, the most urgent line first: its priority negated, its seq, and the type."""
+"""The first job of a type, ordered by urgency: its priority negated, its seq, and the type."""
 
 
 def claim(tx: SqliteTransaction, wanted: Sequence[Wanted]) -> list[Claim | None]:
-    """One answer each, in order; None for a job that is no longer there to be claimed."""
+    """One answer each, in order; None for a job that can no longer be claimed."""
     return in_rounds(wanted, lambda one: one[0].job, partial(_claim, tx))
 
 
@@ -64,7 +64,7 @@ def claim_next(tx: SqliteTransaction, asked: Sequence[Share], worker: str, lease
 
 
 def _next(tx: SqliteTransaction, share: Share, held: Mapping[str, object]) -> list[Row]:
-    """Merged from the lines of a queue: each gives what is as urgent as the first job of any other."""
+    """The next jobs of a queue, merged from its types: each gives jobs as urgent as the first job of any other."""
     heads = _heads(tx, share)
     rows: list[Row] = []
     while heads and (room := share.jobs - len(rows)) > 0:
@@ -79,7 +79,7 @@ def _next(tx: SqliteTransaction, share: Share, held: Mapping[str, object]) -> li
 
 
 def _heads(tx: SqliteTransaction, share: Share) -> list[Head]:
-    """The first job of each line, as a heap. A single line need not be asked."""
+    """The first job of each type, as a heap. A single type needs no query."""
     if len(share.types) <= 1:
         return [(0, 0, type_name) for type_name in share.types]
     heads = [head for type_name in share.types if (head := _head(tx, share.queue, type_name)) is not None]
@@ -169,7 +169,7 @@ def retype(tx: SqliteTransaction, leases: Sequence[Lease], type_name: str) -> No
 
 
 def reclaim(tx: SqliteTransaction, limit: int) -> list[Event]:
-    """Those whose lease ran out first."""
+    """Reclaim the leases that ran out first."""
     scope = {"now": tx.now, "limit": limit, "poison": POISON_LOSSES, "suspect": SUSPECT_LOSSES}
     rows = query(tx.connection, _RECLAIM, scope)
     events = [tx.event(from_bytes(row[0]), row, Move.RECLAIM, State.RUNNING) for row in rows]
@@ -251,7 +251,7 @@ def cancel(tx: SqliteTransaction, jobs: Sequence[JobId], *, force: bool) -> list
 
 
 def yield_jobs(tx: SqliteTransaction, schedule: str, jobs: Sequence[JobId]) -> list[Event]:
-    """Cancel those of the jobs that are the schedule's own, to make room. The caller records the events."""
+    """Cancel the jobs that belong to the schedule, for its next one. The caller records the events."""
     before = jobs_by_id(tx.connection, jobs)
     own = {job: found.state for job, found in before.items() if found.schedule == schedule}
     return list(_cancelled(tx, own, force=False).values())
@@ -269,7 +269,7 @@ def _cancelled(tx: SqliteTransaction, before: dict[JobId, State], *, force: bool
 
 
 def expire(tx: SqliteTransaction, limit: int) -> list[Event]:
-    """Those that expired first."""
+    """Expire the jobs whose time ran out first."""
     before: dict[int, str] = dict(query(tx.connection, _EXPIRABLE, {"now": tx.now, "limit": limit}))
     if not before:
         return []

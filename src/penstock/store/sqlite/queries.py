@@ -1,4 +1,4 @@
-"""What is read of jobs, each from one snapshot."""
+"""Reads of jobs, each from one snapshot; and the log, which is appended to here."""
 
 import re
 from array import array
@@ -57,7 +57,7 @@ def seqs_of(seqs: Iterable[int]) -> "apsw.Binding":
 
 
 def counts(connection: apsw.Connection) -> list[Count]:
-    """By queue, type and state; none is zero."""
+    """Jobs by queue, type and state; zeros are left out."""
     rows = query(connection, _COUNTS)
     return [Count(queue, type_name, State(state), jobs) for queue, type_name, state, jobs in rows]
 
@@ -90,7 +90,7 @@ _CURSOR = re.compile(r"[0-9a-f]{1,15}")
 
 
 class Walk(StrEnum):
-    """A way through the jobs, named like its SQL."""
+    """A way to list jobs, named like its SQL file."""
 
     NEWEST = "list_newest"
     BY_TYPE = "list_by_type"
@@ -140,7 +140,7 @@ def cheapest(where: JobFilter, counted: list[Count], limit: int) -> Walk | None:
 
 
 def _costs(where: JobFilter, counted: list[Count], limit: int) -> Iterator[tuple[int, Walk]]:
-    """The rows each walk may read: all that it meets without a match and then a page; or all, where it has to sort."""
+    """The rows that each walk may read: those that do not match and then a page; or all, where it has to sort."""
     matches = _jobs(counted, where)
 
     def in_order(met: JobFilter) -> int:
@@ -182,7 +182,7 @@ _READ_LOG = load("read_log")
 
 
 def append_log(tx: SqliteTransaction, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None) -> bool:
-    """False, and nothing kept, when the fence is lost."""
+    """Append lines; False, and nothing is stored, when the fence is lost."""
     end = query(tx.connection, _LOG_END, {"id": to_bytes(lease.job), "fence": lease.fence})
     if not end:
         return False

@@ -1,4 +1,4 @@
-"""What a shard knows besides jobs: notices, roles and workers."""
+"""What a shard stores besides jobs: notices, roles, workers, and which jobs it accepts."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -23,8 +23,10 @@ _ACQUIRE_ROLE, _RELEASE_ROLE = load("acquire_role"), load("release_role")
 _PUT_WORKER, _DELETE_WORKER = load("put_worker"), load("delete_worker")
 _WORKERS, _PRUNE_WORKERS = load("workers"), load("prune_workers")
 
+_ADMIT, _HAS_KEYS_BEFORE = load("admit"), load("has_keys_before")
+
 NEVER = -1
-"""Before every instant at which something was told."""
+"""Before every notice."""
 
 
 def put_notices(tx: SqliteTransaction, notices: Sequence[Notice]) -> None:
@@ -42,7 +44,7 @@ def change_notices(tx: SqliteTransaction, changes: Sequence[NoticeChange]) -> li
 
 
 def _follow_ring(tx: SqliteTransaction, notices: Sequence[Notice]) -> None:
-    """Take keys from now on by the ring that was told."""
+    """Accept keys by the ring of the notice from now on."""
     if any(one.kind == NoticeKind.RING for one in notices):
         tx.connection.execute(_FOLLOW_RING)
 
@@ -91,18 +93,14 @@ def prune_workers(tx: SqliteTransaction, before: datetime, limit: int) -> list[W
     return workers_of(query(tx.connection, _PRUNE_WORKERS, {"before": to_millis(before), "limit": limit}))
 
 
-_ADMIT = load("admit")
-_HAS_KEYS_BEFORE = load("has_keys_before")
-
-
 def admit(tx: SqliteTransaction, *, jobs: bool) -> None:
     tx.connection.execute(_ADMIT, {"closed": int(not jobs)})
 
 
 def find_keyed(tx: SqliteTransaction, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
     """One answer each, in order."""
-    met = SqliteExisting(tx, jobs)
-    return [met.by_key(new) if new.ring == tx.admission.ring else Misplaced(new) for new in jobs]
+    existing = SqliteExisting(tx, jobs)
+    return [existing.by_key(new) if new.ring == tx.admission.ring else Misplaced(new) for new in jobs]
 
 
 def has_keys_before(connection: apsw.Connection, at: datetime) -> bool:

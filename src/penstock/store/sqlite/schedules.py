@@ -1,4 +1,4 @@
-"""Schedules: kept under their version, read by name, found when they have something to decide."""
+"""Schedules: stored under their version, read by name, found when a decision is due; and their ticks."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from penstock.store.sqlite.submit import insert
 from penstock.store.sqlite.transaction import SqliteTransaction, optional_id
 
 ACTIVE_MAX = 100
-"""A schedule that allows overlap may have any number of active jobs; its oldest are enough to decide by."""
+"""A schedule that allows overlap may have any number of active jobs; the oldest are enough for a decision."""
 
 _CREATE = load("create_schedule")
 _REPLACE = load("replace_schedule")
@@ -39,7 +39,7 @@ _ids = msgspec.json.Decoder(tuple[str, ...])
 def put_schedule(
     tx: SqliteTransaction, schedule: Schedule, expected_version: int | None, ring: int | None
 ) -> Schedule | None:
-    """What is stored; None when the expectation failed. MapChanged when a new one is not taken."""
+    """The stored schedule; None when its version is not the expected one. MapChanged if the shard takes no new one."""
     scope = _scope_of(schedule)
     if expected_version is None:
         if not tx.admission.takes(ring):
@@ -51,7 +51,7 @@ def put_schedule(
 
 
 def drop_schedule(tx: SqliteTransaction, name: str) -> bool:
-    """With its history; False if there is none."""
+    """Delete a schedule with its history; False if there is none."""
     tx.connection.execute(_DROP, {"name": name})
     dropped = tx.connection.changes() > 0
     tx.connection.execute(_DROP_TICKS, {"name": name})
@@ -67,7 +67,7 @@ def get_schedules(connection: apsw.Connection, names: Sequence[str]) -> list[Sch
 
 
 def list_schedules(connection: apsw.Connection, after: str | None, limit: int) -> list[Schedule]:
-    """By name. No schedule's name is empty, so that all come after nothing."""
+    """By name. No name is empty, so that all are after the empty one."""
     return [_schedule_of(row) for row in query(connection, _LIST, {"after": after or "", "limit": limit})]
 
 
@@ -82,12 +82,12 @@ def next_tick(connection: apsw.Connection) -> datetime | None:
 
 
 def ceil_millis(at: datetime) -> int:
-    """The first whole millisecond not before an instant: what is kept is before the one just if before the other."""
+    """The first whole millisecond not before an instant: a stored time is before both or neither."""
     return to_millis(at + timedelta(microseconds=999))
 
 
 def _scope_of(schedule: Schedule) -> "dict[str, apsw.Binding]":
-    """What has a column of its own stands only there."""
+    """The parameters of a schedule. A field that has a column is not in the JSON too."""
     intention = replace(schedule, next_tick_at=None, pending_tick_at=None, last_tick_at=None)
     return {
         "name": schedule.name,
@@ -122,7 +122,7 @@ def _due_of(row: Row) -> Due:
 
 
 def _completion(schedule: Schedule, completed_at: int | None) -> datetime | None:
-    """When the last job ended; never before the last tick if that is what the schedule waits for.
+    """When the last job ended; never before the last tick if the schedule waits for a completion.
 
     A job that was pruned, or a clock that was set back, would otherwise leave it waiting for ever.
     """
@@ -162,20 +162,20 @@ def ticks(connection: apsw.Connection, name: str, before: datetime | None, limit
 
 
 def _tick(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Ticked]:
-    """In a round each schedule is named once."""
+    """Apply one round, in which each schedule is named once."""
     ticked = _apply_all(tx, [entry for entry in entries if not _early(entry[0], tx.at)])
     tx.record(event for one in ticked.values() for event in (*one.events, *one.yielded))
     return [ticked.get(move.decision.name, REFUSED) for move, _ in entries]
 
 
 def _early(move: TickMove, now: datetime) -> bool:
-    """Whether one of its ticks has not come yet, by the shard's clock."""
+    """Whether one of its ticks is later than the shard's time."""
     instants = [record.at for record in move.records] + [verdict.at for verdict in move.decision.verdicts]
     return any(at > now for at in instants)
 
 
 def _apply_all(tx: SqliteTransaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
-    """All in a few statements; if one breaks an invariant of the tables, each by itself, that one without its jobs."""
+    """Apply all in a few statements; if one breaks an invariant of a table, each by itself, that one without jobs."""
     try:
         with tx.whole():
             return _apply(tx, entries)
@@ -190,12 +190,12 @@ def _apply_alone(tx: SqliteTransaction, entry: Entry) -> dict[str, Ticked]:
     except FAULTS as error:
         move, ticket_for = entry
         logger.error("a tick of schedule %s cannot be kept: %s", move.decision.name, error)
-        # Left as it is, the schedule would be decided again at once, and again.
+        # Without it, the schedule would be decided again at once, endlessly.
         return _apply_alone(tx, (without_jobs(move, str(refused(error))), ticket_for)) if move.jobs else {}
 
 
 def _apply(tx: SqliteTransaction, entries: Sequence[Entry]) -> dict[str, Ticked]:
-    """Those whose schedule is still as it was read."""
+    """Apply the moves whose schedule is still as it was read."""
     names = {name for (name,) in _TICK.run(tx.connection, [_decided(move) for move, _ in entries])}
     advanced = [entry for entry in entries if entry[0].decision.name in names]
     recorded = {job for (job,) in _RECORD_TICKS.run(tx.connection, list(_records(advanced)))}
@@ -227,7 +227,7 @@ def _records(entries: Sequence[Entry]) -> Iterator[Row]:
 
 
 def _insert(tx: SqliteTransaction, entries: Sequence[Entry], recorded: set[bytes | None]) -> dict[JobId, Submission]:
-    """Only jobs whose tick was recorded just now: a tick that has its job gets no other."""
+    """Insert the jobs whose tick was recorded just now: a tick that has its job gets no other."""
     jobs = [(new, span) for move, span in entries for new in move.jobs if to_bytes(new.id) in recorded]
     answers = insert(tx, jobs, Move.TICK) if jobs else []
     for answer in answers:

@@ -1,4 +1,4 @@
-"""SqliteStore: the whole shard, in one file that one process owns. What each method promises stands in the seam."""
+"""SqliteStore: a shard in one file that one process owns. The seam documents each method."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -38,14 +38,11 @@ from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import EVER, Seen, Worker
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 from penstock.store.sqlite import queries, registry, schedules
-from penstock.store.sqlite import registry as admission
-from penstock.store.sqlite import schedules as ticks
 from penstock.store.sqlite.connection import OUTAGES, LockFile, Readers, migrate, open_writer, unavailable
-from penstock.store.sqlite.epoch import raise_epoch
 from penstock.store.sqlite.leases import cancel, claim, claim_next, expire, reclaim, release, renew, retype, settle
 from penstock.store.sqlite.statements import load
 from penstock.store.sqlite.submit import submit
-from penstock.store.sqlite.sweeps import dispatch, expire_tickets, promote, prune
+from penstock.store.sqlite.sweeps import dispatch, expire_tickets, promote, prune, raise_epoch
 from penstock.store.sqlite.transaction import ShardClock, SqliteTransaction
 from penstock.store.sqlite.writer import Writer
 
@@ -58,7 +55,7 @@ _LOAD_BALLAST = load("load_ballast")
 _DROP_BALLAST = load("drop_ballast")
 
 BALLAST_BYTES = 1 << 20
-"""The room that a disk must have for the shard to be well again after it has refused a write."""
+"""The free space that a disk must have for the shard to be healthy again after it has refused a write."""
 
 
 class SqliteStore:
@@ -124,13 +121,13 @@ class SqliteStore:
         return [None] * len(jobs)
 
     async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
-        return await self.writer.run(partial(admission.find_keyed, jobs=jobs))
+        return await self.writer.run(partial(registry.find_keyed, jobs=jobs))
 
     async def has_keys_before(self, at: datetime) -> bool:
-        return await self._readers.read(partial(admission.has_keys_before, at=at))
+        return await self._readers.read(partial(registry.has_keys_before, at=at))
 
     async def admit(self, *, jobs: bool) -> None:
-        await self.writer.run(partial(admission.admit, jobs=jobs))
+        await self.writer.run(partial(registry.admit, jobs=jobs))
 
     async def raise_epoch(self) -> None:
         await self.writer.run(raise_epoch)
@@ -141,7 +138,7 @@ class SqliteStore:
     async def dispatch(
         self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
     ) -> list[Ticket]:
-        # Posted afterwards: one process owns the file, and its broker is gone with it.
+        # Published after the commit: one process owns the file, and its in-process broker ends with it.
         tickets = await self.writer.run(partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for))
         if post is not None and tickets:
             await post(tickets)
@@ -263,14 +260,14 @@ class SqliteStore:
         return await self._readers.read(schedules.next_tick)
 
     async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
-        return await self.writer.each(ticks.tick, [(move, ticket_for) for move in moves])
+        return await self.writer.each(schedules.tick, [(move, ticket_for) for move in moves])
 
     async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
-        return await self._readers.read(partial(ticks.ticks, name=name, before=before, limit=limit))
+        return await self._readers.read(partial(schedules.ticks, name=name, before=before, limit=limit))
 
     async def probe(self) -> None:
         if self.writer.doubted:
-            # A full disk takes a probe's single page and refuses a submit.
+            # A full disk may take the single page of a probe and still refuse a submit.
             self.writer.doubted = False
             await self.writer.run(_load_ballast)
             await self.writer.run(_drop_ballast)
@@ -296,7 +293,7 @@ def _drop_ballast(tx: SqliteTransaction) -> None:
 
 
 def _own(connection: apsw.Connection, shard: ShardId, now: int) -> None:
-    """Found the shard in a new file; refuse the file of another one, whose ids would never be found here."""
+    """Record the shard number in a new file; refuse the file of another shard, whose ids would never be found."""
     number = connection.execute(_SHARD).get
     if number is None:
         connection.execute(_FOUND_SHARD, {"number": shard, "now": now})

@@ -23,14 +23,14 @@ Entry = tuple[NewJob, timedelta]
 
 
 def submit(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Submission]:
-    """One answer each, in order. A job whose id or key is there already is given back as it is."""
+    """One answer each, in order. A job whose id or key exists already is returned as it is."""
     answers = insert(tx, entries, Move.SUBMIT)
     tx.record(answer.event for answer in answers if answer.event)
     return answers
 
 
 def insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
-    """What `submit` does, for any move that makes jobs; recording the events is left to the caller."""
+    """As `submit`, for any move that inserts jobs; the caller records the events."""
     takes = tx.admission.takes
     taken = [entry for entry in entries if takes(entry[0].ring)]
     answers = _insert(tx, taken, move)
@@ -57,7 +57,7 @@ def _insert_tags(tx: SqliteTransaction, jobs: Sequence[JobId]) -> None:
 
 
 def _resolve_existing(tx: SqliteTransaction, jobs: Sequence[NewJob], move: Move, watermark: int) -> list[Submission]:
-    """Some were there already: read what each has met. Rows above the watermark are this call's own."""
+    """Read the jobs that existed already. Rows above the watermark were inserted by this call."""
     met = SqliteExisting(tx, jobs)
     fresh = {row[1] for row in met.rows if row[0] > watermark}
     answers: list[Submission] = []
@@ -76,7 +76,7 @@ class SqliteExisting:
 
     def __init__(self, tx: SqliteTransaction, jobs: Sequence[NewJob]) -> None:
         ids = tuple(to_bytes(new.id) for new in jobs)
-        # An array must not be empty; no user's key is.
+        # An array must not be empty; no user's key is the empty string.
         keys = tuple(new.key for new in jobs if new.key is not None) or ("",)
         self.rows = query(tx.connection, _EXISTING, {"ids": apsw.carray(ids), "keys": apsw.carray(keys)})
         self._by_id = {row[1]: row for row in self.rows}

@@ -1,11 +1,13 @@
-"""The dispatcher's moves: due jobs to queued, queued jobs to ticketed, tickets whose time is up forgotten."""
+"""The sweeps of a shard: promote, dispatch, expire tickets, prune; and raising its epoch after a restore."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 import apsw
 
 from penstock.model.clock import millis
+from penstock.model.fences import next_epoch
 from penstock.model.ids import JobId, ShardId, from_bytes, to_bytes
 from penstock.model.job import BacklogKey, Pruned, Retention, Ticket
 from penstock.model.lifecycle import Event, Move, State
@@ -14,13 +16,16 @@ from penstock.store.sqlite.queries import seqs_of
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import SqliteTransaction
 
+logger = logging.getLogger("penstock.store.sqlite")
+
 _PROMOTE = load("promote")
 _DISPATCH = load("dispatch")
 _EXPIRE_TICKETS, _EXPIRE_OVERDUE_TICKETS = load("expire_tickets"), load("expire_overdue_tickets")
+_EPOCH, _SET_EPOCH, _FENCE_OFF = load("epoch"), load("set_epoch"), load("fence_off")
 
 
 def promote(tx: SqliteTransaction, limit: int) -> list[Event]:
-    """Earliest due first."""
+    """Promote the jobs that were due first."""
     rows = query(tx.connection, _PROMOTE, {"now": tx.now, "limit": limit})
     rows.sort(key=lambda row: row[7:])
     events = [tx.event(from_bytes(row[0]), row, Move.DISPATCH, State.SCHEDULED) for row in rows]
@@ -31,7 +36,7 @@ def promote(tx: SqliteTransaction, limit: int) -> list[Event]:
 def dispatch(
     tx: SqliteTransaction, shard: ShardId, room: Mapping[BacklogKey, int], ticket_for: timedelta
 ) -> list[Ticket]:
-    """Within each line: highest priority first, then oldest first."""
+    """Within each queue and type: highest priority first, then oldest first."""
     until = tx.now + millis(ticket_for)
     return [
         Ticket(shard, from_bytes(raw_id), *line, priority)
@@ -48,7 +53,7 @@ def _dispatch_line(tx: SqliteTransaction, line: BacklogKey, room: int, until: in
 
 
 def expire_tickets(tx: SqliteTransaction, jobs: Sequence[JobId] | None) -> int:
-    """How many tickets were forgotten."""
+    """Expire tickets; how many."""
     if jobs is None:
         tx.connection.execute(_EXPIRE_TICKETS)
     elif jobs:
@@ -65,7 +70,7 @@ _PRUNE_COUNTS = load("prune_counts")
 _PRUNE_TICKS = load("prune_ticks")
 
 TICK_RECORDS_PER_JOB = 50
-"""Records of ticks are small, and a schedule that mostly skips has far more of them than jobs."""
+"""Tick records are small, and a schedule that mostly skips has far more of them than jobs."""
 
 
 def prune(tx: SqliteTransaction, keep: Retention, limit: int) -> Pruned:
@@ -105,3 +110,18 @@ def _forget(tx: SqliteTransaction, rows: list[Row]) -> None:
 def _prune_ticks(tx: SqliteTransaction, until: int, limit: int) -> None:
     """About `limit` of them, the oldest first."""
     tx.connection.execute(_PRUNE_TICKS, {"until": until, "limit": limit})
+
+
+def raise_epoch(tx: SqliteTransaction) -> None:
+    """Raise the epoch after a restore and end all leases: no fence from before counts any more.
+
+    An operator asks for it. The file cannot tell: the files beside it may have been restored with it, and a copy of a
+    running server's file has everything that was written by then.
+    """
+    ((before,),) = query(tx.connection, _EPOCH)
+    epoch = next_epoch(before, tx.at)
+    tx.connection.execute(_SET_EPOCH, {"epoch": epoch})
+    tx.connection.execute(_FENCE_OFF, {"epoch": epoch, "now": tx.now})
+    running = tx.connection.changes()
+    expire_tickets(tx, None)
+    logger.warning("the shard's epoch is %d now, and %d running jobs start again", epoch, running)

@@ -1,4 +1,4 @@
-"""One commit in the making: the instant at which all its moves happen, and the record of what they did."""
+"""A transaction: the instant at which all its moves happen, and the record of what they did; and the shard's clock."""
 
 import logging
 from collections import Counter
@@ -22,7 +22,7 @@ _RECORD_COUNTS = Bulk("record_counts")
 
 
 class SqliteTransaction:
-    """What a move is given to work with. `now` is in milliseconds, `at` is the same instant."""
+    """The argument of every move. `now` is in milliseconds, `at` is the same instant."""
 
     def __init__(self, connection: apsw.Connection, now: int) -> None:
         self.connection = connection
@@ -33,14 +33,14 @@ class SqliteTransaction:
 
     @property
     def admission(self) -> Admission:
-        """What the shard takes; read once for all that is committed together."""
+        """What the shard accepts; read once per commit."""
         if self._admission is None:
             ((ring, closed),) = query(self.connection, _ADMISSION)
             self._admission = Admission(ring, bool(closed))
         return self._admission
 
     def record(self, events: Iterable[Event]) -> None:
-        """Note what moves have done. Everything kept about events besides the jobs themselves is written from here."""
+        """Note the events of moves. Everything stored about events besides the jobs themselves is written from here."""
         moved = Counter((event.queue, event.type, event.before, event.after) for event in events)
         for (queue, type_name, before, after), jobs in moved.items():
             self._changes[queue, type_name, after] += jobs
@@ -48,17 +48,17 @@ class SqliteTransaction:
                 self._changes[queue, type_name, before] -= jobs
 
     def record_pruned(self, queue: str, type_name: str, state: State) -> None:
-        """Note that an ended job is no longer there; it is no move, and no event."""
+        """Note that an ended job was removed; this is no move, and no event."""
         self._changes[queue, type_name, state] -= 1
 
     def record_retyped(self, queue: str, before: str, after: str) -> None:
-        """Note that a running job is of another type now; it is no move, and no event."""
+        """Note that a running job has another type now; this is no move, and no event."""
         self._changes[queue, before, State.RUNNING] -= 1
         self._changes[queue, after, State.RUNNING] += 1
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """What is written within is written entirely, or not at all when it raises; the rest of the commit goes on."""
+        """A savepoint: what is written within is undone when it raises; the rest of the commit goes on."""
         with self.connection:
             yield
 
@@ -124,7 +124,7 @@ def optional_id(raw: bytes | None) -> JobId | None:
 
 
 LEAST_STEP = timedelta(milliseconds=500)
-"""Anything less is the time between two readings. It is not lost: what adds up to a step is followed as one."""
+"""Smaller differences come from the time between two readings. They are not lost: once they add up, they are a step."""
 
 _MOVES = [load(f"step_{name}") for name in ("leases", "tickets", "retries", "roles", "workers")]
 
@@ -139,7 +139,7 @@ class ShardClock:
         self._start = self._wall_start()
 
     def now(self) -> datetime:
-        """Shard time: changes by a step only once a commit has moved what it concerns."""
+        """Shard time: changes by a step only once a commit has moved the deadlines by it."""
         return self._start + seconds(self._clock.monotonic())
 
     def step(self) -> timedelta:
@@ -148,16 +148,16 @@ class ShardClock:
         return step if abs(step) >= LEAST_STEP else timedelta(0)
 
     def follow(self, step: timedelta) -> None:
-        """Go on from a step; after the commit that has moved deadlines by it."""
+        """Adopt a step, after the commit that has moved deadlines by it."""
         self._start += step
         logger.warning("the wall clock was stepped by %+.1f s; leases end as if it had not been", step.total_seconds())
 
     def _wall_start(self) -> datetime:
-        """What the wall clock said when the monotonic clock was 0, as it says now."""
+        """The wall time at which the monotonic clock was 0, by the present wall clock."""
         return self._clock.now() - seconds(self._clock.monotonic())
 
 
 def move_deadlines(connection: apsw.Connection, step: timedelta) -> None:
-    """Move what was counted from now on: leases, tickets, waits for a retry, roles, and when workers were seen."""
+    """Shift all that was counted from now: leases, tickets, waits for a retry, roles, and when workers were seen."""
     for text in _MOVES:
         connection.execute(text, {"step": millis(step)})

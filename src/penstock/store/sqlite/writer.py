@@ -1,4 +1,4 @@
-"""The one thread that writes. What piled up while it committed is committed together next: group commit.
+"""The one thread that writes. Calls that arrive during a commit are committed together next: group commit.
 
 A caller's future is resolved only after the commit that carries its call is durable.
 """
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class WriterCall:
-    """What one caller asked for: a move over some items; then its answers or its error."""
+    """One call: a move over some items, and its answers or its error."""
 
     __slots__ = ("answers", "error", "future", "items", "move")
 
@@ -44,7 +44,7 @@ class WriterCall:
         self.error: BaseException | None = None
 
     def deliver(self) -> None:
-        """In the caller's own event loop. A caller that has gone away is not missed."""
+        """Resolve the future, in the caller's event loop. A cancelled caller is ignored."""
         if self.future.done():
             return
         if self.error is None:
@@ -54,12 +54,12 @@ class WriterCall:
 
 
 class Writer:
-    """Runs moves for everybody, each call entirely or not at all, many calls in one commit."""
+    """Runs the moves of all callers: each call entirely or not at all, many calls in one commit."""
 
     def __init__(self, path: Path, connection: apsw.Connection, clock: ShardClock) -> None:
         self.commits = 0
         self.doubted = True
-        """Whether the disk may be full: at first, and when it has refused something since a probe last proved it."""
+        """Whether the disk may be full: at the start, and after it has refused a write since the last probe."""
         self._path = path
         self._connection: apsw.Connection | None = self._watch(connection)
         self._clock = clock
@@ -83,7 +83,7 @@ class Writer:
         return answers[0]
 
     async def close(self) -> None:
-        """Finish what was accepted, then close the connection."""
+        """Finish accepted calls, then close the connection."""
         if not self._closed:
             self._closed = True
             self._calls.put(None)
@@ -97,7 +97,7 @@ class Writer:
         self._drop_connection()
 
     def _take(self) -> list[WriterCall]:
-        """Wait for a call, then take along what else is there, up to a bound; none when closing."""
+        """Wait for a call, then take all queued ones, up to a bound; none when closing."""
         calls: list[WriterCall] = []
         items = 0
         call = self._calls.get()
@@ -115,7 +115,7 @@ class Writer:
         return calls
 
     def _write(self, calls: list[WriterCall]) -> None:
-        """Commit all calls; if one of them errs, all but that one. In an outage none is done, and all are told."""
+        """Commit all calls; if one is invalid, all but that one. In an outage none is done, and all fail."""
         try:
             self._commit_all(calls)
         except Exception as error:  # noqa: BLE001 - the thread outlives it, and every caller gets an answer
@@ -144,7 +144,7 @@ class Writer:
             fill(connection, now, calls)
             connection.execute("COMMIT")
         except BaseException:
-            # Some errors have rolled back by themselves.
+            # After some errors SQLite has rolled back already.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
@@ -158,12 +158,12 @@ class Writer:
         return self._connection
 
     def _watch(self, connection: apsw.Connection) -> apsw.Connection:
-        """The hook takes the place of SQLite's own checkpoints, which would make a caller wait for them."""
+        """Install a hook in place of SQLite's own checkpoints, which would delay a caller."""
         connection.set_wal_hook(self._note_wal)
         return connection
 
     def _drop_connection(self) -> None:
-        """After an outage start afresh: the file alone says what was committed."""
+        """Reopen after an outage: only the file says what was committed."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(apsw.Error):
@@ -174,7 +174,7 @@ class Writer:
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
-        """Between commits, when the callers have been answered. Passive: it waits for no reader, and none for it."""
+        """Checkpoint between commits, after the answers. Passive: it waits for no reader, and no reader for it."""
         if self._wal_pages >= CHECKPOINT_PAGES and self._connection is not None:
             self._wal_pages = 0
             with contextlib.suppress(*OUTAGES):
@@ -182,7 +182,7 @@ class Writer:
 
 
 def _run_batch(connection: apsw.Connection, now: int, calls: list[WriterCall]) -> None:
-    """Calls of one move are run as one: concurrent calls have no order that anyone could rely on."""
+    """Run the calls of one move as one: concurrent calls have no defined order."""
     tx = SqliteTransaction(connection, now)
     by_move: dict[Move[Any, Any], list[WriterCall]] = {}
     for call in calls:
@@ -218,7 +218,7 @@ def _work(tx: SqliteTransaction, works: Sequence[Callable[[SqliteTransaction], A
 
 
 def _answer(calls: Iterable[WriterCall]) -> None:
-    """Wake each event loop once, however many of its callers have been answered."""
+    """Deliver answers, with one wake-up per event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[WriterCall]] = {}
     for call in calls:
         by_loop.setdefault(call.future.get_loop(), []).append(call)
