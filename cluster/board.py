@@ -1,4 +1,4 @@
-"""What is known while the load runs: who was acknowledged, started and ended, and who waits for what."""
+"""What is known while the load runs: which jobs were acknowledged, started and ended, and which are awaited."""
 
 import threading
 import time

@@ -44,7 +44,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True):
-    """`finished_once` counts acknowledged orders of whom nothing is wrong."""
+    """`finished_once` counts acknowledged orders without a fault."""
 
     acknowledged: int
     finished_once: int

@@ -61,7 +61,7 @@ class Supply:
 
 
 class Client(threading.Thread):
-    """Goes on with other requests while one waits to be asked again: a shard that is down holds up nobody else."""
+    """Sends requests. While one waits to be repeated, others are sent: a shard that is down delays only its own."""
 
     def __init__(self, name: str, port: int, supply: Supply, board: Board, folder: Path) -> None:
         super().__init__(name=name, daemon=True)
@@ -96,17 +96,17 @@ class Client(threading.Thread):
     def _submit(self, wishes: Request) -> None:
         for wish in wishes:
             self._write(Phase.INVOKE, Call.SUBMIT, wish.n, delay=wish.delay)
-        answer = self._call("POST", *_asked(wishes))
+        answer = self._call("POST", *_request_of(wishes))
         unanswered = [
-            wish for wish, one in zip(wishes, _each(answer, wishes), strict=True) if not self._told(wish, one)
+            wish for wish, one in zip(wishes, _each(answer, wishes), strict=True) if not self._record(wish, one)
         ]
         if unanswered:
             self._again(lambda: self._submit(tuple(unanswered)))
 
-    def _told(self, wish: Wish, answer: Answer | None) -> bool:
-        """Write down what became of a wish; whether that is the last word about it."""
+    def _record(self, wish: Wish, answer: Answer | None) -> bool:
+        """Write the answer to the history; True if the wish needs no other request."""
         if answer is not None and answer.ok:
-            self._acknowledged(wish, answer.body)
+            self._acknowledge(wish, answer.body)
             return True
         status = answer.status if answer else None
         if status is not None and 400 <= status < 500:
@@ -118,7 +118,7 @@ class Client(threading.Thread):
             self._board.miss()
         return not wish.keyed
 
-    def _acknowledged(self, wish: Wish, item: dict[str, object], request: str | None = None) -> None:
+    def _acknowledge(self, wish: Wish, item: dict[str, object], request: str | None = None) -> None:
         job = str(item["id"])
         self._write(Phase.OK, Call.SUBMIT, wish.n, item=item, delay=wish.delay, request=request)
         self._board.acknowledge(wish.n, job, awaited=not wish.delay and wish.kind is not Kind.CANCEL)
@@ -128,7 +128,7 @@ class Client(threading.Thread):
             self._ask(Call.READ, wish.n, "GET", f"/v1/jobs/{job}?wait=1")
 
     def _ask(self, call: Call, n: int, method: str, path: str) -> None:
-        """Cancel or read; may be repeated without harm, so it is until it is answered."""
+        """Cancel or read a job; repeated until it is answered, which does no harm."""
         self._write(Phase.INVOKE, call, n)
         answer = self._call(method, path)
         if answer is not None and answer.ok:
@@ -175,7 +175,7 @@ class Client(threading.Thread):
         self.history.write(event)
 
 
-def _asked(wishes: Request) -> tuple[str, object, str | None]:
+def _request_of(wishes: Request) -> tuple[str, object, str | None]:
     """Path, body and key header of a request."""
     if len(wishes) == 1:
         (wish,) = wishes

@@ -71,7 +71,7 @@ class Faults:
     def _kill_api(self) -> Harm:
         api = self._cluster.apis[0]
         at = _kill(api)
-        self._go_on(20)
+        self._await_acknowledged(20)
         api.start()
         return Harm(fault=Fault.API, at=at, back_at=time.monotonic())
 
@@ -93,13 +93,13 @@ class Faults:
         return Harm(fault=Fault.WORKER, at=at, back_at=time.monotonic(), worker=life)
 
     def _flush_broker(self) -> Harm:
-        self._pile_up()
+        self._build_backlog()
         at = time.monotonic()
         self._cluster.valkey.run("FLUSHALL")
         return Harm(fault=Fault.FLUSH, at=at, back_at=time.monotonic())
 
     def _kill_broker(self) -> Harm:
-        self._pile_up()
+        self._build_backlog()
         at = _kill(self._cluster.valkey)
         self._cluster.valkey.start()
         return Harm(fault=Fault.BROKER, at=at, back_at=time.monotonic())
@@ -121,12 +121,12 @@ class Faults:
         return Harm(fault=Fault.DEAD, at=at, back_at=time.monotonic(), shard=number)
 
     def _add_shard(self) -> Harm:
-        spare = _there(self._cluster.spare)
+        spare = _require(self._cluster.spare)
         number = self._operator.add_shard(shard_url(spare.port)).number
         at = time.monotonic()
         back_at = self._await_map(number, ShardState.ACTIVE)
         self._working.add(number)
-        self._spread(SHARE_REQUESTS)
+        self._await_sdk_requests(SHARE_REQUESTS)
         return Harm(fault=Fault.ADD, at=at, back_at=back_at, shard=number)
 
     def _drain_shard(self) -> Harm:
@@ -135,7 +135,7 @@ class Faults:
         at = time.monotonic()
         back_at = self._await_map(number, ShardState.DRAINING)
         self._working.remove(number)
-        self._spread(DRAINED_REQUESTS)
+        self._await_sdk_requests(DRAINED_REQUESTS)
         return Harm(fault=Fault.DRAIN, at=at, back_at=back_at, shard=number)
 
     def _freeze_primary(self) -> Harm:
@@ -143,7 +143,7 @@ class Faults:
         number = 0
         at = time.monotonic()
         self._cluster.shards[number].pause()
-        _there(self._cluster.standby).promote()
+        _require(self._cluster.standby).promote()
         return Harm(fault=Fault.FREEZE, at=at, back_at=time.monotonic(), shard=number)
 
     def _await_map(self, number: int, state: ShardState) -> float:
@@ -153,20 +153,20 @@ class Faults:
                 wait_until(partial(_shows, client, number, state), f"{api.name} does not show shard {number} {state}")
         return time.monotonic()
 
-    def _spread(self, requests: int) -> None:
+    def _await_sdk_requests(self, requests: int) -> None:
         """Wait until clients of the SDK have made so many more requests."""
         board = self._board
         wanted = board.sdk_requests + requests
         if not board.wait_for(lambda: board.sdk_requests >= wanted, WELL_WITHIN):
             raise NotWell("submits of the SDK are not acknowledged any more")
 
-    def _pile_up(self) -> None:
-        """So that tickets are out when they are lost."""
+    def _build_backlog(self) -> None:
+        """Keep jobs waiting, so that there are tickets to lose."""
         self._supply.hurry(PILE)
         if not self._board.wait_for(lambda: len(self._board.waiting) >= WAITING, WELL_WITHIN):
             raise NotWell("the load is too small to keep jobs waiting")
 
-    def _go_on(self, jobs: int) -> None:
+    def _await_acknowledged(self, jobs: int) -> None:
         """Wait until so many more jobs are acknowledged."""
         board = self._board
         wanted = len(board.acknowledged) + jobs
@@ -174,7 +174,7 @@ class Faults:
             raise NotWell("submits are not acknowledged any more")
 
     def _await_well(self, harm: Harm) -> None:
-        """Well: who waited has begun, every shard has ended a job that is newer, and nobody waits for a dead worker."""
+        """Wait until the waiting jobs and those of a dead worker have begun, and every shard has ended a newer job."""
         board, waited = self._board, self._board.waiting
         if not board.wait_for(lambda: waited.isdisjoint(board.waiting), WELL_WITHIN):
             raise NotWell(f"{harm.fault}: {len(waited & board.waiting)} jobs that waited were not started")
@@ -197,7 +197,7 @@ def _kill(server: Launched) -> float:
     return at
 
 
-def _there(server: T | None) -> T:
+def _require(server: T | None) -> T:
     if server is None:
         raise ValueError("this cluster lacks what the fault needs: start it with everything")
     return server

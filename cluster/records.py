@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Phase(StrEnum):
-    """`fail`: certainly not done. `info`: nobody knows; it may be done now, later or never."""
+    """`fail`: certainly not done. `info`: unknown; it may be done now, later or never."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -71,7 +71,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class History:
-    """A client's file. Events are also kept in memory for whoever waits for them."""
+    """A client's file. Events are also kept in memory, for threads that wait for them."""
 
     def __init__(self, file: Path) -> None:
         self._file = file.open("ab")

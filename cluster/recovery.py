@@ -29,7 +29,7 @@ class Fault(StrEnum):
 
 
 class Harm(Struct, frozen=True, kw_only=True):
-    """One fault: when it came, when what was killed answered again, and whom it hit.
+    """One fault: when it came, when what was killed answered again, and what it hit.
 
     Of a change of the shard map: when it was answered, and since when every API goes by it. Of a frozen primary: when
     it froze, and when its standby was promoted.
@@ -104,7 +104,7 @@ class Course:
                 self.starts.setdefault(entry.job, []).append(entry)
 
     def due(self) -> Iterator[tuple[str, float]]:
-        """Each acknowledged job that nobody cancelled, and when it was both acknowledged and due."""
+        """Each acknowledged job that was not cancelled, and when it was both acknowledged and due."""
         for job, event in self._first.items():
             if event.n not in self._cancelled:
                 yield job, event.at + event.delay

@@ -12,7 +12,7 @@ SHOWN = 10
 def lines(
     verdict: Verdict, placement: Placement, recoveries: Sequence[Recovery], refused: Sequence[str], unanswered: int
 ) -> Iterator[str]:
-    """The whole report; `unanswered` are submits without a key of which nobody knows whether they were done."""
+    """The whole report; `unanswered` are submits without a key of which it is unknown whether they were done."""
     yield f"jobs acknowledged     {verdict.acknowledged:>8,}"
     yield f"finished once         {verdict.finished_once:>8,}"
     for wrong in Wrong:

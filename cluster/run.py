@@ -14,11 +14,11 @@ from cluster.caller import Caller
 from cluster.checker import judge
 from cluster.clients import Client, Supply
 from cluster.cluster import Cluster
-from cluster.collecting import collected, ended_within
 from cluster.faults import Faults, NotWell
 from cluster.placement import place
 from cluster.records import Tail, events_of
 from cluster.recovery import Fault, Harm, measure
+from cluster.results import collect_jobs, wait_until_ended
 from cluster.sdk_clients import SdkClient
 
 SEED = 2026
@@ -48,12 +48,12 @@ def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
     folder.mkdir()
     clients = [_client(n, cluster.port, supply, board, folder) for n in range(plan.clients)]
     began = time.monotonic()
-    harms = _loaded(cluster, plan, board, supply, clients, say)
+    harms = _run_load(cluster, plan, board, supply, clients, say)
     say(f"load over after {time.monotonic() - began:.0f} s; waiting for the last jobs")
     caller = Caller(cluster.port)
-    if not ended_within(caller, plan.end_seconds):
+    if not wait_until_ended(caller, plan.end_seconds):
         say(f"not all jobs have ended within {plan.end_seconds:g} s")
-    jobs = list(collected(caller))
+    jobs = list(collect_jobs(caller))
     caller.close()
     events, ledger = events_of(folder.glob("*.jsonl")), Tail(cluster.ledger).read()
     verdict, placement = judge(events, ledger, jobs), place(harms, events)
@@ -65,22 +65,22 @@ def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
 
 
 def _client(number: int, port: int, supply: Supply, board: Board, folder: Path) -> Client:
-    """Every second one uses the SDK."""
+    """Make a client; every second one uses the SDK."""
     kind = SdkClient if number % SDK_EVERY == 0 else Client
     return kind(f"client{number}", port, supply, board, folder)
 
 
-def _loaded(
+def _run_load(
     cluster: Cluster, plan: Plan, board: Board, supply: Supply, clients: Sequence[Client], say: Callable[[str], None]
 ) -> list[Harm]:
-    """The faults that were inflicted while the clients were at it."""
+    """Run the clients and inflict the faults meanwhile; returns the faults."""
     board.start()
     progress = Progress(board, plan.jobs)
     progress.start()
     for client in clients:
         client.start()
     try:
-        return _hurt(Faults(cluster, board, supply), board, plan.jobs, progress, say)
+        return _inflict_faults(Faults(cluster, board, supply), board, plan.jobs, progress, say)
     except BaseException:
         supply.stopped.set()
         raise
@@ -92,8 +92,10 @@ def _loaded(
         board.stop()
 
 
-def _hurt(faults: Faults, board: Board, jobs: int, progress: "Progress", say: Callable[[str], None]) -> list[Harm]:
-    """The faults, spread over the load."""
+def _inflict_faults(
+    faults: Faults, board: Board, jobs: int, progress: "Progress", say: Callable[[str], None]
+) -> list[Harm]:
+    """Inflict each fault once, spread over the load."""
     harms: list[Harm] = []
     for number, fault in enumerate(Fault, 1):
         wanted = jobs * number // (len(Fault) + 1)
@@ -106,18 +108,18 @@ def _hurt(faults: Faults, board: Board, jobs: int, progress: "Progress", say: Ca
         except NotWell as reason:
             say(f"WRONG  {reason}")
             return harms
-        say(_told(harms[-1]))
+        say(_recovery_line(harms[-1]))
     progress.now = "no fault"
     return harms
 
 
-def _told(harm: Harm) -> str:
+def _recovery_line(harm: Harm) -> str:
     back, well = harm.back_at - harm.at, harm.until - harm.at
     return f"{harm.fault}: answering again after {back:.1f} s, all well after {well:.1f} s"
 
 
 class Progress(threading.Thread):
-    """A line that says how far it is; only where someone looks."""
+    """Prints how far the load is, on a terminal only."""
 
     def __init__(self, board: Board, jobs: int) -> None:
         super().__init__(daemon=True)

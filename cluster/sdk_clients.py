@@ -42,7 +42,7 @@ class SdkClient(Client):
             return
         self._board.count_sdk_request()
         for wish, item in zip(wishes, items, strict=True):
-            self._acknowledged(wish, item, request)
+            self._acknowledge(wish, item, request)
 
     def _send(self, wishes: Request) -> Sequence[dict[str, object]]:
         """The accepted jobs, in order."""

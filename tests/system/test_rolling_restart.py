@@ -10,7 +10,7 @@ import pytest
 
 from cluster.caller import Broken, Caller
 from cluster.cluster import Cluster, Size, running
-from cluster.collecting import collected, ended_within
+from cluster.results import collect_jobs, wait_until_ended
 from penstock.runtime.tcp import refuse_new_connections
 from tests.servers_fixtures import real_servers
 
@@ -110,6 +110,6 @@ def roll(cluster: Cluster, traffic: Traffic) -> None:
 def check_ended(cluster: Cluster, jobs: list[str]) -> None:
     """Every job that was acknowledged has ended well, and there are no others."""
     caller = Caller(cluster.port)
-    assert ended_within(caller, 90)
-    assert sorted(job.id for job in collected(caller) if job.state == "succeeded") == sorted(jobs)
+    assert wait_until_ended(caller, 90)
+    assert sorted(job.id for job in collect_jobs(caller) if job.state == "succeeded") == sorted(jobs)
     caller.close()

@@ -1,4 +1,4 @@
-"""`penstock db`"""
+"""`penstock db`: the tables of PostgreSQL shards, and shards that were restored from a backup."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -42,19 +42,19 @@ T = TypeVar("T")
 url_option = click.option("--url", metavar="URL", help="The database of one shard.  [default: those of the settings]")
 
 
-def on_each(
+def run_on_each(
     config: Path | None, url: str | None, act: Callable[["Connection"], Awaitable[T]]
 ) -> list[tuple[ShardMember, T]]:
-    """What `act` gives on each PostgreSQL shard, one after another; a word about those that are none."""
+    """Run `act` on each PostgreSQL shard in turn; its results. Says so where other shards are left out."""
     settings = options.settings(config, {"store.url": url, "store.shards": () if url else None})
-    chosen = configured(settings)
+    chosen = configured_shards(settings)
     ours = [shard for shard in chosen if urlsplit(shard.url).scheme in {"postgresql", "postgres"}]
     if len(ours) < max(len(chosen), 1):
         style.say("SQLite brings itself up to date when the server starts: nothing to do for it here", err=True)
-    return run(_on_each(ours, act))
+    return run(_run_on_each(ours, act))
 
 
-def configured(settings: Settings) -> Sequence[ShardMember]:
+def configured_shards(settings: Settings) -> Sequence[ShardMember]:
     """The shards of the settings, in order; none where jobs are kept in the data folder."""
     from penstock.runtime.backends import embedded, shard_map
 
@@ -68,7 +68,7 @@ def name_of(shard: ShardMember) -> str:
     return f"{shard.number} at {PostgresAddress.parse(shard.url).shown}"
 
 
-async def _on_each(
+async def _run_on_each(
     shards: Sequence[ShardMember], act: Callable[["Connection"], Awaitable[T]]
 ) -> list[tuple[ShardMember, T]]:
     from penstock.store.postgres.migrate import connect
@@ -89,16 +89,16 @@ def status(*, url: str | None, config: Path | None, as_json: bool) -> None:
     require("postgres")
     from penstock.store.postgres.migrate import status as read
 
-    found = on_each(config, url, read)
+    found = run_on_each(config, url, read)
     if as_json:
         for shard, stands in found:
-            print_json({"shard": shard.number, **named(stands)})
+            print_json({"shard": shard.number, **names_by_state(stands)})
     elif found:
         rows = [row for shard, stands in found for row in _rows(name_of(shard), stands)]
         print_table(("SHARD", "MIGRATION", "STATE"), rows)
 
 
-def named(stands: "MigrationStatus") -> dict[str, list[str]]:
+def names_by_state(stands: "MigrationStatus") -> dict[str, list[str]]:
     """A shard's status, by the names of migrations."""
     return {"applied": [one.name for one in stands.applied], "pending": [one.name for one in stands.pending]}
 
@@ -124,7 +124,7 @@ def migrate(*, url: str | None, config: Path | None, as_json: bool) -> None:
     from penstock.store.postgres.migrate import migrate as apply
     from penstock.store.postgres.migrate import named
 
-    for shard, applied in on_each(config, url, apply):
+    for shard, applied in run_on_each(config, url, apply):
         if as_json:
             print_json({"shard": shard.number, "applied": [one.name for one in applied]})
         elif applied:
@@ -145,15 +145,15 @@ def restored(*, url: str | None, data: str | None, config: Path | None, as_json:
     running. Without --url it is about all shards of the settings: name the one if only one was restored.
     """
     settings = options.settings(config, {"store.url": url, "store.shards": () if url else None, "server.data": data})
-    for named in configured(settings) or [_embedded(settings)]:
+    for named in configured_shards(settings) or [_embedded_shard(settings)]:
         shard = run(_raise_epoch(named, settings))
         if as_json:
             print_json({"shard": shard.number, "restored": True})
         else:
-            style.say(f"{_name_of(shard)}: no lease from before counts any more; what ran waits to run again")
+            style.say(f"{_display_name(shard)}: no lease from before counts any more; what ran waits to run again")
 
 
-def _embedded(settings: Settings) -> ShardMember:
+def _embedded_shard(settings: Settings) -> ShardMember:
     from penstock.model.ids import ShardId
     from penstock.runtime.backends import data_folder
 
@@ -191,7 +191,7 @@ def _check_there(file: Path) -> None:
         raise InvalidSetting(f"there is no database at {file}: put the backup there, or name its folder with --data")
 
 
-def _name_of(shard: ShardMember) -> str:
+def _display_name(shard: ShardMember) -> str:
     parts = urlsplit(shard.url)
     return f"{shard.number} at {parts.path}" if parts.scheme == "sqlite" else name_of(shard)
 
@@ -205,7 +205,7 @@ def sql(*, url: str | None, config: Path | None, as_json: bool) -> None:
     require("postgres")
     from penstock.store.postgres.migrate import script, status
 
-    for shard, stands in on_each(config, url, status):
+    for shard, stands in run_on_each(config, url, status):
         if as_json:
             print_json({"shard": shard.number, "sql": script(stands.pending)})
         elif stands.pending:

@@ -30,7 +30,7 @@ def exit_code(run: Callable[[], Any], environ: Mapping[str, str]) -> int:
     except Exception as error:
         if environ.get("PENSTOCK_DEBUG"):
             raise
-        return _complain(_told(error), REFUSED)
+        return _complain(_message(error), REFUSED)
 
 
 def _complain(text: str, code: int) -> int:
@@ -44,8 +44,8 @@ def _usage(error: click.UsageError) -> str:
     return f"{text[:1].lower()}{text[1:]} (see: {path} --help)"
 
 
-def _told(error: Exception) -> str:
-    """What an error says to a user; an unexpected one says that it is ours, and how to see more."""
+def _message(error: Exception) -> str:
+    """The message of an error; for an unexpected one that it is a fault of Penstock, and how to see more."""
     from penstock.model.errors import PenstockError
 
     match error:

@@ -44,7 +44,7 @@ def params_schema(client: "Client", type_name: str) -> Schema:
     try:
         types = client.types()
     except Refused:
-        # Whoever may submit need not be allowed to look. What is wrong with the params, the submit will tell.
+        # A key that may submit need not be allowed to read types. The submit itself reports wrong params.
         return {}
     own = {one.name: one for one in types}
     known = own.get(type_name) or next((one for one in types if type_name in one.aliases), None)

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.cli import options
-from penstock.cli.style import bad, coloured, dim, warned
+from penstock.cli.style import bad, dim, has_colours, warned
 from penstock.config import LogSettings, Settings, variable
 from penstock.model.keys import redacted
 from penstock.model.request_ids import current_request
@@ -83,7 +83,9 @@ def start_logging(log: LogSettings) -> None:
     os.environ[variable("log.level")] = log.level
     os.environ[variable("log.format")] = log.format
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log.format == "json" else ReadableFormatter(colours=coloured(sys.stderr)))
+    handler.setFormatter(
+        JsonFormatter() if log.format == "json" else ReadableFormatter(colours=has_colours(sys.stderr))
+    )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("penstock").setLevel(log.level.upper())
 
@@ -132,14 +134,14 @@ class ReadableFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         part = record.name.removeprefix("penstock.")
         clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
-        line = f"{dim(f'{clock} {part:<{PART_WIDTH}}')} {_levelled(record)}{_requested()}"
+        line = f"{dim(f'{clock} {part:<{PART_WIDTH}}')} {_message(record)}{_request_mark()}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         # Penstock logs no key; this covers other libraries and tracebacks.
         return redacted(line if self._colours else click.unstyle(line))
 
 
-def _requested() -> str:
+def _request_mark() -> str:
     request = current_request()
     return dim(f"  request={request}") if request else ""
 
@@ -149,7 +151,7 @@ def short_ids(text: str) -> str:
     return _JOB_ID.sub(r"…\1", text)
 
 
-def _levelled(record: logging.LogRecord) -> str:
+def _message(record: logging.LogRecord) -> str:
     text = short_ids(record.getMessage())
     if record.levelno >= logging.ERROR:
         return bad(f"error: {text}")

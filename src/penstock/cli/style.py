@@ -19,7 +19,7 @@ COLOURS = {
 }
 
 
-def coloured(stream: IO[Any]) -> bool:
+def has_colours(stream: IO[Any]) -> bool:
     """True when what is written there may hold colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
@@ -27,7 +27,7 @@ def coloured(stream: IO[Any]) -> bool:
 def say(text: str = "", *, err: bool = False) -> None:
     """Print a line for a person; its colours are dropped where they are not wanted."""
     stream = sys.stderr if err else sys.stdout
-    click.echo(text, file=stream, color=coloured(stream))
+    click.echo(text, file=stream, color=has_colours(stream))
 
 
 def hint(text: str) -> None:

@@ -50,11 +50,11 @@ def _print(found: Sequence[TypeItem]) -> None:
 def _row(declared: TypeItem) -> tuple[str, ...]:
     limit = declared.timeout_seconds
     timeout = lasted(timedelta(seconds=limit)) if limit is not None else "none"
-    about = _renamed(declared) or (declared.description or "").partition("\n")[0]
+    about = _alias_note(declared) or (declared.description or "").partition("\n")[0]
     return (declared.name, declared.queue, declared.kind, _retry(declared.retry), timeout, _params(declared), about)
 
 
-def _renamed(declared: TypeItem) -> str:
+def _alias_note(declared: TypeItem) -> str:
     if declared.run_as is not None:
         return f"run as {declared.run_as}"
     return f"runs {', '.join(declared.aliases)} too" if declared.aliases else ""

@@ -136,7 +136,7 @@ class LogSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How long things may take. The defaults suit nearly everyone."""
+    """How long things may take. The defaults suit nearly every installation."""
 
     lease_seconds: Annotated[
         float, Meta(description="A worker silent for this long loses its jobs to others.", ge=1)

@@ -1,4 +1,4 @@
-"""The job types of the demo, written as anyone would write theirs."""
+"""The job types of the demo, written as in any application."""
 
 import asyncio
 

@@ -104,7 +104,7 @@ class ScalerOrder(Struct):
 
 
 class Scaler(Protocol):
-    """Somebody who decides how many workers there are. One that never lets go is paid until the last job is done."""
+    """Decides how many workers there are. One that never stops workers is charged until the last job is done."""
 
     name: str
     lets_go: bool

@@ -1,4 +1,4 @@
-"""The end, as the public API tells it."""
+"""The final state of every job, read through the public API."""
 
 import threading
 import time
@@ -12,33 +12,33 @@ from cluster.jobs import OUTPUT
 PATIENCE_SECONDS = 60.0
 
 
-def ended_within(caller: Caller, seconds: float) -> bool:
-    """Wait until no queue has a job that has not ended; whether that came to be."""
+def wait_until_ended(caller: Caller, seconds: float) -> bool:
+    """Wait until every job has ended; False if that takes longer than `seconds`."""
     pause = threading.Event()
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not _waiting(caller):
+        if not _count_open(caller):
             return True
         pause.wait(0.2)
     return False
 
 
-def collected(caller: Caller) -> Iterator[Found]:
-    """Every job there is."""
+def collect_jobs(caller: Caller) -> Iterator[Found]:
+    """Read every job; RuntimeError while a shard does not answer."""
     cursor = ""
     while True:
-        page = asked(caller, f"/v1/jobs?limit=500{cursor}").body
+        page = get_answer(caller, f"/v1/jobs?limit=500{cursor}").body
         if page["missing_shards"]:
             raise RuntimeError(f"shards {page['missing_shards']} do not answer, so not every job is seen")
         for item in page["jobs"]:
-            yield _found(caller, item)
+            yield _read_job(caller, item)
         if page["cursor"] is None:
             return
         cursor = f"&cursor={page['cursor']}"
 
 
-def asked(caller: Caller, path: str) -> Answer:
-    """The answer to a GET, asked again while the server says that it cannot."""
+def get_answer(caller: Caller, path: str) -> Answer:
+    """GET a path, again while the server is unavailable; RuntimeError for any other refusal."""
     pause = threading.Event()
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -53,17 +53,17 @@ def asked(caller: Caller, path: str) -> Answer:
         pause.wait(0.5)
 
 
-def _waiting(caller: Caller) -> int:
-    answer = asked(caller, "/v1/queues").body
+def _count_open(caller: Caller) -> int:
+    answer = get_answer(caller, "/v1/queues").body
     if answer["missing_shards"]:
         return 1
     return sum(jobs for queue in answer["queues"] for state, jobs in queue["jobs"].items() if state not in ENDED)
 
 
-def _found(caller: Caller, item: dict[str, Any]) -> Found:
+def _read_job(caller: Caller, item: dict[str, Any]) -> Found:
     path = f"/v1/jobs/{item['id']}"
-    whole = asked(caller, path).body if "params" in item["omitted"] else item
-    output = asked(caller, f"{path}/outputs/{OUTPUT}").body if item["outputs"] else None
+    whole = get_answer(caller, path).body if "params" in item["omitted"] else item
+    output = get_answer(caller, f"{path}/outputs/{OUTPUT}").body if item["outputs"] else None
     return Found(
         id=item["id"],
         n=whole["params"]["n"],
