@@ -101,7 +101,7 @@ class Launched:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """SIGSTOP, as if the machine had frozen: connections stay open and nobody answers."""
+        """SIGSTOP, as if the machine had frozen: connections stay open and nothing is answered."""
         parent = psutil.Process(self.pid)
         # First, so that it starts no more. Not by group: PostgreSQL's sessions are groups of their own.
         parent.suspend()
@@ -190,7 +190,7 @@ def accepts(port: int) -> bool:
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """Who runs servers that refuse to run as root; None when we are nobody special."""
+    """The user that runs servers which refuse to run as root; None where this process is not root."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 

@@ -8,7 +8,7 @@ from servers.launch import Launched, on_path
 
 SHIPPED = Path(__file__).resolve().parents[1] / "deploy" / "nginx" / "penstock.conf"
 
-# One process, so that it ends with whoever started it: workers of a killed master would stay behind.
+# One process, so that it ends with the process that started it: workers of a killed master would stay behind.
 _AROUND = """\
 daemon off;
 master_process off;

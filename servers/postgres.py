@@ -23,7 +23,7 @@ _SETTINGS = {
 
 
 class Postgres(Launched):
-    """A cluster of its own with the superuser `penstock`, who needs no password on loopback."""
+    """A cluster of its own with the superuser `penstock`, which needs no password on loopback."""
 
     name = "postgres"
     # The fast shutdown; SIGTERM would wait for its clients.

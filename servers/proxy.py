@@ -60,9 +60,11 @@ class FaultProxy:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        for task in asyncio.all_tasks(self._loop):
+        passing = asyncio.all_tasks(self._loop)
+        for task in passing:
             task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0.01))
+        if passing:
+            self._loop.run_until_complete(asyncio.wait(passing))
         self._loop.close()
 
     async def _turn(self, fault: Fault) -> None:

@@ -14,7 +14,7 @@ ACCESS_KEY, SECRET_KEY = "penstock", "penstock-secret"
 
 
 class Seaweed(Launched):
-    """One process with everything in a folder. Buckets are made by whoever puts something in them first."""
+    """One process with everything in a folder. A bucket is made by the first write into it."""
 
     name = "seaweed"
     # It does not heed SIGTERM.
@@ -34,7 +34,7 @@ class Seaweed(Launched):
         accounts.write_text(json.dumps(_ACCOUNTS))
         data = self.folder / "data"
         data.mkdir(exist_ok=True)
-        # Each part has a second port, by default 10,000 above the first: that may be no port, or somebody's.
+        # Each part has a second port, by default 10,000 above the first: that may be no port, or in use.
         ports = [word for part, port in self._ports().items() for word in (f"-{part}", str(port))]
         return [
             str(weed), "-logtostderr=true", "server", "-dir", str(data), "-ip", "127.0.0.1", "-ip.bind", "127.0.0.1",

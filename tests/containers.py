@@ -76,7 +76,7 @@ class Place:
         return LaunchSpec(fleet=FLEET, app="no:app", command=command, environment=environment, memory_mib=memory_mib)
 
     async def created(self, name: str) -> str:
-        """A container that whoever created it did not come to start; its id."""
+        """Create a container as a process does that ends before it starts it; its id."""
         labels = {"penstock.system": self.system, "penstock.fleet": FLEET, "penstock.worker": name}
         return await self.engine.create(name, recipe(self.order(), name, IMAGE, labels, self._around(init=True)))
 

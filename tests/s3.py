@@ -45,7 +45,7 @@ def access(endpoint: str | None = None, secret: str = SECRET_KEY) -> Access:
 
 
 def new_url() -> str:
-    """A prefix that nobody else uses."""
+    """A prefix that no other test uses."""
     return f"s3://{BUCKET}/{secrets.token_hex(8)}/objects"
 
 

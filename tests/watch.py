@@ -73,7 +73,7 @@ def wait_in(folder: Path, true: Callable[[], T | None], within: float) -> T:
 
 
 async def until_ended(pids: Iterable[int]) -> None:
-    """Return once each of these processes has ended, whoever started it; a zombie has ended."""
+    """Return once each of these processes has ended, its own child or not; a zombie has ended."""
     for pid in pids:
         await until_one_ended([pid])
 

@@ -123,7 +123,7 @@ SQL_JOB: Fields = {
     "idempotency_key": NAME,
 }
 JOB: Fields = {**SQL_JOB, "interval": NUMBER, "inputs": WORDS}
-"""`inputs` are the names alone: whoever sends the request adds an upload to each."""
+"""`inputs` are the names alone: the sender of the request adds an upload to each."""
 
 SCHEDULE: Fields = {
     "name": NAME,

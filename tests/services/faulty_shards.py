@@ -80,7 +80,7 @@ class FaultyShard:
             if self.behaviour is Behaviour.RAISES:
                 raise StoreUnavailable("out of order")
             if self.behaviour is Behaviour.REFUSES:
-                raise StoreUnavailable("nobody listens", sent=False)
+                raise StoreUnavailable("connection refused", sent=False)
             if self.behaviour is Behaviour.HANGS:
                 await asyncio.Event().wait()
             with self._work:
@@ -121,7 +121,7 @@ class FaultyShards:
         """As the runtime does; refused for URLs in `closed`."""
         self.opens[url] += 1
         if url in self.closed:
-            raise StoreUnavailable(f"nobody listens at {url}")
+            raise StoreUnavailable(f"connection refused at {url}")
         if url not in self.shards:
             with self.work:
                 inside = await SqliteStore.open(self._folder / f"{url}.db", shard=number, clock=self.clock)

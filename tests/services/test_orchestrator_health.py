@@ -234,7 +234,7 @@ class TestOpening:
 
     async def test_without_any_shard_there_is_no_start(self, case: FaultyShards) -> None:
         case.closed = {"shard 0", "shard 1"}
-        with pytest.raises(StoreUnavailable, match="no shard can be opened: shard 0: nobody listens"):
+        with pytest.raises(StoreUnavailable, match="no shard can be opened: shard 0: connection refused"):
             await case.orchestrator(range(2))
 
     async def test_a_ring_once_written_down_is_not_changed_by_settings(self, case: FaultyShards) -> None:
