@@ -9,7 +9,7 @@ import pytest
 
 from penstock.broker.memory import MemoryBroker
 from penstock.engine import Engine
-from penstock.engine.claims import LOOK_AGAIN
+from penstock.engine.claims import BROKERLESS_INTERVAL
 from penstock.model.errors import BrokerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import BacklogKey, Ticket
@@ -76,7 +76,7 @@ async def test_a_worker_that_waits_finds_a_job_that_comes_later(
     async with asyncio.timeout(WITHIN):
         await clock.wait_for_sleepers()
         job = await submit(engine)
-        clock.advance(LOOK_AGAIN)
+        clock.advance(BROKERLESS_INTERVAL)
         assert [one.job for one in await waiting] == [job.id]
 
 

@@ -1,4 +1,4 @@
-"""How a worker comes by its jobs: by tickets that are there, from the lines in the store, or by the next ticket."""
+"""How a worker gets jobs: by the tickets in the broker, from the backlogs in the store, or by the next ticket."""
 
 import asyncio
 from collections import Counter
@@ -22,15 +22,15 @@ from penstock.store import Shard, Share
 from penstock.store.answers import PATIENCE, Call, error_of, group_by, let_finish, run_to_end, wait_for_all
 
 ZERO = timedelta(0)
-LOOK_AGAIN = timedelta(milliseconds=500)
-"""How often the lines are looked at while there is no broker to wake anyone."""
+BROKERLESS_INTERVAL = timedelta(milliseconds=500)
+"""How often a waiting claim reads the backlogs while the broker is unavailable."""
 
 Settle = Callable[[Sequence[Outcome]], Awaitable[list[Refusal]]]
 Release = Callable[[Sequence[Lease]], Awaitable[list[Refusal]]]
 
 
 class Claims:
-    """Claims for workers. What was claimed for one that went away meanwhile is given back."""
+    """Claims jobs for workers. Jobs claimed for a worker that has disconnected meanwhile are given back."""
 
     def __init__(self, parts: EngineParts, settle: Settle, release: Release) -> None:
         self._store = parts.store
@@ -43,52 +43,52 @@ class Claims:
         self._lease = seconds(parts.settings.timing.lease_seconds)
         self._settle = settle
         self._release = release
-        self._lines = BacklogHints(parts.clock)
-        self._widened: tuple[CatalogReading | None, dict[str, tuple[WorkRequest, WorkRequest]]] = (None, {})
+        self._hints = BacklogHints(parts.clock)
+        self._widened_by_worker: tuple[CatalogReading | None, dict[str, tuple[WorkRequest, WorkRequest]]] = (None, {})
 
     async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
-        """Up to `limit` jobs, the moment there are any; none after `wait`."""
+        """Up to `limit` jobs as soon as there are any; none after `wait`."""
         clock = self._clock
         deadline = clock.monotonic() + wait.total_seconds()
         while True:
             reading = await self._catalog.read()
             left = seconds(max(0.0, deadline - clock.monotonic()))
-            claims = await self._once(worker, self._as_it_is_now(worker, wanted, reading), limit, left)
+            claims = await self._claim_once(worker, self._widen(worker, wanted, reading), limit, left)
             if claims or clock.monotonic() >= deadline:
                 return _under_new_names(claims, wanted, reading) if reading.aliases else claims
 
-    def _as_it_is_now(self, worker: str, wanted: WorkRequest, reading: CatalogReading) -> WorkRequest:
-        """What a worker wants, by the names that jobs have now. Reckoned once for each reading of the registry."""
-        if self._widened[0] is not reading:
-            self._widened = reading, {}
-        known = self._widened[1].get(worker)
+    def _widen(self, worker: str, wanted: WorkRequest, reading: CatalogReading) -> WorkRequest:
+        """What a worker wants, by the stored types of jobs. Computed once per reading of the registry."""
+        if self._widened_by_worker[0] is not reading:
+            self._widened_by_worker = reading, {}
+        known = self._widened_by_worker[1].get(worker)
         if known is None or known[0] != wanted:
-            known = self._widened[1][worker] = wanted, _widened(worker, wanted, reading)
+            known = self._widened_by_worker[1][worker] = wanted, _widened(worker, wanted, reading)
         return known[1]
 
-    async def _once(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
-        """Tickets come first: their jobs were first in line, unless a line has more urgent ones.
+    async def _claim_once(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
+        """Tickets before backlogs: their jobs are older, unless a backlog has jobs of a higher priority.
 
-        Without a broker there are only the lines.
+        Without a broker there are only the backlogs.
         """
-        lines = await self._read_backlogs(wanted)
+        backlogs = await self._read_backlogs(wanted)
         tickets = self._tickets
         try:
-            urgent = self._lines.priorities(self._store.shards(), lines)
+            urgent = self._hints.priorities(self._store.shards(), backlogs)
             if taken := await tickets.take(replace(wanted, least_priority=urgent), limit, ZERO):
-                return await self._by_tickets(taken, worker, limit, lines)
-            if claims := await self._from_lines(worker, limit, self._to_check(lines)):
+                return await self._claim_tickets(taken, worker, limit, backlogs)
+            if claims := await self._claim_backlogs(worker, limit, self._to_check(backlogs)):
                 return claims
             taken = await tickets.take(wanted, limit, wait) if urgent or wait > ZERO else []
-            return await self._by_tickets(taken, worker, limit, lines) if taken else []
+            return await self._claim_tickets(taken, worker, limit, backlogs) if taken else []
         except BrokerUnavailable:
             claims = await self._without_broker(worker, wanted, limit)
             if not claims:
-                await self._clock.sleep(min(wait, LOOK_AGAIN))
+                await self._clock.sleep(min(wait, BROKERLESS_INTERVAL))
             return claims
 
     async def _read_backlogs(self, wanted: WorkRequest) -> frozenset[BacklogKey]:
-        """The lines in which it looks for itself; jobs that were sent to another queue come by tickets."""
+        """The backlogs that the worker reads itself; jobs sent to a queue other than their type's come by tickets."""
         types = (await self._catalog.read()).types.values()
         return frozenset(
             BacklogKey(declared.queue, declared.name)
@@ -98,60 +98,60 @@ class Claims:
 
     # -- by tickets
 
-    async def _by_tickets(
-        self, tickets: Sequence[Ticket], worker: str, limit: int, lines: frozenset[BacklogKey]
+    async def _claim_tickets(
+        self, tickets: Sequence[Ticket], worker: str, limit: int, backlogs: frozenset[BacklogKey]
     ) -> list[Claim]:
         if len(tickets) >= limit:
-            self._lines.mark_full({(ticket.shard, ticket.backlog_key) for ticket in tickets})
-        if dispatched := {ticket.backlog_key for ticket in tickets} - lines:
+            self._hints.mark_full({(ticket.shard, ticket.backlog_key) for ticket in tickets})
+        if dispatched := {ticket.backlog_key for ticket in tickets} - backlogs:
             await self._tickets.wake_if_low(dispatched)
         parts = list(group_by(tickets, lambda ticket: ticket.shard).values())
         return await self._claim_and_fill([(self._store.claim(part, worker, self._lease), part) for part in parts])
 
-    # -- from the lines
+    # -- from backlogs
 
-    def _to_check(self, lines: Iterable[BacklogKey]) -> list[tuple[Shard, list[BacklogKey]]]:
-        worth = [(shard, self._lines.to_check(shard.shard, lines)) for shard in self._store.shards()]
-        return [(shard, long) for shard, long in worth if long]
+    def _to_check(self, backlogs: Iterable[BacklogKey]) -> list[tuple[Shard, list[BacklogKey]]]:
+        found = [(shard, self._hints.to_check(shard.shard, backlogs)) for shard in self._store.shards()]
+        return [(shard, due) for shard, due in found if due]
 
-    async def _from_lines(
-        self, worker: str, limit: int, lines: Sequence[tuple[Shard, Sequence[BacklogKey]]]
+    async def _claim_backlogs(
+        self, worker: str, limit: int, backlogs: Sequence[tuple[Shard, Sequence[BacklogKey]]]
     ) -> list[Claim]:
-        """A share from each shard."""
-        if not lines:
+        """An equal share from each shard."""
+        if not backlogs:
             return []
-        asked = zip(self._rng.sample(lines, len(lines)), _shares(limit, len(lines)), strict=True)
+        asked = zip(self._rng.sample(backlogs, len(backlogs)), _shares(limit, len(backlogs)), strict=True)
         return await self._claim_and_fill(
-            [(self._next_of(shard, worker, share, mine), ()) for (shard, mine), share in asked if share]
+            [(self._claim_next(shard, worker, share, mine), ()) for (shard, mine), share in asked if share]
         )
 
     async def _without_broker(self, worker: str, wanted: WorkRequest, limit: int) -> list[Claim]:
-        """From all lines that there are, also of jobs that were sent to another queue than their type's."""
+        """From all backlogs, also of jobs that were sent to a queue other than their type's."""
         shards = self._store.shards()
         asked = zip(self._rng.sample(shards, len(shards)), _shares(limit, len(shards)), strict=True)
         return await self._claim_and_fill(
-            [(self._any_of(shard, worker, wanted, share), ()) for shard, share in asked if share]
+            [(self._claim_any(shard, worker, wanted, share), ()) for shard, share in asked if share]
         )
 
-    async def _any_of(self, shard: Shard, worker: str, wanted: WorkRequest, limit: int) -> list[Claim]:
-        backlog = (await shard.due_summary()).backlog
-        return await self._next_of(shard, worker, limit, [line for line in backlog if wanted.wants(*line)])
+    async def _claim_any(self, shard: Shard, worker: str, wanted: WorkRequest, limit: int) -> list[Claim]:
+        waiting = (await shard.due_summary()).backlog
+        return await self._claim_next(shard, worker, limit, [backlog for backlog in waiting if wanted.wants(*backlog)])
 
-    async def _next_of(self, shard: Shard, worker: str, limit: int, lines: Sequence[BacklogKey]) -> list[Claim]:
-        """Up to `limit`: as many from each queue as from the others, as far as their lines go."""
+    async def _claim_next(self, shard: Shard, worker: str, limit: int, backlogs: Sequence[BacklogKey]) -> list[Claim]:
+        """Up to `limit`, as many from each queue as from the others while they have jobs."""
         claims: list[Claim] = []
-        types = group_by(lines, lambda line: line.queue)
+        types = group_by(backlogs, lambda backlog: backlog.queue)
         left = self._rng.sample(sorted(types), len(types))
         while left and len(claims) < limit:
             shares = zip(left, _shares(limit - len(claims), len(left)), strict=True)
-            asked = [Share(queue, [line.type for line in types[queue]], jobs) for queue, jobs in shares if jobs]
+            asked = [Share(queue, [backlog.type for backlog in types[queue]], jobs) for queue, jobs in shares if jobs]
             try:
                 got = await shard.claim_next(asked, worker, self._lease)
             except Unavailable:
-                # Nobody is owed a look: tickets and other shards go on, and this one rests as an empty line does.
-                self._lines.record_check(shard.shard, asked, [])
+                # Tickets and other shards go on; this shard is not asked again for CHECK_INTERVAL, as if it were empty.
+                self._hints.record_check(shard.shard, asked, [])
                 return claims
-            self._lines.record_check(shard.shard, asked, got)
+            self._hints.record_check(shard.shard, asked, got)
             found = Counter(claim.queue for claim in got)
             ended = {share.queue for share in asked if found[share.queue] < share.jobs}
             left = [queue for queue in left if queue not in ended]
@@ -163,9 +163,9 @@ class Claims:
     async def _claim_and_fill(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
         """Claim, and read large params in.
 
-        What cannot be handed over, because the asker goes away meanwhile or something fails, is given back.
+        If the caller is cancelled meanwhile, or something fails, the claimed jobs are given back.
         """
-        claiming = asyncio.ensure_future(self._answers(asked))
+        claiming = asyncio.ensure_future(self._gather(asked))
         filled: list[Claim] | None = None
         try:
             filled = await self._fill_all(await asyncio.shield(claiming))
@@ -177,20 +177,20 @@ class Claims:
 
     async def _fill_all(self, claims: Sequence[Claim]) -> list[Claim]:
         if given_back := [claim for claim in claims if unfit_for(claim.type) is not None]:
-            claims = [*(claim for claim in claims if claim not in given_back), *await self._named_back(given_back)]
+            claims = [*(claim for claim in claims if claim not in given_back), *await self._restore_types(given_back)]
         filled = [
             claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
         ]
         return [claim for claim in filled if claim is not None]
 
-    async def _named_back(self, claims: Sequence[Claim]) -> list[Claim]:
-        """With the type that they have, instead of the name under which they waited for this worker."""
+    async def _restore_types(self, claims: Sequence[Claim]) -> list[Claim]:
+        """The claims with the jobs' own type, instead of the stored type under which they waited for this worker."""
         for name in {plain_type(claim.type) for claim in claims}:
             await self._store.retype([_lease(claim) for claim in claims if plain_type(claim.type) == name], name)
         return [replace(claim, type=plain_type(claim.type)) for claim in claims]
 
-    async def _answers(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
-        """What the shards gave. Tickets of a shard that does not answer are posted again, a little later."""
+    async def _gather(self, asked: "Sequence[tuple[Awaitable[list[Claim]], Sequence[Ticket]]]") -> list[Claim]:
+        """The claims of all shards. Tickets of a shard that does not answer are published again a little later."""
         calls: dict[Call[list[Claim]], Sequence[Ticket]] = {
             asyncio.ensure_future(call): tickets for call, tickets in asked
         }
@@ -210,7 +210,7 @@ class Claims:
         return claims
 
     async def _undo(self, call: Call[list[Claim]], tickets: Sequence[Ticket]) -> None:
-        """Give back what a call still gives: its shard is slow and must not hold up others, or the asker has gone."""
+        """Give back what a call still claims: its shard was too slow, or the caller was cancelled."""
         try:
             await self._give_back(await call)
         except Unavailable:
@@ -220,21 +220,21 @@ class Claims:
         await self._release([_lease(claim) for claim in claims])
 
     async def _fill(self, claim: Claim, link: ObjectLink) -> Claim | None:
-        """The claim with its large params read in; without them the attempt ends here."""
+        """The claim with its large params read in; None, and the job given back or failed, if they cannot be read."""
         try:
             params = await self._files.read_value(link)
         except Unavailable:
             await self._give_back([claim])
             return None
-        except (NotFound, CorruptObject) as trouble:
-            error = JobError(ErrorCode.CORRUPT_INPUT, f"params: {trouble.message}")
-            await self._settle([Outcome(job=claim.job, fence=claim.fence, error=error)])
+        except (NotFound, CorruptObject) as error:
+            failure = JobError(ErrorCode.CORRUPT_INPUT, f"params: {error.message}")
+            await self._settle([Outcome(job=claim.job, fence=claim.fence, error=failure)])
             return None
         return replace(claim, params=Raw(params), params_object=None)
 
 
 def _shares(whole: int, parts: int) -> list[int]:
-    """As even as can be; the first ones get what does not divide."""
+    """`whole` split as evenly as possible; the first shares get the remainder."""
     least, more = divmod(whole, parts)
     return [least + (place < more) for place in range(parts)]
 
@@ -244,7 +244,7 @@ def _lease(claim: Claim) -> Lease:
 
 
 def _widened(worker: str, wanted: WorkRequest, reading: CatalogReading) -> WorkRequest:
-    """Without what is paused; with the old names of renamed types, and with jobs that did not fit other workers."""
+    """The request without paused queues, with old names of renamed types, and with jobs that other workers refused."""
     mine = wanted.types | wanted.only_given_back
     old = frozenset(name for name in reading.aliases if reading.run_as(name) in mine)
     types = wanted.types | {name for name in old if reading.run_as(name) in wanted.types}
@@ -257,7 +257,7 @@ def _widened(worker: str, wanted: WorkRequest, reading: CatalogReading) -> WorkR
 
 
 def _under_new_names(claims: list[Claim], wanted: WorkRequest, reading: CatalogReading) -> list[Claim]:
-    """Each as the type whose handler its worker has: its new name, or its own where the worker knows no other."""
+    """Each claim under the type whose handler the worker has: the new name if it has that, else its own."""
     mine = wanted.types | wanted.only_given_back
     names = {claim.type: reading.run_as(claim.type) for claim in claims}
     return [replace(claim, type=name) if (name := names[claim.type]) in mine else claim for claim in claims]

@@ -1,4 +1,4 @@
-"""Shards as their operator sees them: how each is, and adding, weighing, draining and removing them."""
+"""The operator's operations on shards: list, add, weigh, drain, remove; and which shard a key of the SDK may name."""
 
 import asyncio
 import builtins
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class ShardView(Struct, frozen=True):
-    """A shard as this process sees it: whether it answers, and its calls and failures since the start."""
+    """A shard as this process sees it: whether it answers, and the calls and failures since the start."""
 
     number: ShardId
     up: bool
@@ -45,30 +45,30 @@ class Shards:
         return [await _only(shard) for shard in self._store.shards()]
 
     async def views(self) -> "builtins.list[ShardView]":
-        """Every shard that its operator lets be asked. Asks nothing of a shard that is known to be down."""
+        """Every shard that its operator has not set down. Does not call a shard that is known to be down."""
         if isinstance(self._store, ShardedStore):
             used = [shard for shard in self._store.directory.all if shard.in_use]
             return [_view(shard) for shard in used]
         return [ShardView(shard.shard, await _answers(shard)) for shard in self._store.shards()]
 
     async def add(self, request: ShardRequest) -> ShardItem:
-        """Take a shard into the map; every process uses it within about a second."""
+        """Add a shard to the map; every process uses it within about a second."""
         store = self._many()
         added = await store.admin.add(request.url, request.number, request.weight, request.state, keyed=request.keyed)
         return await self._get(store, added.number)
 
     async def change(self, number: ShardId, change: ShardChange) -> ShardItem:
-        """Change what is said and leave the rest."""
+        """Change the fields that are given."""
         store = self._many()
         await store.admin.change(number, _said(change.weight), _said(change.state), keyed=_said(change.keyed))
         return await self._get(store, number)
 
     async def remove(self, number: ShardId, *, force: bool = False) -> None:
-        """Take a drained shard out of the map. Conflict while jobs would be missed; `force` gives up ended ones."""
+        """Remove a drained shard from the map. Conflict while it has jobs; with `force` only while it has open ones."""
         await self._many().admin.remove(number, force=force)
 
     async def forget_former_rings(self, keep: Retention) -> None:
-        """Stop asking where keys lived before the ring changed, once no job is left there from that time."""
+        """Stop looking for keys on the shards of former rings once no job is left there from that time."""
         if isinstance(self._store, ShardedStore):
             with suppress(Unavailable, Conflict):
                 await self._store.admin.forget_former_rings(keep.longest)
@@ -146,16 +146,16 @@ def _said(value: T | UnsetType) -> T | None:
 
 
 class SdkPlacement:
-    """Decides whether a key of the SDK may go on to live where it says. A user's own key always may."""
+    """Decides whether a submit stays on the shard that its SDK key names. A key of the user's own names none."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @contextmanager
     def choosing(self, key: str | None, *, repeated: bool) -> Iterator[None]:
-        """Within, the job is submitted. ChooseShard where nothing is written and the client may name another shard.
+        """Submit the job within. ChooseShard if nothing was written and the client may name another shard.
 
-        `repeated`: an earlier request under this key may have been carried out, so it stays where it is.
+        `repeated`: an earlier request under this key may have been carried out, so the key stays on its shard.
         """
         named = None if key is None else read_sdk_key(key)
         if named is None or repeated:
@@ -171,7 +171,7 @@ class SdkPlacement:
             raise _choose(others, error.message) from error
 
     def shards(self, key: str | None) -> Mapping[ShardId, float] | None:
-        """What the client is told to choose its next keys from; None if it need not choose."""
+        """The shards that the client's next keys may name, by weight; None if they need not name one."""
         return self._store.takers() if key is not None and read_sdk_key(key) is not None else None
 
     def _check(self, named: SdkKey) -> None:

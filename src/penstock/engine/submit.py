@@ -117,9 +117,9 @@ class _TypeResolver:
 
 
 class Insertion:
-    """One write at a time into each shard, for all who have jobs for it meanwhile.
+    """Inserts jobs, with one write at a time to each shard; the jobs of concurrent calls go with the next write.
 
-    Jobs with keys have one of their own: it may have to wait for a key that another transaction holds.
+    Jobs with keys have a batcher of their own: their write may wait for a key that another transaction holds.
     """
 
     def __init__(self, parts: EngineParts) -> None:
@@ -127,50 +127,53 @@ class Insertion:
         self._tickets = parts.tickets
         self._signals = parts.signals
         self._meters = parts.meters
-        self._writes: dict[tuple[ShardId, bool], Batcher[NewJob, Submission]] = {}
+        self._batchers: dict[tuple[ShardId, bool], Batcher[NewJob, Submission]] = {}
 
     async def insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
-        """Each shard's jobs by themselves: what one does not answer for is unavailable, and never tried elsewhere.
+        """One answer each: Unavailable for the jobs of a shard that does not answer; they are never tried elsewhere.
 
-        A single job's shard that does not answer is raised.
+        If all jobs belong to that shard, Unavailable is raised.
         """
+        answers: Sequence[Submission | Unavailable]
         if any([job.ring for job in jobs]):
             answers = await self._insert_unless_moved(jobs)
+        elif len(jobs) == 1:
+            answers = await self._add(jobs)
         else:
             answers = await self._insert(jobs)
         return [answer.refusal if isinstance(answer, Held | Misplaced) else answer for answer in answers]
 
     async def insert_in_one(self, jobs: Sequence[NewJob]) -> list[Submission]:
-        """Jobs of a single shard; Unavailable if it does not answer, cannot tell about a key, or takes one not."""
-        answers = await self._ask(jobs) if jobs else []
+        """Insert jobs of one shard; Unavailable if it does not answer, or takes one of them not now."""
+        answers = await self._add(jobs) if jobs else []
         for answer in answers:
             if isinstance(answer, Held | Misplaced):
                 raise answer.refusal
         return answers
 
     async def _insert_unless_moved(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
-        """Look first for the jobs that keys were given before the ring changed; insert the others."""
+        """Find the jobs whose keys were used on another shard before the ring changed; insert the others."""
         moved = await self._store.find_moved(jobs)
         answers = iter(await self._insert([job for job, known in zip(jobs, moved, strict=True) if known is None]))
         return [next(answers) if known is None else known for known in moved]
 
     async def _insert(self, jobs: Sequence[NewJob]) -> list[Submission | Unavailable]:
-        if len(jobs) < 2:
-            return [*await self._ask(jobs)] if jobs else []
+        if not jobs:
+            return []
         numbers = group_by(range(len(jobs)), lambda number: shard_of(jobs[number].id))
         if len(numbers) == 1:
-            return [*await self._ask(jobs)]
-        found = await gather_answers([self._ask([jobs[number] for number in mine]) for mine in numbers.values()])
+            return [*await self._add(jobs)]
+        found = await gather_answers([self._add([jobs[number] for number in mine]) for mine in numbers.values()])
         answers: dict[int, Submission | Unavailable] = {}
-        for mine, told in zip(numbers.values(), found, strict=True):
-            answers.update(zip(mine, [told] * len(mine) if isinstance(told, Unavailable) else told, strict=True))
+        for mine, answer in zip(numbers.values(), found, strict=True):
+            answers.update(zip(mine, [answer] * len(mine) if isinstance(answer, Unavailable) else answer, strict=True))
         return [answers[number] for number in range(len(jobs))]
 
-    def _ask(self, jobs: Sequence[NewJob]) -> Awaitable[list[Submission]]:
-        place = (shard_of(jobs[0].id), any([job.key is not None for job in jobs]))
-        if (together := self._writes.get(place)) is None:
-            together = self._writes[place] = Batcher(self._write)
-        return together.submit(jobs)
+    def _add(self, jobs: Sequence[NewJob]) -> Awaitable[list[Submission]]:
+        key = (shard_of(jobs[0].id), any([job.key is not None for job in jobs]))
+        if (batcher := self._batchers.get(key)) is None:
+            batcher = self._batchers[key] = Batcher(self._write)
+        return batcher.submit(jobs)
 
     async def _write(self, jobs: Sequence[NewJob]) -> list[Submission]:
         marked = await self._tickets.mark(jobs)

@@ -1,4 +1,4 @@
-"""The worker's moves: the engine's own side of `Reach`."""
+"""The worker's operations: join, claim, renew, settle, release, log. Implements `WorkerApi`."""
 
 import asyncio
 import logging
@@ -39,15 +39,15 @@ from penstock.store.answers import PATIENCE, gather_answers, require
 
 KEPT_QUEUES = 1000
 LONGEST_SPREAD = timedelta(minutes=5)
-"""How far the budget puts a retry off at most, however many jobs have failed at once."""
+"""The longest delay that the budget gives a retry, however many jobs have failed at once."""
 
 
 class RetryBudget:
     """The retry budget of each queue: so many retries a second, spread by the generic cell rate algorithm.
 
-    What one second allows may come at once, so that a few retries wait no longer than their policy says. What does not
-    fit into LONGEST_SPREAD is spread evenly over it. Kept per process: with n servers a queue gets n times as many.
-    Queues whose budget is whole are forgotten.
+    The retries of one second may run at once, so that a few wait no longer than their policy says. Those that do not
+    fit into LONGEST_SPREAD are spread over it at random. Kept per process: with n servers a queue gets n times the
+    rate. Queues whose budget is unused are forgotten.
     """
 
     def __init__(self, per_second: float, rng: random.Random) -> None:
@@ -57,7 +57,7 @@ class RetryBudget:
         self._expected: dict[str, float] = {}
 
     def slot(self, queue: str, now: float) -> timedelta:
-        """How long from `now` (monotonic seconds) the next retry of this queue must wait at least; takes that slot."""
+        """How long from `now` (monotonic seconds) the next retry of this queue waits at least; takes that slot."""
         if len(self._expected) > KEPT_QUEUES:
             self._expected = {name: at for name, at in self._expected.items() if at > now}
         expected = max(now, self._expected.get(queue, now))
@@ -72,9 +72,9 @@ POISON = "poison"
 
 
 def settle_error(job: Job, fence: int, error: JobError, rng: random.Random) -> Settlement:
-    """An attempt that errored: tried again after a wait, or failed.
+    """The settlement of an attempt that errored: a retry after a delay, or failed.
 
-    Everything this reads of the job cannot change while the fence holds, so the settle's own guard makes it safe.
+    The fields of the job that it reads do not change while the fence holds, and the settle checks the fence.
     """
     again = may_retry(job, error)
     error = replace(error, attempt=job.attempt, error_bases=())
@@ -88,7 +88,7 @@ def settle_error(job: Job, fence: int, error: JobError, rng: random.Random) -> S
 
 
 def may_retry(job: Job, error: JobError) -> bool:
-    """True while attempts are left and neither the error nor the policy forbids another one."""
+    """Whether attempts are left and neither the error nor the policy forbids another one."""
     forbidden = error.error_class is not None and job.retry.forbids(error.error_class, *error.error_bases)
     final = forbidden or not error.retryable or error.code in NEVER_RETRIED
     return not final and job.attempt < job.retry.max_attempts
@@ -98,7 +98,7 @@ logger = logging.getLogger("penstock.engine")
 
 
 class EngineWorkerApi:
-    """Keeps Reach directly, over this process's store, broker and objects."""
+    """The worker's operations, directly on this process's store, broker and object store."""
 
     def __init__(self, parts: EngineParts, schedules: Schedules) -> None:
         self._store = parts.store
@@ -119,7 +119,7 @@ class EngineWorkerApi:
     async def join(
         self, worker: Worker, types: Sequence[JobType], within: Collection[str] | None = None
     ) -> JoinResponse:
-        """`within`: it may declare types of these queues only."""
+        """`within`: the worker may declare types of these queues only."""
         await self._catalog.declare(types, seconds(worker.code_age_seconds), within, worker.app)
         await self._store.put_worker(worker)
         self._catalog.forget()
@@ -147,7 +147,7 @@ class EngineWorkerApi:
         ]
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
-        """What was refused and, as unsure, what a shard or the object store did not answer for."""
+        """The refused outcomes; as unsure, those for which a shard or the object store gave no answer."""
         failed = await self._read_failed(outcomes)
         jobs = {id: job for id, job in failed.items() if not isinstance(job, Unavailable)}
         if len(jobs) == len(failed):
@@ -156,7 +156,7 @@ class EngineWorkerApi:
         return _unsure(unread) + await self._settle([one for one in outcomes if one not in unread], jobs)
 
     async def _read_failed(self, outcomes: Sequence[Outcome]) -> dict[JobId, Job | Unavailable]:
-        """The jobs whose attempt has failed: what becomes of them depends on what they are."""
+        """The jobs whose attempt errored: their retry policy decides what follows."""
         failed = [outcome.job for outcome in outcomes if outcome.error is not None]
         found = await self._store.get(failed, PATIENCE) if failed else []
         return {id: job for id, job in zip(failed, found, strict=True) if job is not None}
@@ -169,7 +169,7 @@ class EngineWorkerApi:
                 decided = self._settlement(outcome, jobs.get(outcome.job))
                 settlements.append(decided or await self._with_objects(outcome))
             except ObjectsUnavailable:
-                # Only what has files waits for the object store.
+                # Only outcomes with files depend on the object store.
                 refused.append(Refusal(outcome.job, outcome.fence, Loss.UNSURE))
         if not settlements:
             return refused
@@ -178,14 +178,14 @@ class EngineWorkerApi:
         return refused + self._report(settlements, answers)
 
     def _note_runs(self, answers: Sequence[Settled | Unavailable], jobs: Mapping[JobId, Job]) -> None:
-        """Count attempts whose job is tried again: its row no longer says when they began; what was read does."""
+        """Count attempts that are retried: the row no longer has their start, but the job that was read has."""
         for answer in _given(answers):
             job, event = jobs.get(answer.job), answer.event
             if job is not None and job.started_at and event is not None and event.ran_seconds is None:
                 self._meters.note_run(job.type, (event.at - job.started_at).total_seconds())
 
     def _settlement(self, outcome: Outcome, job: Job | None) -> Settlement | None:
-        """None for a success whose outputs or large result concern the object store."""
+        """None for a success that has outputs or a large result in the object store."""
         if outcome.cancelled:
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.CANCELLED)
         if outcome.error is None:
@@ -194,12 +194,12 @@ class EngineWorkerApi:
             result = bytes(outcome.result)
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.SUCCEEDED, result=result)
         if job is None:
-            # Gone: any settlement is refused, and the store says why.
+            # The job is gone: the store refuses any settlement, and says why.
             return Settlement(job=outcome.job, fence=outcome.fence, state=State.FAILED, error=outcome.error)
         return self._spread(job, settle_error(job, outcome.fence, outcome.error, self._rng))
 
     def _spread(self, job: Job, settlement: Settlement) -> Settlement:
-        """A retry waits as its policy says, and no less than the budget of its queue asks for."""
+        """The settlement with its retry delayed by its policy, and at least by the budget of its queue."""
         if settlement.retry_in is None:
             return settlement
         slot = self._budget.slot(job.queue, self._clock.monotonic())
@@ -208,10 +208,10 @@ class EngineWorkerApi:
     async def _with_objects(self, outcome: Outcome) -> Settlement:
         try:
             await self._files.check_outputs(Lease(outcome.job, outcome.fence), outcome.outputs)
-        except Invalid as fault:
-            error = JobError(ErrorCode.INVALID_OUTPUT, fault.message)
+        except Invalid as error:
+            failure = JobError(ErrorCode.INVALID_OUTPUT, error.message)
             return Settlement(
-                job=outcome.job, fence=outcome.fence, state=State.FAILED, error=error, reason=str(error.code)
+                job=outcome.job, fence=outcome.fence, state=State.FAILED, error=failure, reason=str(failure.code)
             )
         result = bytes(outcome.result)
         link = None
@@ -229,7 +229,7 @@ class EngineWorkerApi:
     async def release(self, leases: Sequence[Lease], *, suspects: bool = False) -> list[Refusal]:
         return self._report(leases, await self._store.release(leases, suspects=suspects)) if leases else []
 
-    def _report(self, shown: Sequence[Lease | Settlement], answers: Sequence[Settled | Unavailable]) -> list[Refusal]:
+    def _report(self, asked: Sequence[Lease | Settlement], answers: Sequence[Settled | Unavailable]) -> list[Refusal]:
         settled = _given(answers)
         self._signals.publish_events([answer.event for answer in settled if answer.event is not None])
         refused = [
@@ -239,7 +239,7 @@ class EngineWorkerApi:
         ]
         self._meters.note_refusals(refused)
         return refused + _unsure(
-            [one for one, answer in zip(shown, answers, strict=True) if isinstance(answer, Unavailable)]
+            [one for one, answer in zip(asked, answers, strict=True) if isinstance(answer, Unavailable)]
         )
 
     async def log(self, entries: Sequence[LogEntry]) -> list[Refusal]:
@@ -273,11 +273,11 @@ class EngineWorkerApi:
         try:
             await note_departures(self._catalog, rows)
         except Unavailable as error:
-            # It has left, whether or not this can be kept.
-            logger.debug("when %s left is not remembered: %s", worker, error)
+            # The worker has left, whether or not this can be recorded.
+            logger.debug("when %s left could not be recorded: %s", worker, error)
 
     async def close(self) -> None:
-        """Nothing to let go of: the engine belongs to someone else."""
+        """Does nothing: the engine is closed by its owner."""
 
 
 def _given(answers: Sequence[Settled | Unavailable]) -> list[Settled]:
@@ -285,6 +285,6 @@ def _given(answers: Sequence[Settled | Unavailable]) -> list[Settled]:
     return [answer for answer in answers if not isinstance(answer, Unavailable)]
 
 
-def _unsure(shown: Iterable[Lease | Settlement | Outcome]) -> list[Refusal]:
+def _unsure(asked: Iterable[Lease | Settlement | Outcome]) -> list[Refusal]:
     """Neither done nor refused, as far as is known: the worker asks again."""
-    return [Refusal(one.job, one.fence, Loss.UNSURE) for one in shown]
+    return [Refusal(one.job, one.fence, Loss.UNSURE) for one in asked]
