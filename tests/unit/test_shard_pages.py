@@ -11,7 +11,7 @@ from penstock.model.ids import JobId, ShardId
 from penstock.model.job import Job, Page
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
-from penstock.orchestrator.cursor import merge, read, written
+from penstock.orchestrator.cursor import decode, encode, merge
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 SHARDS = tuple(ShardId(number) for number in range(3))
@@ -37,17 +37,17 @@ class Shelves:
         )
         self.jobs[shard].append(job)
 
-    def page(self, shard: ShardId, place: str | None, limit: int) -> Page:
-        older = self.jobs[shard] if place is None else self.jobs[shard][: int(place)]
+    def page(self, shard: ShardId, position: str | None, limit: int) -> Page:
+        older = self.jobs[shard] if position is None else self.jobs[shard][: int(position)]
         jobs = older[::-1][:limit]
         behind = [str(len(older) - taken) for taken in range(1, len(jobs) + 1)]
         return Page(jobs, behind[-1] if len(older) > limit else None, behind)
 
     def all(self, cursor: str | None, limit: int, missing: set[ShardId]) -> Page:
-        places = read(cursor)
-        asked = [shard for shard in SHARDS if shard not in missing and places.get(shard, "") is not None]
-        pages = {shard: self.page(shard, places.get(shard), limit) for shard in asked}
-        return merge(pages, places, limit, tuple(sorted(missing)))
+        positions = decode(cursor)
+        asked = [shard for shard in SHARDS if shard not in missing and positions.get(shard, "") is not None]
+        pages = {shard: self.page(shard, positions.get(shard), limit) for shard in asked}
+        return merge(pages, positions, limit, tuple(sorted(missing)))
 
 
 additions = st.lists(st.tuples(st.sampled_from(SHARDS), st.integers(0, 2)), max_size=20)
@@ -108,13 +108,13 @@ def test_when_only_missing_shards_have_more_the_list_ends_and_names_them() -> No
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "?", "-1", "nonsense", "1.5", "9" * 40, "gA==", "ä", written({ShardId(0): "x"})[:-1]]
+    "cursor", ["", "?", "-1", "nonsense", "1.5", "9" * 40, "gA==", "ä", encode({ShardId(0): "x"})[:-1]]
 )
 def test_what_is_not_a_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(Invalid, match="is not a cursor"):
-        read(cursor)
+        decode(cursor)
 
 
-@given(places=st.dictionaries(st.integers(0, 4095).map(ShardId), st.none() | st.text()))
-def test_places_survive_being_written(places: dict[ShardId, str | None]) -> None:
-    assert read(written(places)) == places
+@given(positions=st.dictionaries(st.integers(0, 4095).map(ShardId), st.none() | st.text()))
+def test_places_survive_being_written(positions: dict[ShardId, str | None]) -> None:
+    assert decode(encode(positions)) == positions

@@ -1,4 +1,4 @@
-"""Changing the shard map while everything runs: a change is checked, told to the shards, and done here at once."""
+"""Changes of the shard map at run time: each is checked, stored on the shards as a notice, and applied here."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from penstock.store.seam import Shard, schedule_key
 
 SCHEDULES_AT_ONCE = 1000
 CHECK_INTERVAL = timedelta(hours=1)
-"""How often former rings are looked at."""
+"""How often former rings are checked."""
 
 
 class ShardAdmin:
@@ -63,14 +63,14 @@ class ShardAdmin:
     async def change(
         self, number: ShardId, weight: float | None, state: ShardState | None, *, keyed: bool | None
     ) -> ShardMember:
-        """Change what is said (None: leave it) of a shard. Conflict when keys of schedules would move."""
+        """Change a shard's weight, state or ring membership (None: unchanged). Conflict when schedules would move."""
         async with self._directory.changing:
             await self._directory.refresh()
             shard = self._find(number)
             ring = self._ring_with(number, keyed=shard.member.keyed if keyed is None else keyed)
             await self._check_ring(ring)
             if shard.healthy and (state is ShardState.ACTIVE or keyed):
-                # It may have been closed by a removal that was broken off.
+                # A removal that failed halfway may have left it closed.
                 await shard.admit(jobs=True)
             if weight is not None or state is not None:
                 before = said_about(number, self._directory.about_shards) or ShardNotice()
@@ -82,7 +82,7 @@ class ShardAdmin:
     async def remove(self, number: ShardId, *, force: bool) -> None:
         """Take a drained shard out of the map. Conflict while it is in use or has jobs that would be missed.
 
-        It is closed first and looked at then: a process that has not heard of it can submit nothing there any more.
+        It is closed before it is checked, so a process with an older map can submit nothing there any more.
         """
         async with self._directory.changing:
             await self._directory.refresh()
@@ -97,9 +97,9 @@ class ShardAdmin:
             await self._directory.apply(merged(self._directory.configured, self._directory.about_shards))
 
     async def forget_former_rings(self, keep: timedelta) -> None:
-        """Forget where keys lived before, once no job is there any more that was submitted then.
+        """Forget the former rings whose shards keep no job any more that was submitted under them.
 
-        Looked at only after `keep`, the longest retention, has passed since the ring changed; and not often.
+        Checked at most every CHECK_INTERVAL, and only after `keep`, the longest retention, since the ring changed.
         """
         since = self._clock.monotonic() - self._looked_at
         if not self._directory.map.ring.before or since < CHECK_INTERVAL.total_seconds():
@@ -114,19 +114,20 @@ class ShardAdmin:
                 await self._directory.apply(merged(self._directory.configured, self._directory.about_shards))
 
     async def _has_keys_of(self, former: FormerRing) -> bool:
-        """Unavailable when one of its shards does not answer."""
+        """Whether a shard of a former ring keeps keyed jobs from then; Unavailable when one does not answer."""
         shards = [shard for number in former.shards if (shard := self._directory.find(number)) is not None]
         return any([await shard.has_keys_before(former.left_at) for shard in shards])
 
     def _ring_with(self, number: ShardId, *, keyed: bool) -> tuple[ShardId, ...]:
-        """The shards of the ring with this one in it, or not."""
+        """The shards of the ring, with this one or without it."""
         others = {one for one in self._directory.map.ring.shards if one != number}
         return tuple(sorted(others | {number} if keyed else others))
 
     async def _change_ring(self, shards: tuple[ShardId, ...]) -> None:
-        """Let keys live on these shards; those that move are looked for where they lived, until they are forgotten.
+        """Make these shards the ring. Keys that move are also looked up on their former shards.
 
-        Looked at again once every shard knows: a schedule that was made meanwhile must not be lost, so all goes back.
+        Schedules are checked again once every shard knows the ring: when one was created meanwhile that would move,
+        the former ring is restored and Conflict raised.
         """
         before = self._directory.map.ring
         if before.shards == shards:
@@ -142,7 +143,7 @@ class ShardAdmin:
         await self._directory.apply(merged(self._directory.configured, self._directory.about_shards))
 
     def _number(self, wanted: int | None) -> ShardId:
-        """The number asked for, or the first that no shard ever had: ids of jobs may still carry the others."""
+        """The number asked for, or the first that no shard ever had: job ids may still contain the others."""
         used = numbers_used(self._directory.configured, self._directory.about_shards)
         number = max(used, default=-1) + 1 if wanted is None else wanted
         if number >= SHARDS_MAX:
@@ -183,7 +184,7 @@ class ShardAdmin:
             raise Conflict(f"shard {number} is the only one; add another first")
 
     async def _check_ring(self, after: tuple[ShardId, ...]) -> None:
-        """Refuse a ring in which a schedule would not be found any more, or of which a shard could not be told."""
+        """Refuse a ring by which a schedule would move to another shard, or that a shard could not be told."""
         ring = self._directory.map.ring
         if ring.shards == after:
             return
@@ -197,7 +198,7 @@ class ShardAdmin:
             raise _would_move(moving)
 
     async def _find_moving(self, after: tuple[ShardId, ...]) -> list[str]:
-        """The schedules that this ring would have elsewhere than they are."""
+        """The names of the schedules that this ring would move to another shard."""
         found = await ask_all(self._directory.healthy, _names)
         return sorted(
             name
@@ -215,7 +216,7 @@ class ShardAdmin:
 
 
 async def _close(shard: GuardedShard, *, force: bool) -> None:
-    """Let nothing be submitted there any more, and make sure that nothing is left; otherwise it stays open."""
+    """Close a shard for new jobs and check that nothing is left on it; otherwise open it again and raise Conflict."""
     await shard.admit(jobs=False)
     try:
         _check_empty(shard.shard, await jobs_by_state(shard), force=force)

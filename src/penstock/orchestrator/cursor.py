@@ -1,4 +1,4 @@
-"""Pages of many shards as one: newest first, with a cursor that keeps a place in each of them."""
+"""Pages of many shards merged into one, newest first, with a cursor that keeps a position in each shard."""
 
 import base64
 import binascii
@@ -13,29 +13,29 @@ from penstock.model.errors import Invalid
 from penstock.model.ids import ShardId
 from penstock.model.job import Job, Page
 
-Places = Mapping[ShardId, str | None]
-"""Where to go on in each shard: behind this cursor; None: nowhere, it is finished. One not named: from the start."""
+Positions = Mapping[ShardId, str | None]
+"""The cursor to go on behind in each shard; None: that shard is finished. A shard not named: from the start."""
 
 _decoder = msgspec.msgpack.Decoder(dict[int, str | None])
 
 
-def written(places: Places) -> str:
-    """Places as opaque text."""
-    return base64.urlsafe_b64encode(msgspec.msgpack.encode(places)).rstrip(b"=").decode()
+def encode(positions: Positions) -> str:
+    """Positions as opaque text."""
+    return base64.urlsafe_b64encode(msgspec.msgpack.encode(positions)).rstrip(b"=").decode()
 
 
-def read(cursor: str | None) -> dict[ShardId, str | None]:
-    """Places from their text; Invalid for any other text."""
+def decode(cursor: str | None) -> dict[ShardId, str | None]:
+    """Positions from their text; Invalid for any other text."""
     if cursor is None:
         return {}
     try:
         raw = base64.b64decode(cursor.encode() + b"=" * (-len(cursor) % 4), b"-_", validate=True)
-        places = {ShardId(number): place for number, place in _decoder.decode(raw).items()}
+        positions = {ShardId(number): position for number, position in _decoder.decode(raw).items()}
     except (ValueError, binascii.Error, msgspec.MsgspecError):
-        places = {}
-    if written(places) != cursor:
+        positions = {}
+    if encode(positions) != cursor:
         raise Invalid(f"{cursor!r} is not a cursor: pass on the one of the page before, unchanged")
-    return places
+    return positions
 
 
 class _PageStep(Struct, frozen=True):
@@ -43,24 +43,24 @@ class _PageStep(Struct, frozen=True):
 
     job: Job
     shard: ShardId
-    place: str | None
+    position: str | None
 
 
-def merge(pages: Mapping[ShardId, Page], places: Places, limit: int, missing: tuple[ShardId, ...]) -> Page:
-    """One page of the pages that the shards gave from these places.
+def merge(pages: Mapping[ShardId, Page], positions: Positions, limit: int, missing: tuple[ShardId, ...]) -> Page:
+    """One page of the pages that the shards gave from these positions.
 
     Each shard keeps its own order; between shards the time of submission decides. A shard that gave nothing keeps its
-    place. When only such shards have more, the cursor is None all the same: they are named as missing.
+    position. When only such shards have more, the cursor is None all the same: they are named as missing.
     """
-    here = {**places, **{shard: None for shard, page in pages.items() if not page.jobs and page.cursor is None}}
+    here = {**positions, **{shard: None for shard, page in pages.items() if not page.jobs and page.cursor is None}}
     jobs, behind = [], []
     newest_first = heapq.merge(*(_steps(*one) for one in sorted(pages.items())), key=_created_at, reverse=True)
     for step, _ in zip(newest_first, range(limit), strict=False):
-        here[step.shard] = step.place
+        here[step.shard] = step.position
         jobs.append(step.job)
-        behind.append(written(here))
+        behind.append(encode(here))
     more = any(here.get(shard, "") is not None for shard in pages)
-    return Page(jobs, written(here) if more else None, behind, missing)
+    return Page(jobs, encode(here) if more else None, behind, missing)
 
 
 _created_at = attrgetter("job.created_at")

@@ -1,4 +1,4 @@
-"""The shards that are in use, as the map says now: what it reads, it applies; without reading, it goes on."""
+"""The shard directory: follows the map that is stored on the shards, and opens and finds the shards of it."""
 
 import asyncio
 import logging
@@ -25,24 +25,24 @@ logger = logging.getLogger("penstock.orchestrator")
 REFRESH_EVERY = timedelta(seconds=1)
 ABOUT_SHARDS = frozenset({NoticeKind.SHARD, NoticeKind.RING})
 REMEMBERED = ABOUT_SHARDS | {NoticeKind.KEY}
-"""What is not forgotten because the shards that know it do not answer: where jobs live, and which keys are good."""
+"""Kinds of notices that count even while no shard that stores them answers: the shard map and API keys."""
 FIRST_TRIES = timedelta(seconds=10)
-"""How long a start waits for shards that neither open nor fail."""
+"""How long the start waits for shards that neither open nor fail."""
 
 
 class ShardDirectory:
-    """Opens, keeps and closes the shards of the map, and finds the one that a job or a key belongs to."""
+    """Opens, supervises and closes the shards of the map, and finds the shard of a job or a key."""
 
     def __init__(
         self,
-        settled: ShardMap,
+        configured: ShardMap,
         open_shard: OpenShard,
         clock: Clock,
         rng: random.Random,
         deadline: timedelta = CALL_DEADLINE,
     ) -> None:
-        self.configured = settled
-        self.map = settled
+        self.configured = configured
+        self.map = configured
         self._open_shard = open_shard
         self._clock = clock
         self._rng = rng
@@ -55,12 +55,12 @@ class ShardDirectory:
         self._following: asyncio.Task[None] | None = None
         self._closed = False
         self.changing = asyncio.Lock()
-        """Held by whoever reads or changes the map, from reading to applying: no older map is applied after a newer."""
+        """Held while the map is read or changed, until it is applied: no older map is applied after a newer one."""
 
     async def start(self) -> None:
         """Return once at least one shard is open, and all have been tried; StoreUnavailable if none opens."""
         await self.apply(self.configured)
-        tries = [asyncio.ensure_future(keeper.tried.wait()) for keeper in self._supervisors.values()]
+        tries = [asyncio.ensure_future(supervisor.tried.wait()) for supervisor in self._supervisors.values()]
         await asyncio.wait(tries, timeout=FIRST_TRIES.total_seconds())
         for trial in tries:
             trial.cancel()
@@ -85,8 +85,8 @@ class ShardDirectory:
         return tuple(shard.shard for shard in self.all if not shard.healthy)
 
     def find(self, number: ShardId) -> GuardedShard | None:
-        keeper = self._supervisors.get(number)
-        return None if keeper is None else keeper.guarded
+        supervisor = self._supervisors.get(number)
+        return None if supervisor is None else supervisor.guarded
 
     def shard_for_key(self, key: str) -> GuardedShard:
         """The shard that a key lives on."""
@@ -101,7 +101,7 @@ class ShardDirectory:
             raise StoreUnavailable("the store is closed")
 
     def shard_for(self, key: str | None) -> ShardId:
-        """The one place of a key, well or not; without a key, any shard that is well and takes new jobs."""
+        """The shard of a key, healthy or not; without a key, any healthy shard that takes new jobs."""
         self.check_open()
         if key is not None:
             return self._shard_for_key(key)
@@ -113,12 +113,12 @@ class ShardDirectory:
         return chosen
 
     def epoch(self, key: str) -> int | None:
-        """The epoch of the ring that says where a key lives; None for one that names its home itself."""
+        """The epoch of the ring by which a key's shard is chosen; None for a key that names its shard."""
         named = read_sdk_key(key)
         return None if named is not None and named.home is not None else self.map.epoch
 
     def takers(self) -> dict[ShardId, float] | None:
-        """The shards that take new jobs and are well, with their weights; None where there is only one shard."""
+        """The healthy shards that take new jobs, with their weights; None where there is only one shard."""
         if len(self.all) == 1:
             return None
         return {shard.shard: shard.member.weight for shard in self.healthy if shard.member.takes_new_jobs}
@@ -150,7 +150,7 @@ class ShardDirectory:
     # -- the map
 
     async def notices(self) -> dict[Name, Notice]:
-        """What counts of all that the shards say. One that lacks something, or has something older, is told."""
+        """The newest notice about each thing, of all shards. Shards that lack it or have an older one are repaired."""
         said = await ask_all(self.healthy, lambda shard: shard.notices())
         self.remember(chain(*said.values()))
         counting = newest(chain(self._remembered.values(), *said.values()))
@@ -160,18 +160,18 @@ class ShardDirectory:
         return counting
 
     async def refresh(self) -> None:
-        """Read what was told about shards, and do it; while holding `changing`.
+        """Read the notices about shards and apply them; while holding `changing`.
 
-        The first time that all shards of the settings are there, their ring is written down. From then on it is what
-        the shards say: settings that differ between processes cannot give a key two places.
+        The first time that all configured shards answer, their ring is stored on them. From then on the stored ring
+        counts: settings that differ between processes cannot give a key two shards.
         """
         self._refreshed = self._clock.monotonic()
         await self.notices()
-        if not self._ring_told and not self.unavailable():
-            await self._write_down_ring()
+        if not self._ring_known and not self.unavailable():
+            await self._store_configured_ring()
         await self.apply(merged(self.configured, self.about_shards))
 
-    async def _write_down_ring(self) -> None:
+    async def _store_configured_ring(self) -> None:
         try:
             if not await self.put_ring(self.configured.ring):
                 # Another process was faster.
@@ -181,17 +181,17 @@ class ShardDirectory:
 
     @property
     def about_shards(self) -> list[Notice]:
-        """What was told about shards."""
+        """The notices about shards."""
         return [one for one in self._remembered.values() if one.kind in ABOUT_SHARDS]
 
     @property
-    def _ring_told(self) -> bool:
+    def _ring_known(self) -> bool:
         return any(one.kind == NoticeKind.RING for one in self.about_shards)
 
     async def catch_up(self) -> None:
         """Refresh, because a shard goes by another map than this process did.
 
-        Shards that are behind have been told then, and new ones opened.
+        On return, shards that were behind have been repaired, and new ones opened.
         """
         since = self._clock.monotonic()
         async with self.changing:
@@ -202,10 +202,10 @@ class ShardDirectory:
         await self._let_open(self._supervisors)
 
     async def put_ring(self, ring: Ring) -> bool:
-        """Make this the ring; False when another was told since the map was read. While holding `changing`.
+        """Make this the ring; False when another was stored since the map was read. While holding `changing`.
 
-        The first shard of the present ring decides between two that change it at once. Whoever dies after that leaves
-        the rest to all who read the map.
+        The first shard of the present ring decides between two processes that change it at once. If this process dies
+        after that, the others repair the remaining shards when they read the map.
         """
         change = notice_change(
             NoticeKind.RING, RING, msgspec.json.encode(ring), await self.now(), newest(self.about_shards)
@@ -220,7 +220,7 @@ class ShardDirectory:
         return told
 
     async def put_shard_notices(self, said: Mapping[ShardId, ShardNotice | None]) -> None:
-        """Tell every shard that is well about shards; None: it left the map."""
+        """Store notices about shards on every healthy shard; None: it left the map."""
         known, now = newest(self.about_shards), await self.now()
         values = {str(number): None if one is None else msgspec.json.encode(one) for number, one in said.items()}
         notices = [notice(NoticeKind.SHARD, name, value, now, known) for name, value in values.items()]
@@ -228,12 +228,12 @@ class ShardDirectory:
         self.remember(notices)
 
     def remember(self, notices: Iterable[Notice]) -> None:
-        """Let what was once said count, also while no shard that knows it answers; and tell the others."""
+        """Keep these notices, so that they count also while no shard that stores them answers."""
         told = [one for one in notices if one.kind in REMEMBERED]
         self._remembered = newest([*self._remembered.values(), *told])
 
     async def refresh_unknown(self, numbers: Iterable[ShardId]) -> None:
-        """Refresh, unless that was just done, and let the shards be opened: somebody named some that are not known."""
+        """Refresh, unless that was just done, and wait until shards of these numbers are opened: none is known yet."""
         if self._clock.monotonic() - self._refreshed >= REFRESH_EVERY.total_seconds() / 4:
             async with self.changing:
                 await self.refresh()
@@ -241,18 +241,18 @@ class ShardDirectory:
 
     async def _let_open(self, numbers: Iterable[ShardId]) -> None:
         for number in list(numbers):
-            if (keeper := self._supervisors.get(number)) is not None:
-                await within(self._deadline, keeper.tried.wait())
+            if (supervisor := self._supervisors.get(number)) is not None:
+                await within(self._deadline, supervisor.tried.wait())
 
     async def apply(self, wanted: ShardMap, opened: Mapping[ShardId, Shard] | None = None) -> None:
-        """Make the shards in use those of this map; `opened` are new ones that somebody has opened already."""
+        """Make the shards in use those of this map; `opened` are new ones that are open already."""
         if self._closed:
             return
         self.map = wanted
         gone = [
             self._supervisors.pop(number)
-            for number, keeper in list(self._supervisors.items())
-            if number not in wanted.members or keeper.guarded.member.url != wanted.members[number].url
+            for number, supervisor in list(self._supervisors.items())
+            if number not in wanted.members or supervisor.guarded.member.url != wanted.members[number].url
         ]
         for member in wanted.members.values():
             self._supervise(member, (opened or {}).get(member.number))
@@ -260,8 +260,8 @@ class ShardDirectory:
         await _stop(gone)
 
     def _supervise(self, member: ShardMember, opened: Shard | None) -> None:
-        if (keeper := self._supervisors.get(member.number)) is not None:
-            keeper.change(member)
+        if (supervisor := self._supervisors.get(member.number)) is not None:
+            supervisor.change(member)
         else:
             self._supervisors[member.number] = ShardSupervisor(
                 member, self._open_shard, self._clock, self._rng, deadline=self._deadline, opened=opened
@@ -279,13 +279,13 @@ class ShardDirectory:
                 logger.exception("the shard map cannot be followed, the last one holds")
 
     def _repair(self, shard: GuardedShard, lacking: Sequence[Notice]) -> None:
-        """Tell a shard what it missed, behind the caller's back; one telling at a time."""
+        """Store the notices that a shard lacks on it, in the background; one repair of a shard at a time."""
         if lacking and shard.shard not in self._repairs and not self._closed:
             task = self._repairs[shard.shard] = asyncio.create_task(_put_notices(shard, lacking))
             task.add_done_callback(lambda _: self._repairs.pop(shard.shard, None))
 
     async def close(self) -> None:
-        """Stop following, stop probing, close every shard. May be repeated."""
+        """Stop following the map, stop probing and close every shard. May be repeated."""
         self._closed = True
         tasks = [*self._repairs.values(), *([self._following] if self._following else [])]
         for task in tasks:
@@ -304,11 +304,11 @@ async def _put_notices(shard: GuardedShard, lacking: Sequence[Notice]) -> None:
             if notices:
                 await shard.put_notices(notices)
         except PenstockError as error:
-            logger.debug("told nothing for now: %s", error)
+            logger.debug("notices are stored later: %s", error)
 
 
-async def _stop(keepers: Iterable[ShardSupervisor]) -> None:
-    for end in await asyncio.gather(*(keeper.stop() for keeper in keepers), return_exceptions=True):
+async def _stop(supervisors: Iterable[ShardSupervisor]) -> None:
+    for end in await asyncio.gather(*(supervisor.stop() for supervisor in supervisors), return_exceptions=True):
         if isinstance(end, BaseException):
             logger.warning("closing a shard: %s", end)
 
@@ -322,6 +322,6 @@ def unknown(number: ShardId) -> StoreUnavailable:
 
 
 def none_left(message: str, missing: Sequence[ShardId]) -> StoreUnavailable:
-    """Nothing is left to ask; names those that do not answer."""
+    """The error when no shard is left to ask; names those that do not answer."""
     named = f" (not answering: {', '.join(map(str, missing))})" if missing else ""
     return StoreUnavailable(f"{message}{named}; retry in a moment", retry_after=RETRY_AFTER_SECONDS)

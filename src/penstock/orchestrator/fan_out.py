@@ -38,16 +38,16 @@ async def ask_each(
     What a shard gives no answer for is Unavailable; with `patience` also what it answers that much later than the
     first. When all items belong to a single shard, its error is raised instead.
     """
-    places: defaultdict[GuardedShard | None, list[int]] = defaultdict(list)
+    by_shard: defaultdict[GuardedShard | None, list[int]] = defaultdict(list)
     for index, item in enumerate(items):
-        places[find(item)].append(index)
-    answers: dict[int, Answer | Unavailable] = {index: unknown(items[index]) for index in places.pop(None, ())}
-    asked = {shard: indexes for shard, indexes in places.items() if shard is not None}
+        by_shard[find(item)].append(index)
+    answers: dict[int, Answer | Unavailable] = {index: unknown(items[index]) for index in by_shard.pop(None, ())}
+    asked = {shard: indexes for shard, indexes in by_shard.items() if shard is not None}
     if len(asked) == 1 and not answers:
         return await call(next(iter(asked)), items)
     found = await gather_answers(
         [call(shard, [items[index] for index in indexes]) for shard, indexes in asked.items()], patience
     )
-    for indexes, told in zip(asked.values(), found, strict=True):
-        answers.update(zip(indexes, [told] * len(indexes) if isinstance(told, Unavailable) else told, strict=True))
+    for indexes, mine in zip(asked.values(), found, strict=True):
+        answers.update(zip(indexes, [mine] * len(indexes) if isinstance(mine, Unavailable) else mine, strict=True))
     return [answers[index] for index in range(len(items))]

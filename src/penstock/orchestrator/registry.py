@@ -1,4 +1,4 @@
-"""Notices, roles, workers and schedules over shards: told to all that answer, or kept where a name's key lives."""
+"""Notices and workers are stored on all shards that answer, roles and schedules on the shard of their key."""
 
 import heapq
 from collections.abc import Iterable, Sequence
@@ -18,8 +18,8 @@ from penstock.orchestrator.shard import GuardedShard
 from penstock.store.answers import require
 from penstock.store.seam import role_key, schedule_key
 
-PLACED_AGAIN = 3
-"""How often a schedule is placed again because the ring has changed."""
+ROUTED_AGAIN = 3
+"""How often a schedule is routed again because the ring has changed."""
 
 
 class ShardedRegistry:
@@ -31,7 +31,7 @@ class ShardedRegistry:
     # -- notices, roles and workers
 
     async def put_notices(self, notices: Sequence[Notice]) -> None:
-        """One shard that accepts is enough: the others are told when they are read."""
+        """One shard that accepts is enough: the others are repaired when they are read."""
         await ask_all(self.directory.healthy, lambda shard: shard.put_notices(notices))
 
     async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
@@ -42,7 +42,7 @@ class ShardedRegistry:
         return kept
 
     async def notices(self) -> list[Notice]:
-        """All but those about shards, which are the orchestrator's own. A shard that missed something is told."""
+        """All but those about shards, which are the orchestrator's own. Shards that lack one are repaired."""
         counting = await self.directory.notices()
         return [one for _, one in sorted(counting.items()) if one.kind not in ABOUT_SHARDS]
 
@@ -88,7 +88,7 @@ class ShardedRegistry:
         self, schedule: Schedule, expected_version: int | None, ring: int | None = None
     ) -> Schedule | None:
         """Where the ring puts it now, however often that changes meanwhile."""
-        for _ in range(PLACED_AGAIN):
+        for _ in range(ROUTED_AGAIN):
             try:
                 return await self._put(schedule, expected_version)
             except MapChanged:

@@ -29,14 +29,14 @@ CALL_DEADLINE = timedelta(seconds=5)
 
 
 class ShardHealth(Struct, frozen=True):
-    """How a shard is, since when, and how many steps it has taken towards being otherwise."""
+    """A shard's health, since when, and how many consecutive results contradict it."""
 
     healthy: bool
     since: datetime
     steps: int = 0
 
     def note(self, ok: bool, now: datetime, *, probe: bool = False) -> "ShardHealth":
-        """After one more answer, or none. Down, only probes count: nothing else should be asked then."""
+        """The health after one more result. While the shard is down only probes count: no other call is sent then."""
         if not self.healthy and not probe:
             return self
         if ok is self.healthy:
@@ -48,14 +48,16 @@ class ShardHealth(Struct, frozen=True):
 
 
 class ShardBreaker:
-    """Lets calls through to a shard that is well, each for a limited time, and refuses the others at once.
+    """Lets calls through to a healthy shard, each with a deadline, and refuses calls at once while it is down.
 
-    When the shard falls, the calls that still wait for it are refused too: nobody waits for a shard known to be down.
+    When the shard goes down, the calls that still wait for it are refused too.
     """
 
-    def __init__(self, shard: ShardId, clock: Clock, deadline: timedelta = CALL_DEADLINE, *, well: bool = True) -> None:
+    def __init__(
+        self, shard: ShardId, clock: Clock, deadline: timedelta = CALL_DEADLINE, *, healthy: bool = True
+    ) -> None:
         self.shard = shard
-        self.health = ShardHealth(well, clock.now())
+        self.health = ShardHealth(healthy, clock.now())
         self.reason: str | None = None
         self.calls = 0
         self.failures = 0
@@ -74,13 +76,13 @@ class ShardBreaker:
         return answer
 
     async def probe(self, call: Callable[[], Awaitable[T]], deadline: timedelta) -> T:
-        """As `run`, but also while the shard is down: what comes back is what decides."""
+        """As `run`, but also while the shard is down: probes decide when it is healthy again."""
         answer = await self._try(call, deadline, probe=True)
         self._note(ok=True, probe=True)
         return answer
 
     def record(self, *, ok: bool, reason: str | None = None) -> None:
-        """Note what was seen elsewhere, as a probe."""
+        """Count a result that was seen elsewhere as a probe."""
         self._note(ok=ok, probe=True, reason=reason)
 
     def refusal(self, *, sent: bool) -> StoreUnavailable:
@@ -96,7 +98,7 @@ class ShardBreaker:
             self._note(ok=False, probe=probe, reason=error.message)
             raise error from None
         except MapChanged:
-            # An answer like any other: the caller goes by another map.
+            # An answer like any other: the caller used another map.
             raise
         except StoreBusy as error:
             # It says nothing about the shard's health: to refuse all calls would leave the same connections unused.

@@ -229,14 +229,14 @@ class ShardedStore(ShardedRegistry):
     # -- reads over all shards
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
-        places = cursors.read(cursor)
-        asked = [shard for shard in self.directory.healthy if places.get(shard.shard, "") is not None]
+        positions = cursors.decode(cursor)
+        asked = [shard for shard in self.directory.healthy if positions.get(shard.shard, "") is not None]
         pages: dict[ShardId, Page] = {}
         if asked or not self.directory.healthy:
-            found = await ask_all(asked, lambda shard: shard.page(where, places.get(shard.shard), limit))
+            found = await ask_all(asked, lambda shard: shard.page(where, positions.get(shard.shard), limit))
             pages = {shard.shard: page for shard, page in found.items()}
         left_out = {shard.shard for shard in asked} - set(pages)
-        return cursors.merge(pages, places, limit, tuple(sorted({*self.directory.unavailable(), *left_out})))
+        return cursors.merge(pages, positions, limit, tuple(sorted({*self.directory.unavailable(), *left_out})))
 
     async def counts(self) -> list[Count]:
         total: Counter[tuple[str, str, State]] = Counter()

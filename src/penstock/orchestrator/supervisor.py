@@ -1,4 +1,4 @@
-"""Keeps one shard: opens it, tries again while that fails, and probes it as long as it is in use."""
+"""The supervisor of one shard: opens it, retries while that fails, and probes it as long as it is in use."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ OPEN_DEADLINE = timedelta(seconds=60)
 
 
 class ShardSupervisor:
-    """The task behind one shard of the map."""
+    """The task that opens and probes one shard of the map."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ShardSupervisor:
         self._task = asyncio.create_task(self._supervise(), name=f"shard {member.number}")
 
     def change(self, member: ShardMember) -> None:
-        """Go on under other terms."""
+        """Go on with another weight or state."""
         self.guarded.member = member
 
     async def stop(self) -> None:
@@ -73,7 +73,7 @@ class ShardSupervisor:
             try:
                 delay = await self.step()
             except Exception:
-                logger.exception("shard %s: keeping it failed; going on", self.guarded.shard)
+                logger.exception("shard %s: a step of its supervisor failed; going on", self.guarded.shard)
             self.tried.set()
             await self._clock.sleep(delay)
 

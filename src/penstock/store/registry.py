@@ -10,17 +10,17 @@ from penstock.model.workers import EVER, Seen, Worker
 
 
 class Registry(Protocol):
-    """What is known besides jobs: notices, roles and workers. Small, and read often."""
+    """Notices, roles and workers. Small, and read often."""
 
     async def put_notices(self, notices: Sequence[Notice]) -> None:
-        """Keep each notice, unless one about the same that counts before it is there."""
+        """Store each notice, unless a newer one about the same thing is there."""
         ...
 
     async def change_notices(self, changes: Sequence[NoticeChange]) -> list[bool]:
-        """Keep each notice, unless one about the same was told after the `known_at` that it was decided on.
+        """Store each notice, unless one about the same thing was stored after the `known_at` it was decided on.
 
-        Whether each was kept, in order: of two that were decided on the same reading, at most one is. Over several
-        shards a notice counts as kept when all that answered kept it.
+        Whether each was stored, in order: of two that were decided on the same reading, at most one is. Over several
+        shards a notice counts as stored when all that answered stored it.
         """
         ...
 
@@ -66,7 +66,7 @@ class ScheduleStore(Protocol):
         """Create (`expected_version` None: there is none of that name) or replace (that version is still its own).
 
         Returns what is stored, or None when the expectation failed; nothing is changed then. MapChanged where the shard
-        is closed, or goes by another ring than a new schedule was placed by.
+        is closed, or knows another ring than the one by which a new schedule was routed.
         """
         ...
 

@@ -82,16 +82,16 @@ class Store(Registry, ScheduleStore, Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def shard_for(self, key: str | None = None) -> ShardId:
-        """The shard whose number the id of a new job must carry: the one place of its key, or any that is well.
+        """The shard whose number the id of a new job must contain: the shard of its key, or any healthy one.
 
-        StoreUnavailable when none is well. The place of a key never depends on which shards are well.
+        StoreUnavailable when none is healthy. The shard of a key never depends on health.
         """
         ...
 
     def epoch(self, key: str) -> int | None:
-        """Which ring `shard_for` goes by now: the `ring` of a new job that has this key.
+        """The epoch of the ring that `shard_for` uses now: the `ring` of a new job that has this key.
 
-        None where there is only one place, or the key itself names it.
+        None where there is only one shard, or the key itself names its shard.
         """
         ...
 
@@ -109,14 +109,14 @@ class Store(Registry, ScheduleStore, Protocol):
         """Insert each job: due ones as queued, with a ticket out for `ticket_for` if `ticketed`; others as scheduled.
 
         In the order given, one answer each. A key that exists gives its job back: unchanged, without an event, and as a
-        conflict when the fingerprint differs. Of two equal keys in one batch the first wins. A key that a transaction
-        of others has written and not yet committed puts off the jobs under it (`Held`), and no others. A shard that is
-        closed, or goes by another ring than the job's, takes it not (`Misplaced`): nothing was written, place it again.
+        conflict when the fingerprint differs. Of two equal keys in one batch the first wins. Jobs under a key that
+        another transaction has written and not yet committed are put off (`Held`), and no others. A shard that is
+        closed, or knows another ring than the job's, refuses it (`Misplaced`): nothing is written.
         """
         ...
 
     async def find_moved(self, jobs: Sequence[NewJob]) -> Sequence[Known | Misplaced | Unavailable | None]:
-        """For each job the one that its key was given before the ring changed, where the key lived then; mostly None.
+        """For each job the one that its key had on a former shard, before the ring changed; mostly None.
 
         To be asked before a job is submitted whose `ring` is not 0. Unavailable: that shard does not answer.
         """
@@ -155,7 +155,7 @@ class Store(Registry, ScheduleStore, Protocol):
         ...
 
     async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
-        """Let running jobs whose fence still holds be of another type; what else is said about them stays."""
+        """Change the type of running jobs whose fence still holds, and nothing else."""
         ...
 
     # -- the client's moves and reads
@@ -230,23 +230,23 @@ class Shard(Store, Protocol):
     async def admit(self, *, jobs: bool) -> None:
         """Take new jobs and schedules, or no more of them (closed).
 
-        Once a shard has been closed, all that it ever took can be seen. Conflict while a transaction is open that has
-        submitted: nothing is changed then.
+        Once this returns for a closed shard, everything it ever accepted is visible. Conflict while a transaction that
+        has submitted is open: nothing is changed then.
         """
         ...
 
     async def raise_epoch(self) -> None:
-        """After the shard was put back from a backup: let no fence that was given before count any more.
+        """Invalidate all fences given so far, after the shard was restored from a backup.
 
-        All that runs waits for the reaper, not charged with anything, and tickets are forgotten. Every fence given from
-        now on is above all from before, also for ids that the backup lacks. A backend that can tell does it by itself.
+        Running jobs wait for the reaper without being charged, and tickets are forgotten. Every fence given from now
+        on is above all earlier ones, also for ids that the backup lacks. A backend that can detect it does it itself.
         """
         ...
 
     async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
-        """For each job the one that has its key here; Misplaced where the shard goes by another ring than the job's.
+        """For each job the one that has its key here; Misplaced where the shard knows another ring than the job's.
 
-        None means never: no job placed by an older ring will take the key here any more.
+        None is final: no job that was routed by an older ring can take the key here afterwards.
         """
         ...
 
@@ -279,11 +279,11 @@ class Shard(Store, Protocol):
     async def dispatch(
         self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
     ) -> list[Ticket]:
-        """Mark queued jobs without a ticket as ticketed, at most `room[line]` of each line, and `post` them.
+        """Mark queued jobs without a ticket as ticketed, at most `room[backlog]` of each backlog, and `post` them.
 
-        Highest priority first, then oldest first; expired jobs are passed over. A store that others share posts before
-        its marks are durable: whoever dies in between leaves jobs that anyone may post again at once. What `post`
-        raises is raised, and then nothing is marked there. Without `post` the caller posts.
+        Highest priority first, then oldest first; expired jobs are passed over. A store that
+        several processes share posts before its marks are durable: after a crash in between, any process may post the
+        jobs again at once. What `post` raises is raised, and then nothing is marked. Without `post` the caller posts.
         """
         ...
 
