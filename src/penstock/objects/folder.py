@@ -3,8 +3,8 @@
     objects/<key>.object     the bytes, and behind them a footer with size, digest and content type
     incoming/<random name>   a put under way
 
-One file holds all there is to know of an object, and gets its name in one step after its bytes are safe: no crash can
-leave a half. What a crash leaves in `incoming` is swept when the folder is next opened.
+One file holds everything about an object, and gets its name in one step after its bytes are durable: no crash can leave
+half an object. What a crash leaves in `incoming` is removed when the folder is next opened.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _CANNOT_LINK = frozenset({errno.EMLINK, errno.EXDEV, errno.EPERM, errno.ENOTSUP}
 
 
 class FolderObjects:
-    """Objects below `root`, for this user's eyes only. Making one makes the folders and sweeps what crashes left."""
+    """Objects below `root`, readable by this user only. Creates the folders and removes what crashes left."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root
@@ -94,11 +94,11 @@ class FolderObjects:
                 yield key
 
     async def upload_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
-        """None: nobody else reaches the folder."""
+        """None: clients cannot reach the folder."""
         return None
 
     async def download_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
-        """None: nobody else reaches the folder."""
+        """None: clients cannot reach the folder."""
         return None
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ class FolderObjects:
         return to_millis(self._clock.now() - ago) * 1_000_000
 
     async def _off_loop(self, work: Callable[..., T], *args: object) -> T:
-        """Run blocking work in a thread. A cancelled caller leaves when it has ended: no file is closed under it."""
+        """Run blocking work in a thread. A cancelled caller waits for its end: no file is closed while in use."""
         with _available(self._root):
             return await _await_end(asyncio.ensure_future(asyncio.to_thread(work, *args)))
 
@@ -134,7 +134,7 @@ class FolderObjects:
         original = read_footer(source, source_path)
         if original is None:
             raise NotFound(f"object {source!r} does not exist, so it cannot be copied")
-        # Both names share one age: the copy must look as young as it is, and the source may look younger.
+        # Both names share one timestamp: the copy must look as young as it is, and the source may look younger.
         os.utime(source_path, ns=(self._now_ns(),) * 2)
         with suppress(FileExistsError):
             self._link_or_duplicate(source_path, target_path)
@@ -169,13 +169,13 @@ class FolderObjects:
         try:
             self._sync_folders(target.parent)
         except OSError:
-            # Not acknowledged, so the one who asks again must not find it.
+            # It was not acknowledged, so a repeated call must not find it.
             target.unlink(missing_ok=True)
             raise
 
     def _link_in_folder(self, source: Path, target: Path) -> None:
         for _ in range(RACES):
-            # A delete nearby may remove the folder, still empty, before the link is in it.
+            # A concurrent delete may remove the folder, still empty, before the link is in it.
             with suppress(FileNotFoundError):
                 self._make_folders(target.parent)
                 return os.link(source, target)
@@ -184,12 +184,12 @@ class FolderObjects:
     def _make_folders(self, folder: Path) -> None:
         for above in reversed([folder, *folder.parents]):
             if self._objects in above.parents:
-                # Not `exist_ok`: it looks again, and calls a folder removed in between a name that is taken.
+                # Not `exist_ok`: if the folder is removed meanwhile, it raises FileExistsError.
                 with suppress(FileExistsError):
                     above.mkdir(mode=0o700)
 
     def _sync_folders(self, folder: Path) -> None:
-        """Sync the whole way down to a name: the put that made a folder may not have synced it yet."""
+        """Sync all folders above a name: the put that made one may not have synced it yet."""
         for above in (folder, *folder.parents):
             _sync_folder(above)
             if above == self._objects:
@@ -200,9 +200,9 @@ class FolderObjects:
         count = _unlink(path)
         for parent, _, names in os.walk(folder, topdown=False, onerror=_unless_gone):
             count += sum(_unlink(Path(parent, name)) for name in names)
-            _removed(Path(parent))
+            _remove_if_empty(Path(parent))
         for above in folder.parents:
-            if above == self._objects or not _removed(above):
+            if above == self._objects or not _remove_if_empty(above):
                 break
         return count
 
@@ -236,7 +236,7 @@ class FolderUpload:
         self.size += len(block)
 
     def sync(self, stored_at_ns: int) -> None:
-        """Bring what was written to the disk, marked with the time it was stored."""
+        """Sync the file to the disk, with the time at which it was stored."""
         file = self._open()
         file.flush()
         os.utime(file.fileno(), ns=(stored_at_ns, stored_at_ns))
@@ -255,7 +255,7 @@ class FolderUpload:
             if _locked(file) and os.fstat(file.fileno()).st_nlink:
                 self._file = file
             else:
-                # A sweep came between making the file and locking it, and took it for an orphan.
+                # A sweep ran between creating and locking the file, and took it for an orphan.
                 file.close()
                 self.path = self.path.with_name(secrets.token_hex(16))
         return self._file
@@ -284,7 +284,7 @@ _FOOTER_MAX = 4096
 
 
 def footer(link: ObjectLink) -> bytes:
-    """What stands behind an object's bytes: a description, its length and checksum, and a mark."""
+    """The footer after an object's bytes: a description, its length and checksum, and a magic number."""
     text = msgspec.json.encode((link.size, link.digest, link.content_type))
     return text + _SEAL.pack(len(text), zlib.crc32(text), _MAGIC)
 
@@ -337,7 +337,7 @@ async def _await_end(running: asyncio.Future[T]) -> T:
 
 
 async def _blocks(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in pieces worth a thread's while."""
+    """The same bytes in blocks large enough for a call in a thread."""
     pending = bytearray()
     async for chunk in body:
         pending += chunk
@@ -377,7 +377,7 @@ def _unlink(path: Path) -> int:
     return 0
 
 
-def _removed(folder: Path) -> bool:
+def _remove_if_empty(folder: Path) -> bool:
     """Remove a folder if it is empty."""
     try:
         folder.rmdir()

@@ -24,7 +24,7 @@ class ObjectStore(Protocol):
     async def put(
         self, key: str, body: AsyncIterator[bytes], content_type: str, digest: str | None = None
     ) -> ObjectLink:
-        """Store a new object, whole or not at all, durable on return; the link tells its size and SHA-256 (hex).
+        """Store a new object, whole or not at all, durable on return; the link has its size and SHA-256 (hex).
 
         Create-only: Conflict if the key exists. CorruptObject if `digest` is given and the bytes do not match it.
         """
@@ -39,28 +39,28 @@ class ObjectStore(Protocol):
         ...
 
     async def copy(self, source: str, target: str) -> ObjectLink:
-        """A second name for an object. NotFound without a source; an equal target is fine."""
+        """Copy an object to another key. NotFound without a source; an equal target is no error."""
         ...
 
     async def delete(self, prefix: str) -> int:
-        """Remove the object of this key and all below it; how many."""
+        """Remove the object of this key and all objects below it; how many."""
         ...
 
     def scan(self, prefix: str, older_than: timedelta) -> AsyncIterator[str]:
-        """Keys below `prefix` of objects stored longer ago than that, and of what was left of unfinished ones."""
+        """Keys below `prefix` of objects stored longer ago than that, and of the remains of unfinished ones."""
         ...
 
     async def upload_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
-        """Where the bytes of this link may be PUT without passing through here; None if there is no such way.
+        """A URL for a PUT of this link's bytes directly to the object store; None where there is none.
 
-        The object exists once as many bytes as the link says are there. Nobody has compared them with its digest then:
-        whoever reads them does. Until then the key is free for a `put` of the same bytes. Announcing the same link
-        again gives another URL; another link is a Conflict.
+        The object exists once as many bytes as the link says are stored. They have not been compared with its digest
+        then: readers do that. Before, the key is free for a `put` of the same bytes. Asking again for the same link
+        gives another URL; another link is a Conflict.
         """
         ...
 
     async def download_url(self, link: ObjectLink, lifetime: timedelta) -> str | None:
-        """Where the bytes can be had by GET without passing through here; None if there is no such way."""
+        """A URL for a GET of the bytes directly from the object store; None where there is none."""
         ...
 
     async def close(self) -> None: ...

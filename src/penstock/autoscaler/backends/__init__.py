@@ -1,4 +1,4 @@
-"""Where workers run: one backend for each kind of place, all behind one seam."""
+"""Fleet backends: processes, containers and pods, behind one seam."""
 
 from penstock.autoscaler.backends.seam import MEMBER, Condition, FleetBackend, FleetMember, LaunchSpec
 

@@ -18,11 +18,11 @@ from penstock.model.errors import FleetUnavailable, PenstockError, Refused
 
 ASK_AGAIN: Final = seconds(1.0)
 ASKED_TIMES: Final = 60
-"""How often, and so for how many seconds, a worker is told to give its jobs back before it is killed."""
+"""How many times, once a second, a worker is told to give its jobs back before it is killed."""
 
 NOT_STARTED: Final = 1
 UNUSABLE: Final = 2
-"""What a worker exits with that cannot use its app or settings."""
+"""The exit status of a worker that cannot use its app or settings."""
 
 
 class Process(Protocol):
@@ -38,7 +38,7 @@ class Process(Protocol):
 
 
 class Launch(Protocol):
-    """Starts a worker for an app: the order's environment, then what is its own."""
+    """Starts a worker for an app with the environment of its spec and its own settings."""
 
     def __call__(self, app: str, environment: Mapping[str, str], own: Mapping[str, str], /) -> Awaitable[Process]: ...
 
@@ -57,7 +57,7 @@ class WorkerProcess:
         self._news = asyncio.Event()
 
     async def run(self, launched: Awaitable[Process]) -> None:
-        """Start the process and see it to its end."""
+        """Start the process and wait for its end."""
         try:
             process = self._process = await launched
         except PenstockError as error:
@@ -93,13 +93,13 @@ class WorkerProcess:
         return Condition.STARTING if self._process is None else Condition.RUNNING
 
     async def _end(self, process: Process) -> None:
-        """The ladder: ask to drain, and when patience is over ask for the jobs back, then kill."""
+        """Ask it to drain; when its patience is over, to give its jobs back; then kill it."""
         while not self._draining:
             await self._hear_news()
         process.signal(signal.SIGTERM)
         while (left := self._give_back_at - self._clock.monotonic()) > 0:
             await self._hear_news(left)
-        # Again and again: a signal that comes before the last one was seen is lost.
+        # Repeated: a signal that arrives before the last one was handled is lost.
         for _ in range(ASKED_TIMES):
             process.signal(signal.SIGTERM)
             await self._clock.sleep(ASK_AGAIN)
@@ -115,7 +115,7 @@ class WorkerProcess:
 
 def _how(pid: int, status: int) -> str:
     if status == UNUSABLE:
-        return f"pid {pid}: its app or settings cannot be used; what it said stands in its log"
+        return f"pid {pid}: its app or settings cannot be used; see its log"
     return f"pid {pid}: exited with status {status}" if status >= 0 else f"pid {pid}: killed by {_signal_name(-status)}"
 
 
@@ -127,30 +127,30 @@ def _signal_name(number: int) -> str:
 
 
 LONGEST_DRAIN_SECONDS: Final = 31_536_000
-"""For ever, to a worker: how long running jobs may take is decided here, not there."""
+"""A drain without limit for the worker: how long running jobs may take is decided here."""
 
 EXECUTORS: Final = variable("worker.executors")
 
 
-def own_environment(order: LaunchSpec, name: str) -> dict[str, str]:
+def own_environment(spec: LaunchSpec, name: str) -> dict[str, str]:
     """The settings that make a worker this member of this fleet."""
     settings: dict[str, object] = {"worker.drain_seconds": LONGEST_DRAIN_SECONDS}
-    if order.queues is not None:
-        settings["worker.queues"] = "".join(f"{queue}\n" for queue in order.queues)
-    if order.capacity is not None:
-        settings["worker.capacity"] = order.capacity
-    if order.cpus is not None:
-        settings["worker.executors"] = _executors(order)
-    if order.memory_mib is not None:
-        # Its limit is on one executor: each gets a share, and one more is left for the worker itself.
-        settings["worker.memory_mib"] = max(1, order.memory_mib // (_executors(order) + 1))
+    if spec.queues is not None:
+        settings["worker.queues"] = "".join(f"{queue}\n" for queue in spec.queues)
+    if spec.capacity is not None:
+        settings["worker.capacity"] = spec.capacity
+    if spec.cpus is not None:
+        settings["worker.executors"] = _executors(spec)
+    if spec.memory_mib is not None:
+        # The limit of memory is per executor: each gets a share, and one share is left for the agent.
+        settings["worker.memory_mib"] = max(1, spec.memory_mib // (_executors(spec) + 1))
     return {MEMBER: name, **{variable(setting): str(value) for setting, value in settings.items()}}
 
 
-def _executors(order: LaunchSpec) -> int:
-    if order.cpus is not None:
-        return max(1, math.ceil(order.cpus))
-    return int(order.environment.get(EXECUTORS, "0")) or len(os.sched_getaffinity(0))
+def _executors(spec: LaunchSpec) -> int:
+    if spec.cpus is not None:
+        return max(1, math.ceil(spec.cpus))
+    return int(spec.environment.get(EXECUTORS, "0")) or len(os.sched_getaffinity(0))
 
 
 NAME_BITS: Final = 48
@@ -161,9 +161,9 @@ GIVE_BACK_AT_ONCE: Final = seconds(0)
 
 
 class ProcessFleets:
-    """Keeps Fleets. Members cannot live without this process: they drain when it ends, however it does.
+    """Implements FleetBackend. Members do not outlive this process: they drain when it ends, however it ends.
 
-    `launch` starts one; `patience` is how long running jobs may take when all this is closed.
+    `launch` starts one; `patience` is how long running jobs may take when the backend is closed.
     """
 
     def __init__(self, launch: Launch, clock: Clock, rng: random.Random, *, patience: timedelta) -> None:
@@ -175,10 +175,10 @@ class ProcessFleets:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    async def start(self, order: LaunchSpec, count: int) -> list[str]:
+    async def start(self, spec: LaunchSpec, count: int) -> list[str]:
         if self._closing:
             raise FleetUnavailable("no more workers are started: this process is stopping")
-        return [self._start(order) for _ in range(count)]
+        return [self._start(spec) for _ in range(count)]
 
     async def stop(self, fleet: str, names: Sequence[str], patience: timedelta | None = None) -> None:
         here = self._fleets.get(fleet, {})
@@ -195,7 +195,7 @@ class ProcessFleets:
         return sorted(members, key=lambda member: member.name)
 
     def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
-        """Known by their names: one made here or in another process that scales the same fleet."""
+        """Recognised by name: a member of this process, or of another one that scales the same fleet."""
         here, made = self._fleets.get(fleet, {}), re.compile(re.escape(_stem(fleet)) + NAME_END)
         return [name for name in workers if name not in here and made.fullmatch(name)]
 
@@ -218,11 +218,11 @@ class ProcessFleets:
             for one in here.values():
                 one.drain(patience)
 
-    def _start(self, order: LaunchSpec) -> str:
-        here = self._fleets.setdefault(order.fleet, {})
-        name = f"{_stem(order.fleet)}-{self._rng.getrandbits(NAME_BITS):012x}"
+    def _start(self, spec: LaunchSpec) -> str:
+        here = self._fleets.setdefault(spec.fleet, {})
+        name = f"{_stem(spec.fleet)}-{self._rng.getrandbits(NAME_BITS):012x}"
         here[name] = process = WorkerProcess(name, self._clock)
-        launched = self._launch(order.app, order.environment, own_environment(order, name))
+        launched = self._launch(spec.app, spec.environment, own_environment(spec, name))
         task = asyncio.ensure_future(process.run(launched))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,8 +1,8 @@
 """What every fleet backend promises. `penstock.testing.fleet_contract` holds each to it.
 
 A backend starts, stops and lists workers as the machine sees them: processes, containers, pods, tasks. Which of them
-are idle or busy it does not know; that is in the registry, under the same names. Members outlive whoever started them
-where the backend can do that, and are found again by a later autoscaler.
+are idle or busy it does not know; that is in the registry, under the same names. Members outlive the autoscaler that
+started them where the backend can do that, and are found again by a later one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["MEMBER", "Condition", "FleetBackend", "FleetMember", "LaunchSpec"]
 
 
 class Condition(StrEnum):
-    """How a member is, as the machine sees it. `ended` ones are listed until they are collected."""
+    """The state of a member, as the machine sees it. `ended` ones are listed until they are collected."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -56,10 +56,10 @@ class LaunchSpec(Struct, frozen=True, kw_only=True):
 
 
 class FleetBackend(Protocol):
-    """Where workers run. Every call may raise FleetUnavailable: nothing may then be assumed, look again."""
+    """Starts, stops and lists workers. Any call may raise FleetUnavailable: what was done is then unknown."""
 
-    async def start(self, order: LaunchSpec, count: int) -> list[str]:
-        """Start so many workers; their names, which nobody else has or had. They need not be ready yet.
+    async def start(self, spec: LaunchSpec, count: int) -> list[str]:
+        """Start `count` workers; their names, which are unique for all time. They need not be ready yet.
 
         What could not be started is left out, or listed as ended with the reason.
         """
@@ -69,28 +69,28 @@ class FleetBackend(Protocol):
         """Drain these members: they take no more jobs, finish those they have, and end. Returns at once.
 
         `patience` is how long they may take before they give their jobs back and end; None means as long as it takes.
-        May be repeated, with less patience; a name that is not there is fine.
+        May be repeated, with less patience; an unknown name is no error.
         """
         ...
 
     async def members(self, fleet: str) -> list[FleetMember]:
-        """Every member by name, also those that another autoscaler started; ended ones are told of once.
+        """Every member by name, also those that another autoscaler started; ended ones are listed once.
 
         Where members cannot be seen from another process, only those of this one: see `elsewhere`.
         """
         ...
 
     def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
-        """Those of these workers that are members of the fleet and listed by another autoscaler's backend alone.
+        """The workers among these that are members of the fleet but listed only by another autoscaler's backend.
 
         None where `members` lists all.
         """
         ...
 
     async def stand_by(self) -> None:
-        """Another autoscaler acts: drain, as long as it takes, the members that only this backend lists."""
+        """Another autoscaler leads: drain, as long as it takes, the members that only this backend lists."""
         ...
 
     async def close(self) -> None:
-        """Let go. Members go on where they can live without us; where they cannot, they are drained first."""
+        """Release resources. Members go on where they outlive this process; else they are drained first."""
         ...

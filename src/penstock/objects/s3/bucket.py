@@ -1,4 +1,4 @@
-"""A bucket: the few requests that objects are made of, each with a deadline, each failing as what it means here."""
+"""A bucket: the requests that objects need, each with a deadline, and their errors translated."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 4
 CHUNK_BYTES = 1 << 20
 BYTES_PER_DEADLINE = 64 << 20
-"""How much a store must be able to take or copy within one deadline."""
+"""How many bytes a store must be able to accept or copy within one deadline."""
 
 _CONNECT = timedelta(seconds=5)
 _RETRIES = 2
@@ -29,9 +29,9 @@ _STATUS = re.compile(r"status code: (\d{3})")
 
 
 class Access(Struct, frozen=True):
-    """Where a bucket is and who asks. What is None comes from the usual AWS_* variables or the machine's own role.
+    """The address and the credentials of a bucket. None: from the usual AWS_* variables or the machine's role.
 
-    `public_endpoint` is where clients and workers reach what `endpoint` is called here; None means by the same name.
+    `public_endpoint` is the URL of `endpoint` as clients and workers reach it; None: the same.
     """
 
     endpoint: str | None = None
@@ -43,7 +43,7 @@ class Access(Struct, frozen=True):
 
 
 class Stored(Struct, frozen=True):
-    """Something that lies in the bucket, by its path below the prefix."""
+    """An item of the bucket, by its path below the prefix."""
 
     path: str
     modified_at: datetime
@@ -75,7 +75,7 @@ class Bucket:
             await self._store.put_async(path, content, use_multipart=False)
 
     async def write(self, path: str, body: bytes | Path, size: int, content_type: str) -> None:
-        """Write what may be large; it is whole once this returns, and otherwise not there."""
+        """Write a body that may be large; it is complete once this returns, else it does not exist."""
         attributes = {"Content-Type": content_type, "Content-Disposition": "attachment"}
         async with self._guard(size):
             await self._store.put_async(
@@ -99,7 +99,7 @@ class Bucket:
             yield bytes(chunk)
 
     async def size(self, path: str) -> int | None:
-        """How many bytes lie there; None if nothing does."""
+        """The size in bytes; None if the path does not exist."""
         try:
             async with self._guard():
                 return (await self._store.head_async(path))["size"]
@@ -111,7 +111,7 @@ class Bucket:
             await self._store.copy_async(source, target)
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """Remove paths; those that are not there are fine."""
+        """Remove paths; missing ones are no error."""
         if paths:
             async with self._guard():
                 await self._store.delete_async(paths)
@@ -128,7 +128,7 @@ class Bucket:
                 yield Stored(found["path"], found["last_modified"])
 
     async def sign(self, method: Literal["GET", "PUT"], path: str, lifetime: timedelta) -> str:
-        """A URL that lets whoever has it do this one thing, for so long."""
+        """A signed URL that allows this one request for so long."""
         async with self._guard():
             return await obstore.sign_async(self._signing, method, path, lifetime)
 
@@ -150,7 +150,7 @@ class Bucket:
             raise self._explained(error) from None
 
     def _explained(self, error: Exception) -> ObjectsUnavailable:
-        """What it means, in words that hold no part of a signature or a key."""
+        """The error as text without any part of a signature or a key."""
         text = str(error)
         code, status = _CODE.search(text), _STATUS.search(text)
         if code and code[1] == "NoSuchBucket":
@@ -186,7 +186,7 @@ def _store(bucket: str, prefix: str, access: Access, endpoint: str | None, deadl
             client_options={
                 "allow_http": (endpoint or "").startswith("http://"),
                 "connect_timeout": min(_CONNECT, deadline),
-                # Not a limit for a whole file: each wait has the deadline around it.
+                # No limit for a whole file: each single wait has the deadline.
                 "timeout": timedelta(days=1),
             },
             retry_config={"max_retries": _RETRIES, "retry_timeout": deadline},

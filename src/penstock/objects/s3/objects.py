@@ -3,9 +3,9 @@
     <prefix>/<key>.object           the record: size, digest, content type and the name of the bytes
     <prefix>/<key>.data/<random>    the bytes; counted only when a record names them and they are as many as it says
 
-The record is what makes an object: it is written last, create-only, in one request. So nobody sees half an object, two
-writers of one key never mix, and a large one may be sent in parts, which S3 would let replace another. Announcing an
-upload writes the record first: then the object is there as soon as its bytes are. What no record names is swept.
+An object exists by its record, which is written last, create-only, in one request. So no reader sees half an object,
+two writers of one key never mix, and a large one may be sent in parts, for which S3 has no create-only write. A direct
+upload writes the record first: then the object exists as soon as its bytes do. Bytes that no record names are removed.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _UNTOLD = "application/octet-stream"
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What is kept of an object beside its bytes; `data` names those."""
+    """The description of an object; `data` names its bytes."""
 
     size: int
     digest: str
@@ -53,10 +53,10 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class S3Objects:
-    """Objects below `s3://bucket/prefix`. No request outlasts `deadline`, but for the time that many bytes need.
+    """Objects below `s3://bucket/prefix`. No request takes longer than `deadline`, plus the time for its bytes.
 
-    How old an object is, is the store's own time of it against our clock: they should agree to within minutes, which
-    requests with signatures need anyway.
+    The age of an object is the store's time against this machine's clock: they should agree within minutes, which
+    signed requests need anyway.
     """
 
     def __init__(self, url: str, clock: Clock, access: Access | None = None, deadline: timedelta = DEADLINE) -> None:
@@ -68,7 +68,7 @@ class S3Objects:
 
     @classmethod
     async def open(cls, url: str, clock: Clock, access: Access | None = None, deadline: timedelta = DEADLINE) -> Self:
-        """The objects there. One that does not answer is logged, and each call fails until it does; see `probe`."""
+        """Open the bucket. If it does not answer, that is logged, and each call fails until it does; see `probe`."""
         objects = cls(url, clock, access, deadline)
         try:
             await objects.probe()
@@ -80,7 +80,7 @@ class S3Objects:
         return objects
 
     async def probe(self) -> None:
-        """Return if objects can be written, kept from being replaced, and deleted; ObjectsUnavailable if not.
+        """Return if objects can be written, protected from being replaced, and deleted; ObjectsUnavailable if not.
 
         InvalidSetting where a store takes conditional writes and ignores the condition.
         """
@@ -95,7 +95,7 @@ class S3Objects:
         raise InvalidSetting(f"{self._url} does not honour If-None-Match: objects there could replace each other")
 
     async def _prove(self) -> None:
-        """Probe what was away at start before an object is made. Many callers share one probe."""
+        """Probe a bucket that did not answer at start before the first write. Concurrent callers share one probe."""
         if self._proved:
             return
         if self._proving is None:
@@ -112,7 +112,7 @@ class S3Objects:
         try:
             await self._prove()
         except InvalidSetting as error:
-            # Found out only now, as the store was away at start: not the fault of this caller.
+            # Found only now, as the store did not answer at start: not the fault of this caller.
             raise ObjectsUnavailable(error.message) from error
         await self._bucket.create(path, content)
 
@@ -129,7 +129,7 @@ class S3Objects:
                 )
             record = _new_record(spool.size, spool.digest, content_type)
             path = _data_path(key, record)
-            await self._bucket.write(path, spool.content, spool.size, _told_type(content_type))
+            await self._bucket.write(path, spool.content, spool.size, _header_type(content_type))
         return await self._keep(key, record)
 
     async def stat(self, key: str) -> ObjectLink | None:
@@ -163,7 +163,7 @@ class S3Objects:
             try:
                 return await self._copy(source, original, target)
             except Conflict:
-                """Somebody else was faster: theirs may be the same."""
+                """Another writer was faster: its object may be the same."""
         return await self._refresh(original, target)
 
     async def delete(self, prefix: str) -> int:
@@ -171,7 +171,7 @@ class S3Objects:
         paths = [_record_path(prefix)] if await self._record(prefix) is not None else []
         for below in (f"{prefix}.data", prefix):
             paths += [found.path async for found in self._bucket.list(below) if _key_of(found.path) is not None]
-        # Records first: nobody may meet one whose bytes are gone.
+        # Records first, so that none is left without its bytes.
         await self._bucket.delete([path for path in paths if path.endswith(".object")])
         await self._bucket.delete([path for path in paths if not path.endswith(".object")])
         return len({_key_of(path) for path in paths})
@@ -209,7 +209,7 @@ class S3Objects:
             await asyncio.wait([self._proving])
 
     async def _keep(self, key: str, record: Record) -> ObjectLink:
-        """Give bytes that are there their key; Conflict, and no bytes, if another record has it.
+        """Write the record of stored bytes; Conflict, and the bytes are removed, if another record has the key.
 
         Without an answer the bytes stay: the record may have been written all the same.
         """
@@ -221,7 +221,7 @@ class S3Objects:
         return record.link(key)
 
     async def _fulfil(self, key: str, record: Record) -> bool:
-        """True if the record there is our own, or announces the very bytes we have: they are put where it says."""
+        """Whether the existing record is this call's or of a direct upload of the same bytes, which are stored then."""
         there = await self._record(key)
         if there == record:
             return True
@@ -241,7 +241,7 @@ class S3Objects:
         return await self._keep(target, record)
 
     async def _refresh(self, original: Record, target: str) -> ObjectLink:
-        """The target as it is, made young, if it is the same object as the original."""
+        """The target, with a new timestamp, if it is the same object as the original."""
         there = await self._require_record(target)
         if (there.size, there.digest) != (original.size, original.digest):
             raise Conflict(f"object {target!r} exists already, and is not a copy of what was asked for")
@@ -270,7 +270,7 @@ class S3Objects:
         return await self._bucket.size(_data_path(key, record)) == record.size
 
     async def _ages(self, prefix: str) -> AsyncIterator[tuple[str, datetime]]:
-        """Every key below a prefix, with the time of the youngest thing that belongs to it."""
+        """Every key below a prefix, with the time of its youngest item."""
         key, newest = None, self._clock.now()
         async for found in self._bucket.list(prefix):
             if (owner := _key_of(found.path)) is None:
@@ -297,11 +297,11 @@ def _data_path(key: str, record: Record) -> str:
 
 
 def _key_of(path: str) -> str | None:
-    """The key a path belongs to; None for what is not ours."""
+    """The key that a path belongs to; None for other paths."""
     named = _PATH.fullmatch(path)
     return named["key"] if named else None
 
 
-def _told_type(content_type: str) -> str:
-    """What the store tells a browser; a header cannot hold every text that a record can."""
+def _header_type(content_type: str) -> str:
+    """The content type that the store sends to a browser: a header cannot hold every text that a record can."""
     return content_type if _PLAIN_TYPE.fullmatch(content_type) else _UNTOLD

@@ -1,4 +1,4 @@
-"""A body on its way in: held until its size and digest are known, in memory while it is small, else in a file."""
+"""A request body held until its size and digest are known: in memory while it is small, else in a file."""
 
 import asyncio
 import hashlib
@@ -15,7 +15,7 @@ BLOCK_BYTES = 1 << 20
 
 
 class Spool:
-    """Takes a body once; nothing is left of it afterwards. ObjectsUnavailable when the temporary folder is full."""
+    """Takes one body, and removes it when closed. ObjectsUnavailable when the temporary folder is full."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -29,7 +29,7 @@ class Spool:
 
     @property
     def content(self) -> bytes | Path:
-        """All of it, or where it lies."""
+        """The bytes, or the path of the file that holds them."""
         return bytes(self._held) if self._file is None else Path(self._file.name)
 
     async def take(self, body: AsyncIterator[bytes]) -> None:

@@ -143,8 +143,8 @@ def _costs(where: JobFilter, counted: list[Count], limit: int) -> Iterator[tuple
     """The rows that each walk may read: those that do not match and then a page; or all, where it has to sort."""
     matches = _jobs(counted, where)
 
-    def in_order(met: JobFilter) -> int:
-        return _jobs(counted, met) - matches + limit
+    def in_order(read: JobFilter) -> int:
+        return _jobs(counted, read) - matches + limit
 
     yield in_order(JobFilter()), Walk.NEWEST
     if where.type is not None:

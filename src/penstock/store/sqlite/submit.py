@@ -36,8 +36,8 @@ def insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[
     answers = _insert(tx, taken, move)
     if len(taken) == len(entries):
         return answers
-    told = iter(answers)
-    return [next(told) if takes(new.ring) else Misplaced(new) for new, _ in entries]
+    inserted = iter(answers)
+    return [next(inserted) if takes(new.ring) else Misplaced(new) for new, _ in entries]
 
 
 def _insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
@@ -58,8 +58,8 @@ def _insert_tags(tx: SqliteTransaction, jobs: Sequence[JobId]) -> None:
 
 def _resolve_existing(tx: SqliteTransaction, jobs: Sequence[NewJob], move: Move, watermark: int) -> list[Submission]:
     """Read the jobs that existed already. Rows above the watermark were inserted by this call."""
-    met = SqliteExisting(tx, jobs)
-    fresh = {row[1] for row in met.rows if row[0] > watermark}
+    existing = SqliteExisting(tx, jobs)
+    fresh = {row[1] for row in existing.rows if row[0] > watermark}
     answers: list[Submission] = []
     for new in jobs:
         raw_id = to_bytes(new.id)
@@ -67,7 +67,7 @@ def _resolve_existing(tx: SqliteTransaction, jobs: Sequence[NewJob], move: Move,
             fresh.remove(raw_id)
             answers.append(Inserted(new, tx.now, move))
         else:
-            answers.append(met.answer(new))
+            answers.append(existing.answer(new))
     return answers
 
 

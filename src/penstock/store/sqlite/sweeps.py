@@ -39,16 +39,16 @@ def dispatch(
     """Within each queue and type: highest priority first, then oldest first."""
     until = tx.now + millis(ticket_for)
     return [
-        Ticket(shard, from_bytes(raw_id), *line, priority)
-        for line, free in room.items()
-        for raw_id, priority, _ in _dispatch_line(tx, line, free, until)
+        Ticket(shard, from_bytes(raw_id), *key, priority)
+        for key, free in room.items()
+        for raw_id, priority, _ in _dispatch_one(tx, key, free, until)
     ]
 
 
-def _dispatch_line(tx: SqliteTransaction, line: BacklogKey, room: int, until: int) -> list[Row]:
+def _dispatch_one(tx: SqliteTransaction, key: BacklogKey, room: int, until: int) -> list[Row]:
     if room <= 0:
         return []
-    scope = {"queue": line.queue, "type": line.type, "room": room, "ticket_until": until, "now": tx.now}
+    scope = {"queue": key.queue, "type": key.type, "room": room, "ticket_until": until, "now": tx.now}
     return sorted(query(tx.connection, _DISPATCH, scope), key=lambda row: (-row[1], row[2]))
 
 

@@ -1,4 +1,4 @@
-"""The fleet seam on a container engine. All that has to be remembered is in the engine: labels and names."""
+"""The fleet backend for a container engine. All its state is in the engine: labels and names of containers."""
 
 import asyncio
 import logging
@@ -38,15 +38,15 @@ MAX_CONCURRENT = 8
 FLEET_LETTERS = 100
 
 HEARS_AFTER = seconds(2.0)
-"""Of a signal that comes while the engine still turns into the first process of a container, nothing is heard."""
+"""A signal that arrives while the engine is still starting the first process of a container is lost."""
 
 
 class ContainerFleets:
-    """Workers in containers of the engine at `url`, found by their labels whoever started them.
+    """Workers in containers of the engine at `url`, found by their labels, whichever process started them.
 
-    `system` sets apart Penstocks that share an engine. Members outlive the autoscaler. Those that have outstayed the
-    patience they were stopped with are followed up whenever their fleet is looked at; ended ones are removed once they
-    were told of. A start waits while an image that the engine does not have is pulled.
+    `system` separates installations that share an engine. Members outlive the autoscaler. The patience of stopped ones
+    is checked whenever their fleet is listed; ended ones are removed once they were listed. A start waits while an
+    image that the engine does not have is pulled.
     """
 
     def __init__(
@@ -62,22 +62,22 @@ class ContainerFleets:
         self._clock = clock
         self._rng = rng
         self._system = system
-        self._around = around or ContainerDefaults()
-        self._told: set[str] = set()
+        self._defaults = around or ContainerDefaults()
+        self._listed: set[str] = set()
         self._since: dict[str, dict[str, float]] = {}
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._later: dict[str, asyncio.Task[None]] = {}
 
-    async def start(self, order: LaunchSpec, count: int) -> list[str]:
-        image = order.image or self._around.image
+    async def start(self, spec: LaunchSpec, count: int) -> list[str]:
+        image = spec.image or self._defaults.image
         if image is None:
             advice = "give it one with image, or set fleet.image"
-            raise FleetUnavailable(f"fleet {order.fleet} has no image to start containers from: {advice}")
+            raise FleetUnavailable(f"fleet {spec.fleet} has no image to start containers from: {advice}")
         await self._have(image)
         gate = asyncio.Semaphore(MAX_CONCURRENT)
         async with asyncio.TaskGroup() as tasks:
-            starts = [tasks.create_task(self._start_one(order, image, gate)) for _ in range(count)]
-        return self._started(order.fleet, [start.result() for start in starts])
+            starts = [tasks.create_task(self._start_one(spec, image, gate)) for _ in range(count)]
+        return self._started(spec.fleet, [start.result() for start in starts])
 
     async def stop(self, fleet: str, names: Sequence[str], patience: timedelta | None = None) -> None:
         wanted = set(names)
@@ -93,9 +93,9 @@ class ContainerFleets:
             alives = [seen for seen in found if seen not in over]
             for seen in alives:
                 await self._follow_up(seen, now)
-            told = [await self._read_exit(seen) for seen in over if seen.id not in self._told]
+            ended = [await self._read_exit(seen) for seen in over if seen.id not in self._listed]
             await self._collect(over)
-        members = [*(alive(seen, now) for seen in alives), *(member for member in told if member)]
+        members = [*(alive(seen, now) for seen in alives), *(member for member in ended if member)]
         return sorted(members, key=lambda member: member.name)
 
     def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
@@ -103,7 +103,7 @@ class ContainerFleets:
         return []
 
     async def stand_by(self) -> None:
-        """Nothing to let go of: the autoscaler that acts sees all members."""
+        """Nothing to drain: the leading autoscaler sees all members."""
 
     async def close(self) -> None:
         for task in self._later.values():
@@ -122,21 +122,21 @@ class ContainerFleets:
             advice = "build or pull it on the engine's machine, or correct the fleet's image"
             raise FleetUnavailable(f"image {image} is not there: {advice} ({error.message})") from None
 
-    async def _start_one(self, order: LaunchSpec, image: str, gate: asyncio.Semaphore) -> str | FleetUnavailable:
-        name = f"{order.fleet[:FLEET_LETTERS]}-{self._rng.getrandbits(64):016x}"
-        labels = {**self._labels(order.fleet), WORKER: name}
+    async def _start_one(self, spec: LaunchSpec, image: str, gate: asyncio.Semaphore) -> str | FleetUnavailable:
+        name = f"{spec.fleet[:FLEET_LETTERS]}-{self._rng.getrandbits(64):016x}"
+        labels = {**self._labels(spec.fleet), WORKER: name}
         try:
             async with gate:
-                body = recipe(order, name, image, labels, self._around)
+                body = recipe(spec, name, image, labels, self._defaults)
                 container = await self._engine.create(container_name(name, StopPlan()), body)
                 await self._run(container)
-                self._since.setdefault(order.fleet, {})[container] = self._clock.monotonic()
+                self._since.setdefault(spec.fleet, {})[container] = self._clock.monotonic()
         except FleetUnavailable as error:
             return error
         return name
 
     async def _run(self, container: str) -> None:
-        """Start it, or leave nothing behind; if it did start and only the answer was lost, its labels tell."""
+        """Start it, or leave nothing behind; one that started while the answer was lost is found by its labels."""
         try:
             await self._engine.start(container)
         except FleetUnavailable:
@@ -170,12 +170,12 @@ class ContainerFleets:
         return None if ending is None else ended(seen, ending)
 
     async def _collect(self, over: Sequence[ContainerRow]) -> None:
-        """Remove what was told of. What cannot be removed now is not told again, and removed later."""
+        """Remove listed ones. What cannot be removed now is not listed again, and removed later."""
         for seen in over:
-            self._told.add(seen.id)
+            self._listed.add(seen.id)
             try:
                 await self._engine.remove(seen.id)
-                self._told.discard(seen.id)
+                self._listed.discard(seen.id)
             except FleetUnavailable as error:
                 logger.warning("%s", error)
 
@@ -200,13 +200,13 @@ class ContainerFleets:
             case StopStage.DRAINING, True:
                 await self._urge(seen, hurried(now))
             case StopStage.HURRIED, False:
-                # Again at every look: a signal that comes before the last one was seen is lost.
+                # At every listing: a signal that arrives before the last one was handled is lost.
                 await self._engine.signal(seen.id, "SIGTERM")
             case StopStage.HURRIED, True:
                 await self._engine.signal(seen.id, "SIGKILL")
 
     async def _drain(self, seen: ContainerRow, until: datetime | None) -> None:
-        """Ask it to drain: now, if it can hear, else a little later; whoever looks first does it."""
+        """Ask it to drain: now, if its process has started, else a little later, at the next listing at the latest."""
         fleet, now = seen.labels[FLEET], self._clock.monotonic()
         if now - self._since[fleet].get(seen.id, now) >= HEARS_AFTER.total_seconds():
             await self._urge(seen, StopPlan(StopStage.DRAINING, until))
@@ -216,7 +216,7 @@ class ContainerFleets:
             self._later[fleet] = asyncio.ensure_future(self._drain_later(fleet))
 
     async def _drain_later(self, fleet: str) -> None:
-        """Look again until nobody is left who could not hear. When the engine fails, others who look will say so."""
+        """Repeat until every process could be signalled. A failure of the engine shows at the next listing too."""
         leaving = True
         while leaving:
             await self._clock.sleep(HEARS_AFTER)
@@ -232,7 +232,7 @@ class ContainerFleets:
                 leaving = bool(found)
 
     async def _urge(self, seen: ContainerRow, parting: StopPlan) -> None:
-        # Signalled before it is marked: whoever dies in between asks twice, and has not forgotten to ask.
+        # Signalled before it is marked: after a crash in between it is asked twice, rather than never.
         await self._engine.signal(seen.id, "SIGTERM")
         await self._mark(seen, parting)
 

@@ -29,7 +29,7 @@ class ContainerDefaults(Struct, frozen=True, kw_only=True):
 
     `image` is for fleets that name none. `binds` are folders of the engine's machine (`/data:/data:ro`). `network` is
     one of the engine's, or `host`; None leaves it to the engine. `init` puts a small first process before the worker,
-    which buries orphans and lets a worker be stopped before it has installed its signal handlers.
+    which reaps orphans and lets a worker be stopped before it has installed its signal handlers.
     """
 
     image: str | None = None
@@ -40,55 +40,55 @@ class ContainerDefaults(Struct, frozen=True, kw_only=True):
 
 
 def recipe(
-    order: LaunchSpec, name: str, image: str, labels: Mapping[str, str], around: ContainerDefaults
+    spec: LaunchSpec, name: str, image: str, labels: Mapping[str, str], around: ContainerDefaults
 ) -> dict[str, Any]:
     """The body of the call that creates a worker's container.
 
     The command is the whole of what runs: it replaces the image's ENTRYPOINT, as it does in a pod.
     """
-    program, *words = order.command or default_command(order)
+    program, *words = spec.command or default_command(spec)
     return {
         "Image": image,
         "Entrypoint": [program],
         "Cmd": words,
-        "Env": [f"{key}={value}" for key, value in environment(order, name).items()],
+        "Env": [f"{key}={value}" for key, value in environment(spec, name).items()],
         "Labels": {**around.labels, **labels},
         "HostConfig": {
             "Binds": list(around.binds),
             "Init": around.init,
             "RestartPolicy": {"Name": "no"},
             **({"NetworkMode": around.network} if around.network else {}),
-            **_limits(order),
+            **_limits(spec),
         },
     }
 
 
-def default_command(order: LaunchSpec) -> tuple[str, ...]:
+def default_command(spec: LaunchSpec) -> tuple[str, ...]:
     """`penstock worker` for the fleet's app, queues and capacity."""
-    queues = [word for queue in order.queues or () for word in ("--queue", queue)]
-    capacity = [] if order.capacity is None else ["--capacity", str(order.capacity)]
-    return ("penstock", "worker", order.app, *queues, *capacity)
+    queues = [word for queue in spec.queues or () for word in ("--queue", queue)]
+    capacity = [] if spec.capacity is None else ["--capacity", str(spec.capacity)]
+    return ("penstock", "worker", spec.app, *queues, *capacity)
 
 
-def environment(order: LaunchSpec, name: str) -> dict[str, str]:
-    """The order's own, what a command that is not ours must know too, and what the seam promises."""
-    told = {QUEUES: "".join(f"{queue}\n" for queue in order.queues)} if order.queues is not None else {}
-    if order.capacity is not None:
-        told[CAPACITY] = str(order.capacity)
-    if order.cpus is not None and order.environment.get(EXECUTORS, "0") == "0":
+def environment(spec: LaunchSpec, name: str) -> dict[str, str]:
+    """The environment of a container: the spec's, and the settings of the worker, also for a user's own command."""
+    settings = {QUEUES: "".join(f"{queue}\n" for queue in spec.queues)} if spec.queues is not None else {}
+    if spec.capacity is not None:
+        settings[CAPACITY] = str(spec.capacity)
+    if spec.cpus is not None and spec.environment.get(EXECUTORS, "0") == "0":
         # A worker counts the cores of the machine, and would start an executor for each.
-        told[EXECUTORS] = str(math.ceil(order.cpus))
-    # How long a drain may take is for whoever stops the member to say.
-    return {**order.environment, **told, DRAIN_SECONDS: AS_LONG_AS_IT_TAKES, MEMBER: name}
+        settings[EXECUTORS] = str(math.ceil(spec.cpus))
+    # How long a drain may take is decided by the caller of `stop`.
+    return {**spec.environment, **settings, DRAIN_SECONDS: AS_LONG_AS_IT_TAKES, MEMBER: name}
 
 
-def _limits(order: LaunchSpec) -> dict[str, int]:
+def _limits(spec: LaunchSpec) -> dict[str, int]:
     limits = {}
-    if order.cpus is not None:
-        limits["NanoCpus"] = round(order.cpus * 1_000_000_000)
-    if order.memory_mib is not None:
+    if spec.cpus is not None:
+        limits["NanoCpus"] = round(spec.cpus * 1_000_000_000)
+    if spec.memory_mib is not None:
         # The same with swap: none. A worker that swaps is worse than one that is killed and replaced.
-        limits["Memory"] = limits["MemorySwap"] = order.memory_mib * MIB
+        limits["Memory"] = limits["MemorySwap"] = spec.memory_mib * MIB
     return limits
 
 
@@ -100,7 +100,7 @@ AFTER_HURRY = timedelta(seconds=60)
 
 
 class StopStage(StrEnum):
-    """`leaving` ones are still to be told that they shall drain, `hurried` ones were told a second time."""
+    """`leaving`: still to be asked to drain. `hurried`: asked a second time."""
 
     WORKING = "working"
     LEAVING = "leaving"
@@ -115,7 +115,7 @@ class StopPlan(Struct, frozen=True):
     until: datetime | None = None
 
     def sooner(self, until: datetime | None) -> "StopPlan":
-        """What it becomes when the end is asked for by this time: never later than before."""
+        """The plan when the end is asked for by this time: never later than before."""
         if self.stage is StopStage.HURRIED or until is None:
             return self
         return StopPlan(self.stage, until if self.until is None else min(until, self.until))
@@ -146,7 +146,7 @@ def stop_plan_of(name: str) -> StopPlan:
 
 WORKER: Final = "penstock.worker"
 START_WITHIN = timedelta(minutes=5)
-"""A container that was created and not started for so long has lost whoever wanted to start it."""
+"""A container that was created and not started for so long was abandoned by its starter."""
 
 NOT_YET = frozenset({"created", "configured", "initialized"})
 OVER = frozenset({"exited", "stopped", "dead"})
@@ -159,7 +159,7 @@ BYTES_PER_MIB = 1024 * 1024
 
 
 def condition(seen: ContainerRow, now: datetime) -> Condition:
-    """A state that we do not know counts as running: nothing is taken for dead that may live."""
+    """The condition of a container. An unknown state counts as running, which is the safe assumption."""
     if seen.state in OVER or (seen.state in NOT_YET and now - seen.created_at > START_WITHIN):
         return Condition.ENDED
     if seen.state in GOING or stop_plan_of(seen.name).stage is not StopStage.WORKING:
@@ -178,7 +178,7 @@ def alive(seen: ContainerRow, now: datetime) -> FleetMember:
 
 
 def ended(seen: ContainerRow, ending: ContainerExit) -> FleetMember:
-    """A member that has, with its last words."""
+    """A member that has ended, with the end of its output."""
     never = seen.state in NOT_YET
     parts = ["was created and never started" if never else _how(ending), ending.fault, ending.last_lines]
     return FleetMember(

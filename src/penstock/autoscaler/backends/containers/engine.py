@@ -48,7 +48,7 @@ class ContainerExit(Struct, frozen=True):
 
 
 class ContainerEngine:
-    """One engine, at `unix:///…`, `tcp://…` or `ssh://…`. It is first reached for when it is first asked."""
+    """One engine, at `unix:///…`, `tcp://…` or `ssh://…`. It is connected at the first call."""
 
     def __init__(self, url: str, within: timedelta = CALL_WITHIN) -> None:
         self._url = url
@@ -128,7 +128,7 @@ class ContainerEngine:
     async def _ask(
         self, what: str, *, fine: Collection[int] = (), within: timedelta | None = None
     ) -> AsyncIterator[aiodocker.Docker]:
-        """Around one question; a status that is `fine` ends it as if it had been answered."""
+        """The context of one call; a status in `fine` ends it as a success."""
         span = (within or self._within).total_seconds()
         try:
             async with asyncio.timeout(span):

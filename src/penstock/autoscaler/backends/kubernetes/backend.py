@@ -1,4 +1,4 @@
-"""The fleet seam on Kubernetes. All that has to be remembered is in the cluster: labels, replicas, deletion costs."""
+"""The fleet backend for Kubernetes. All its state is in the cluster: labels, replicas, deletion costs."""
 
 import asyncio
 import logging
@@ -37,9 +37,9 @@ LEAST_GRACE: Final = 1
 
 
 class KubernetesFleets:
-    """Workers as the pods of one Deployment for each fleet, found by their labels whoever started them.
+    """Workers as the pods of one Deployment for each fleet, found by their labels, whichever process started them.
 
-    `system` sets apart Penstocks that share a namespace. Members outlive the autoscaler. A Deployment names its pods
+    `system` separates installations that share a namespace. Members outlive the autoscaler. A Deployment names its pods
     itself, and starts a worker that ends again in the same pod, under the same name. Nothing else may scale these
     Deployments: neither an HPA nor KEDA.
     """
@@ -58,28 +58,28 @@ class KubernetesFleets:
         self._cluster = Cluster(config, namespace, call_within)
         self._clock = clock
         self._system = system
-        self._around = around or PodDefaults()
+        self._defaults = around or PodDefaults()
         self._appear_within = appear_within
 
-    async def start(self, order: LaunchSpec, count: int) -> list[str]:
+    async def start(self, spec: LaunchSpec, count: int) -> list[str]:
         """Ask for so many pods more; the names of those that have appeared within a deadline.
 
         Pods that were asked for and have not appeared, for want of quota, are still wanted: they count first towards
         the next start, and are no longer wanted after the next stop.
         """
-        await self._declare(order)
-        before = await self._pods(order.fleet)
+        await self._declare(spec)
+        before = await self._pods(spec.fleet)
         there = sum(map(active, before))
         wanted = await self._cluster.scale(
-            self._deployment(order.fleet), lambda replicas: replicas + max(0, count - max(0, replicas - there))
+            self._deployment(spec.fleet), lambda replicas: replicas + max(0, count - max(0, replicas - there))
         )
-        logger.info("fleet %s: %d replicas wanted", order.fleet, wanted)
-        return await self._wait_for_pods(order.fleet, {name_of(pod) for pod in before}, count)
+        logger.info("fleet %s: %d replicas wanted", spec.fleet, wanted)
+        return await self._wait_for_pods(spec.fleet, {name_of(pod) for pod in before}, count)
 
     async def stop(self, fleet: str, names: Sequence[str], patience: timedelta | None = None) -> None:
         """Drain these pods, and no others that may be busy.
 
-        Without patience they drain for as long as `Surroundings.drain`: they are given the lowest deletion cost, the
+        Without patience they drain for as long as `PodDefaults.drain`: they are given the lowest deletion cost, the
         replicas are lowered by as many, and those that the cluster has not chosen by then are deleted by name.
         FleetUnavailable while it might choose busy ones instead. With patience they are deleted first, which cannot be
         refused, and those that the cluster starts in their place are dropped; they are killed when it is over, and
@@ -97,7 +97,7 @@ class KubernetesFleets:
             await _all(self._cluster.delete(name) for name in sorted(going))
 
     async def members(self, fleet: str) -> list[FleetMember]:
-        """Every pod of the fleet. One that was stopped is gone when it has ended; one that failed is told of once."""
+        """Every pod of the fleet. One that was stopped is gone when it has ended; one that failed is listed once."""
         found = [member(pod) for pod in await self._pods(fleet)]
         over = [one.name for one in found if one.condition is Condition.ENDED]
         await _all(self._cluster.delete(name) for name in over)
@@ -108,30 +108,30 @@ class KubernetesFleets:
         return []
 
     async def stand_by(self) -> None:
-        """Nothing to let go of: the autoscaler that acts sees all members."""
+        """Nothing to drain: the leading autoscaler sees all members."""
 
     async def close(self) -> None:
-        """Let go of the connection. All pods go on."""
+        """Close the connection. All pods go on."""
         await self._cluster.close()
 
-    async def _declare(self, order: LaunchSpec) -> None:
-        """Have a Deployment that is made as the order says. Its replicas stay as they are."""
-        image = order.image or self._around.image
+    async def _declare(self, spec: LaunchSpec) -> None:
+        """Create or change the Deployment to be as the spec says. Its replicas stay as they are."""
+        image = spec.image or self._defaults.image
         if image is None:
             advice = "give it one with image, or set fleet.image"
-            raise FleetUnavailable(f"fleet {order.fleet} has no image to start pods from: {advice}")
-        wanted = deployment(order, image, self._system, self._around)
-        found = await self._cluster.deployment(self._deployment(order.fleet))
+            raise FleetUnavailable(f"fleet {spec.fleet} has no image to start pods from: {advice}")
+        wanted = deployment(spec, image, self._system, self._defaults)
+        found = await self._cluster.deployment(self._deployment(spec.fleet))
         if found is None:
             await self._cluster.create(wanted)
-        elif not _carries(found, labels_of(self._system, order.fleet)):
+        elif not _carries(found, labels_of(self._system, spec.fleet)):
             raise FleetUnavailable(
-                f"Deployment {self._deployment(order.fleet)} is there and is not a fleet's: rename it, or fleet "
-                f"{order.fleet}, or give this Penstock another system name"
+                f"Deployment {self._deployment(spec.fleet)} is there and is not a fleet's: rename it, or fleet "
+                f"{spec.fleet}, or give this Penstock another system name"
             )
         elif _made_as(found) != _made_as(wanted):
-            logger.info("fleet %s: its order has changed, pods are replaced", order.fleet)
-            await self._cluster.change(self._deployment(order.fleet), _remake(wanted))
+            logger.info("fleet %s: its order has changed, pods are replaced", spec.fleet)
+            await self._cluster.change(self._deployment(spec.fleet), _remake(wanted))
 
     async def _wait_for_pods(self, fleet: str, before: Collection[str], count: int) -> list[str]:
         give_up_at = self._clock.monotonic() + self._appear_within.total_seconds()
@@ -157,7 +157,7 @@ class KubernetesFleets:
         if found is None:
             return
         if sparing:
-            _spare_the_busy(fleet, found, there, going)
+            _require_no_busy(fleet, found, there, going)
         earlier = {name_of(pod) for pod in there if marked(pod)} - going
         # Marks of a stop that was cut short stand only while the cluster has yet to act on them.
         stale = earlier if _replicas(found) >= len(there) else set()
@@ -181,7 +181,7 @@ async def _all(calls: Iterable[Awaitable[None]]) -> None:
             raise outcome
 
 
-def _spare_the_busy(fleet: str, found: Deployment, there: Sequence[Pod], going: Collection[str]) -> None:
+def _require_no_busy(fleet: str, found: Deployment, there: Sequence[Pod], going: Collection[str]) -> None:
     """FleetUnavailable while lowering the replicas might end pods that were not chosen and may be busy."""
     unsure = [name_of(pod) for pod in there if in_danger(pod) and name_of(pod) not in going]
     if unsure:

@@ -34,7 +34,7 @@ ADVICE: Final = {
 
 
 class Cluster:
-    """One namespace of a cluster. It is first reached for when it is first asked.
+    """One namespace of a cluster. It is connected at the first call.
 
     Without `config`: that of the pod this runs in, else KUBECONFIG, else `~/.kube/config`. Without `namespace`: the
     one named there.
@@ -54,7 +54,7 @@ class Cluster:
         return found
 
     async def create(self, deployment: Deployment) -> None:
-        """No error if somebody else was faster."""
+        """No error if it exists already."""
         async with self._ask(f"create Deployment {_name(deployment)}", fine={CONFLICT}) as client:
             await client.create(deployment)
 
@@ -64,7 +64,7 @@ class Cluster:
             await client.patch(Deployment, name, list(operations), patch_type=PatchType.JSON)
 
     async def scale(self, name: str, reckon: Callable[[int], int]) -> int:
-        """Set a Deployment's replicas to what `reckon` makes of those it has; anew when they change meanwhile."""
+        """Set a Deployment's replicas to what `reckon` makes of the present number; again if it changes meanwhile."""
         for _ in range(SCALE_TRIES):
             wanted = await self._scale_once(name, reckon)
             if wanted is not None:
@@ -109,7 +109,7 @@ class Cluster:
 
     @asynccontextmanager
     async def _ask(self, what: str, *, fine: Collection[int] = ()) -> AsyncIterator[AsyncClient]:
-        """Around one question; a status that is `fine` ends it as if it had been answered."""
+        """The context of one call; a status in `fine` ends it as a success."""
         try:
             async with self._gate, asyncio.timeout(self._within.total_seconds()):
                 yield self._reached()
@@ -120,11 +120,11 @@ class Cluster:
             raise FleetUnavailable(
                 f"{self._place()} did not {what} within {self._within.total_seconds():g} s; is it overloaded?"
             ) from None
-        # AssertionError is what lightkube says of a kubeconfig without a user.
+        # lightkube raises AssertionError for a kubeconfig without a user.
         except (ConfigError, AssertionError) as error:
             advice = "run inside the cluster with a service account, or set KUBECONFIG"
             raise FleetUnavailable(f"no way to a Kubernetes cluster is configured: {advice} ({error})") from error
-        # KeyError is how lightkube meets a refusal without a content type, such as a proxy's.
+        # lightkube raises KeyError for an error response without a content type, such as a proxy's.
         except (httpx2.HTTPError, msgspec.MsgspecError, OSError, KeyError) as error:
             raise FleetUnavailable(
                 f"{self._place()} could not {what}: check that the address is right and that it can be reached from "
@@ -151,8 +151,8 @@ class Cluster:
 
 
 def _message(error: httpx2.HTTPStatusError) -> str:
-    told = getattr(error, "status", None)
-    return str(getattr(told, "message", None) or error)
+    status = getattr(error, "status", None)
+    return str(getattr(status, "message", None) or error)
 
 
 def _name(deployment: Deployment) -> str:

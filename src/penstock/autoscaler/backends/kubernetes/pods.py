@@ -44,7 +44,7 @@ def marked(pod: Pod) -> bool:
 
 
 def made_as(pod: Pod) -> str | None:
-    """The digest of the order it was made for."""
+    """The digest of the spec it was made for."""
     return _annotations(pod).get(ORDER)
 
 
@@ -58,7 +58,7 @@ def _condition(pod: Pod) -> Condition:
         return Condition.ENDING
     if _phase(pod) in OVER:
         return Condition.ENDED
-    # A node that has fallen silent may still run it.
+    # A node that does not answer may still run it.
     return Condition.RUNNING if _state(pod).running or _phase(pod) == "Unknown" else Condition.STARTING
 
 
@@ -86,11 +86,11 @@ def _state(pod: Pod) -> ContainerState:
 
 
 def _detail(pod: Pod) -> str:
-    told = (_standing(pod), _waiting(pod), _past(pod), _unscheduled(pod), _image(pod), _node(pod))
-    return "; ".join(text for text in told if text)
+    details = (_pod_status(pod), _waiting(pod), _past(pod), _unscheduled(pod), _image(pod), _node(pod))
+    return "; ".join(text for text in details if text)
 
 
-def _standing(pod: Pod) -> str:
+def _pod_status(pod: Pod) -> str:
     """What the cluster did to the whole pod: `Evicted`, `NodeLost`."""
     status = pod.status
     return _with_message(status.reason, status.message) if status and status.reason else ""

@@ -53,7 +53,7 @@ class PodDefaults(Struct, frozen=True, kw_only=True):
 
     `image` is for fleets that name none. `secrets` are Secrets of the namespace whose entries become variables: the
     place for keys and store URLs, since a Deployment's own environment can be read by all who may read Deployments.
-    `drain` is how long a stopped worker may finish its jobs; Kubernetes asks for a number, so it is not for ever.
+    `drain` is how long a stopped worker may finish its jobs: Kubernetes needs a limit.
     """
 
     image: str | None = None
@@ -82,24 +82,24 @@ def slug(fleet: str) -> str:
     return f"{plain[: SLUG_LETTERS - 9].rstrip('-')}-{hashlib.sha256(fleet.encode()).hexdigest()[:8]}"
 
 
-def deployment(order: LaunchSpec, image: str, system: str, around: PodDefaults) -> Deployment:
+def deployment(spec: LaunchSpec, image: str, system: str, around: PodDefaults) -> Deployment:
     """A fleet's Deployment, with no pods yet."""
-    own = labels_of(system, order.fleet)
+    own = labels_of(system, spec.fleet)
     labels = {**around.labels, **MANAGED_BY, **own}
-    pods = _pods(order, image, around)
+    pods = _pods(spec, image, around)
     made_as = _digest(labels, pods)
     template = PodTemplateSpec(metadata=ObjectMeta(labels=labels, annotations={ORDER: made_as}), spec=pods)
     return Deployment(
         metadata=ObjectMeta(
-            name=deployment_name(system, order.fleet),
+            name=deployment_name(system, spec.fleet),
             labels=labels,
-            annotations={FLEET: order.fleet, ORDER: made_as},
+            annotations={FLEET: spec.fleet, ORDER: made_as},
         ),
         spec=DeploymentSpec(
             replicas=0,
             selector=LabelSelector(matchLabels=own),
             template=template,
-            # Where a changed order replaces pods: new ones first, and the old ones drain.
+            # Where a changed spec replaces pods: new ones first, and the old ones drain.
             strategy=DeploymentStrategy(
                 type="RollingUpdate", rollingUpdate=RollingUpdateDeployment(maxSurge=1, maxUnavailable=0)
             ),
@@ -111,12 +111,12 @@ def _digest(labels: Mapping[str, str], pods: PodSpec) -> str:
     return hashlib.sha256(msgspec.json.encode((labels, pods), order="sorted")).hexdigest()[:16]
 
 
-def _pods(order: LaunchSpec, image: str, around: PodDefaults) -> PodSpec:
+def _pods(spec: LaunchSpec, image: str, around: PodDefaults) -> PodSpec:
     return PodSpec(
-        containers=[_container(order, image, around)],
+        containers=[_container(spec, image, around)],
         terminationGracePeriodSeconds=math.ceil((around.drain + GIVING_BACK).total_seconds()),
         serviceAccountName=around.service_account,
-        # A worker has nothing to say to Kubernetes, and the user's code even less.
+        # Neither the worker nor the user's code needs the Kubernetes API.
         automountServiceAccountToken=False if around.service_account is None else None,
         # A Service called penstock-server would put variables into the pod that look like settings.
         enableServiceLinks=False,
@@ -125,26 +125,26 @@ def _pods(order: LaunchSpec, image: str, around: PodDefaults) -> PodSpec:
     )
 
 
-def _container(order: LaunchSpec, image: str, around: PodDefaults) -> Container:
+def _container(spec: LaunchSpec, image: str, around: PodDefaults) -> Container:
     return Container(
         name=CONTAINER,
         image=image,
-        command=[_literal(word) for word in order.command or ("penstock", "worker", order.app)],
-        env=_environment(order, around),
+        command=[_literal(word) for word in spec.command or ("penstock", "worker", spec.app)],
+        env=_environment(spec, around),
         envFrom=[EnvFromSource(secretRef=SecretEnvSource(name=name)) for name in around.secrets] or None,
-        resources=_limits(order),
+        resources=_limits(spec),
     )
 
 
-def _environment(order: LaunchSpec, around: PodDefaults) -> list[EnvVar]:
-    told = {QUEUES: "".join(f"{queue}\n" for queue in order.queues)} if order.queues is not None else {}
-    if order.capacity is not None:
-        told[CAPACITY] = str(order.capacity)
-    if order.cpus is not None and order.environment.get(EXECUTORS, "0") == "0":
+def _environment(spec: LaunchSpec, around: PodDefaults) -> list[EnvVar]:
+    settings = {QUEUES: "".join(f"{queue}\n" for queue in spec.queues)} if spec.queues is not None else {}
+    if spec.capacity is not None:
+        settings[CAPACITY] = str(spec.capacity)
+    if spec.cpus is not None and spec.environment.get(EXECUTORS, "0") == "0":
         # A worker counts the cores of its node, and would start an executor for each.
-        told[EXECUTORS] = str(math.ceil(order.cpus))
-    told[DRAIN_SECONDS] = f"{around.drain.total_seconds():g}"
-    texts = {name: text for name, text in {**order.environment, **told}.items() if name != MEMBER}
+        settings[EXECUTORS] = str(math.ceil(spec.cpus))
+    settings[DRAIN_SECONDS] = f"{around.drain.total_seconds():g}"
+    texts = {name: text for name, text in {**spec.environment, **settings}.items() if name != MEMBER}
     name = EnvVarSource(fieldRef=ObjectFieldSelector(fieldPath="metadata.name"))
     own = EnvVar(name=MEMBER, valueFrom=name)
     return [*(EnvVar(name=key, value=_literal(text)) for key, text in sorted(texts.items())), own]
@@ -155,10 +155,10 @@ def _literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _limits(order: LaunchSpec) -> ResourceRequirements | None:
+def _limits(spec: LaunchSpec) -> ResourceRequirements | None:
     limits = {}
-    if order.cpus is not None:
-        limits["cpu"] = f"{max(1, round(order.cpus * 1000))}m"
-    if order.memory_mib is not None:
-        limits["memory"] = f"{order.memory_mib}Mi"
+    if spec.cpus is not None:
+        limits["cpu"] = f"{max(1, round(spec.cpus * 1000))}m"
+    if spec.memory_mib is not None:
+        limits["memory"] = f"{spec.memory_mib}Mi"
     return ResourceRequirements(limits=limits) if limits else None
