@@ -6,7 +6,7 @@ from datetime import timedelta
 from peers.adapter import Adapter, become
 from peers.job import Payload
 from peers.penstock_app import app, noop
-from penstock.lab.bench.load import posts_per_second, submits
+from penstock.lab.bench.throughput import posts_per_second, submits
 from penstock.model.clock import SystemClock
 
 APP = "peers.penstock_app:app"

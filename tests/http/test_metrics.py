@@ -12,9 +12,8 @@ import pytest
 
 from penstock.api import create_app
 from penstock.api.app import METRICS_OPERATIONS
-from penstock.api.exposition import Family
+from penstock.api.exposition import Family, Traffic
 from penstock.api.metrics import FAMILIES
-from penstock.api.traffic import Traffic
 from penstock.broker import Broker
 from penstock.broker.memory import MemoryBroker
 from penstock.broker.redis import RedisBroker

@@ -8,10 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli import ROOT
-from penstock.lab.simulation.clairvoyant import clairvoyant
 from penstock.lab.simulation.contest import CONTENDERS, PATTERNS, contest, make_trace, percentile, smallest_fixed
 from penstock.lab.simulation.plot import svg
-from penstock.lab.simulation.scalers import FixedSize, Keda, Ours, StepAlarms
+from penstock.lab.simulation.scalers import FixedSize, Keda, Ours, StepAlarms, clairvoyant
 from penstock.lab.simulation.world import (
     Machines,
     Scaler,

@@ -27,11 +27,11 @@ from penstock.api import (
     workers,
 )
 from penstock.api.access import OriginCheck
+from penstock.api.exposition import Traffic
 from penstock.api.openapi import describe_api
 from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.request import AnswerBroken, ApiReply, ApiRequest, ClientGone, refuse_query
-from penstock.api.traffic import Traffic
 from penstock.engine import Engine
 from penstock.model.clock import Clock
 from penstock.model.errors import CorruptObject, NotFound, PenstockError

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock import __version__
-from penstock.api import traffic
-from penstock.api.exposition import EXPOSITION, Family, Sample, histogram, labelled, one
+from penstock.api.exposition import EXPOSITION, HTTP_FAMILIES, Family, Sample, histogram, labelled, one
 from penstock.api.operation import Answer, operation
 from penstock.api.request import ApiReply, ApiRequest
 from penstock.engine import Engine
@@ -89,7 +88,7 @@ PROCESS_FAMILIES = (
 
 FAMILIES = (
     JOBS, OLDEST, PAUSED, WORKERS, CAPACITY, RUNNING, LATE, LATE_SECONDS, DESIRED, FLEET_WORKERS, DECISIONS,
-    *PROCESS_FAMILIES, *traffic.FAMILIES,
+    *PROCESS_FAMILIES, *HTTP_FAMILIES,
 )  # fmt: skip
 
 

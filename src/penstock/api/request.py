@@ -21,7 +21,7 @@ from penstock.model.request_ids import HEADER
 from penstock.model.shards import ShardNumber
 
 if TYPE_CHECKING:
-    from penstock.api.traffic import Traffic
+    from penstock.api.exposition import Traffic
 
 
 JOB_ID = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"

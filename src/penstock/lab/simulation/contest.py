@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from penstock.lab.simulation.clairvoyant import clairvoyant
-from penstock.lab.simulation.scalers import FixedSize, Keda, Ours, StepAlarms
+from penstock.lab.simulation.scalers import FixedSize, Keda, Ours, StepAlarms, clairvoyant
 from penstock.lab.simulation.world import Machines, Sample, Scaler, SimulatedRun, Trace, TracedJob, World, trace_of
 from penstock.model.fleets import Fleet
 
