@@ -140,7 +140,7 @@ async def test_interval_on_a_job_is_the_short_way(client: Client) -> None:
 
 
 class OverClient:
-    """`scheduler.http.Line` over the application in this process."""
+    """A SchedulerConnection over the application in this process."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -155,8 +155,8 @@ class OverClient:
 
 async def test_a_scheduler_over_http_fires_when_the_instant_has_come(client: Client) -> None:
     await create(client, interval=1)
-    timekeeper = HttpSchedulerApi(OverClient(client), "x-1")
-    ticker = Ticker(timekeeper, timedelta(seconds=1), SystemClock())
+    scheduler_api = HttpSchedulerApi(OverClient(client), "x-1")
+    ticker = Ticker(scheduler_api, timedelta(seconds=1), SystemClock())
     running = asyncio.ensure_future(run_service("ticker", ticker.step))
     (claimed,) = await claim(client, wait=10)
     running.cancel()
@@ -167,9 +167,9 @@ async def test_a_scheduler_over_http_fires_when_the_instant_has_come(client: Cli
 
 
 async def test_a_waiting_scheduler_hears_of_a_change(client: Client, engine: Engine) -> None:
-    timekeeper = HttpSchedulerApi(OverClient(client), "x-1")
-    seen = (await timekeeper.due(timedelta(0), 1)).seen
-    waiting = asyncio.ensure_future(timekeeper.due(timedelta(0), 1, timedelta(seconds=30), seen))
+    scheduler_api = HttpSchedulerApi(OverClient(client), "x-1")
+    seen = (await scheduler_api.due(timedelta(0), 1)).seen
+    waiting = asyncio.ensure_future(scheduler_api.due(timedelta(0), 1, timedelta(seconds=30), seen))
     await asyncio.wait((waiting,), timeout=0.05)
     assert not waiting.done()
     await create(client)

@@ -40,8 +40,8 @@ def decoded(body: dict[str, object], kind: type[T]) -> T:
 class SimulatedTicker:
     """A ticker on a simulated clock: `runs` lets time pass as the ticker asks for it."""
 
-    def __init__(self, engine: Engine, clock: SimulatedClock, timekeeper: SchedulerApi | None = None) -> None:
-        self.ticker = Ticker(timekeeper or engine.ticks, SLOT, clock)
+    def __init__(self, engine: Engine, clock: SimulatedClock, scheduler_api: SchedulerApi | None = None) -> None:
+        self.ticker = Ticker(scheduler_api or engine.ticks, SLOT, clock)
         self._engine = engine
         self._clock = clock
         self._heard = ""

@@ -292,7 +292,7 @@ async def test_a_tick_whose_write_failed_is_tried_again_at_once(engine: Engine, 
 
 
 class Flaky:
-    """A timekeeper whose answers get lost now and then, after it has done what it was asked, or before."""
+    """A SchedulerApi whose answers get lost now and then, after it has done what it was asked, or before."""
 
     def __init__(self, engine: Engine, rng: random.Random) -> None:
         self._ticks = engine.ticks

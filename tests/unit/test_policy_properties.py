@@ -217,9 +217,9 @@ class _Watched(Ours):
         self.stopped_at = float("-inf")
         self.flaps: list[float] = []
 
-    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
-        order = super().look(sight)
-        if order.start and sight.at - self.stopped_at <= self.start_cost:
-            self.flaps.append(sight.at)
-        self.stopped_at = sight.at if order.stop else self.stopped_at
+    def look(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
+        order = super().look(snapshot)
+        if order.start and snapshot.at - self.stopped_at <= self.start_cost:
+            self.flaps.append(snapshot.at)
+        self.stopped_at = snapshot.at if order.stop else self.stopped_at
         return order

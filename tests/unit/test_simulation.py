@@ -37,11 +37,11 @@ class Told:
 
     def __init__(self, orders: dict[float, ScalerOrder]) -> None:
         self.orders = orders
-        self.sights: list[SimulatedSnapshot] = []
+        self.snapshots: list[SimulatedSnapshot] = []
 
-    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
-        self.sights.append(sight)
-        return self.orders.get(sight.at, ScalerOrder())
+    def look(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
+        self.snapshots.append(snapshot)
+        return self.orders.get(snapshot.at, ScalerOrder())
 
 
 def trace(*jobs: tuple[float, float]) -> Trace:
@@ -52,7 +52,7 @@ def played(scaler: Scaler, work: Trace, machines: Machines = MACHINES) -> Simula
     return World(work, machines, scaler).play()
 
 
-def sight(at: float = 0.0, **seen: int) -> SimulatedSnapshot:
+def snapshot(at: float = 0.0, **seen: int) -> SimulatedSnapshot:
     quiet = {"backlog": 0, "running": 0, "starting": 0, "idle": 0, "busy": 0}
     return SimulatedSnapshot(at=at, **{**quiet, **seen}, oldest_wait=0.0, arrived=0, due_soon=[], service=None)
 
@@ -122,32 +122,32 @@ def test_jobs_known_before_they_are_due_do_not_wait_for_a_worker() -> None:
 
 def test_step_alarms_step_out_each_minute_and_go_to_zero_after_three_empty_ones() -> None:
     alarms = StepAlarms(MACHINES)
-    assert alarms.look(sight(backlog=11)).start == 2
-    assert alarms.look(sight(backlog=101, busy=2)).start == 10
-    assert [alarms.look(sight(idle=12)).stop for _ in range(3)] == [0, 0, 12]
-    assert alarms.look(sight()).look_again == 60.0
+    assert alarms.look(snapshot(backlog=11)).start == 2
+    assert alarms.look(snapshot(backlog=101, busy=2)).start == 10
+    assert [alarms.look(snapshot(idle=12)).stop for _ in range(3)] == [0, 0, 12]
+    assert alarms.look(snapshot()).look_again == 60.0
 
 
 def test_keda_wakes_with_one_and_then_at_most_doubles_or_adds_four() -> None:
     keda = Keda(MACHINES)
-    assert keda.look(sight(0.0)).look_again == 30.0
-    assert keda.look(sight(30.0, backlog=500)).start == 1
-    assert keda.look(sight(45.0, backlog=500, busy=1)).start == 4
-    assert keda.look(sight(60.0, backlog=500, busy=8)).start == 8
+    assert keda.look(snapshot(0.0)).look_again == 30.0
+    assert keda.look(snapshot(30.0, backlog=500)).start == 1
+    assert keda.look(snapshot(45.0, backlog=500, busy=1)).start == 4
+    assert keda.look(snapshot(60.0, backlog=500, busy=8)).start == 8
 
 
 def test_keda_divides_what_is_queued_and_in_flight_by_five() -> None:
-    assert Keda(MACHINES).look(sight(15.0, backlog=28, running=2, busy=4)).start == 2
-    assert Keda(MACHINES).look(sight(15.0, backlog=17, running=4, busy=4)).start == 0
+    assert Keda(MACHINES).look(snapshot(15.0, backlog=28, running=2, busy=4)).start == 2
+    assert Keda(MACHINES).look(snapshot(15.0, backlog=17, running=4, busy=4)).start == 0
 
 
 def test_keda_goes_in_to_the_most_of_five_minutes_and_to_zero_after_as_long() -> None:
     keda = Keda(MACHINES)
-    keda.look(sight(0.0, backlog=100, busy=20))
-    assert keda.look(sight(295.0, backlog=10, busy=20)).stop == 0
-    assert keda.look(sight(315.0, backlog=10, busy=20)).stop == 18
-    assert keda.look(sight(600.0, idle=2)).stop == 0
-    assert keda.look(sight(616.0, idle=2)).stop == 2
+    keda.look(snapshot(0.0, backlog=100, busy=20))
+    assert keda.look(snapshot(295.0, backlog=10, busy=20)).stop == 0
+    assert keda.look(snapshot(315.0, backlog=10, busy=20)).stop == 18
+    assert keda.look(snapshot(600.0, idle=2)).stop == 0
+    assert keda.look(snapshot(616.0, idle=2)).stop == 2
 
 
 def test_the_fixed_size_is_the_smallest_that_waits_no_longer() -> None:
