@@ -1,4 +1,4 @@
 #!lua flags=allow-oom
--- Tickets that were taken and not wanted, to the heads of their lanes; the ids of a lane come last one first.
+-- Put tickets that were taken and not wanted back at the heads of their queues; the ids of a group come last one first.
 admit_all('LPUSH', 1)
 return 0

@@ -3,7 +3,7 @@ local base = KEYS[1]
 local SLACK_MS = 10000
 -- Lua cannot unpack much more than this into one call.
 local CHUNK = 1000
--- How many takers of a line are looked at together; most often the first takes everything.
+-- How many waiters of a type are read together; most often the first takes everything.
 local PAGE = 16
 
 local function call_in_chunks(command, key, items, answer)
@@ -14,7 +14,7 @@ end
 
 local function ignore() end
 
--- Lengths go before the names, here and in what is taken: whatever a name holds, it is told from its neighbours.
+-- Lengths go before the names, here and in what is taken: whatever a name holds, it is separated from its neighbours.
 local function line_name(queue, type)
   return #queue .. ':' .. queue .. '/' .. type
 end
@@ -23,7 +23,7 @@ local function lane_key(priority, queue, type)
   return base .. ':lane:' .. priority .. ':' .. line_name(queue, type)
 end
 
--- Ids of one lane, for `broker.redis.wire` to read: a line of numbers, then queue, type and ids without a gap.
+-- Ids of one priority, queue and type, for `broker.redis.wire` to read: a text line of numbers, then queue, type and ids without a gap.
 local function packed(lane, ids)
   local lengths = table.concat({lane.priority, #lane.queue, #lane.type, #ids}, ' ')
   return lengths .. '\n' .. lane.queue .. lane.type .. table.concat(ids)
@@ -40,7 +40,7 @@ local function raise_depth(queue, type, count)
   end
 end
 
--- A memory without an epoch is new, and those who waited in the old one stand in no line: they are called to ask again.
+-- A memory without an epoch is new, and the waiters of the old one are not listed: they are told to ask again.
 local function know_epoch(proposed)
   local epoch = redis.call('GET', base .. ':epoch')
   if not epoch then
@@ -70,7 +70,7 @@ local function wants(request, queue, priority)
     and priority >= (request.least_priority[queue] or 0)
 end
 
--- The lanes with wanted tickets: highest priority first, then the one whose turn it is.
+-- The lists with wanted tickets, one for each priority, queue and type: highest priority first, then by turn.
 local function wanted_lanes(request)
   local lanes = {}
   for _, type in ipairs(request.types) do
@@ -93,7 +93,7 @@ local function wanted_lanes(request)
   return lanes
 end
 
--- Take up to `part` ids out of a lane: how many, and whether there are more. A lane with more has its next turn last.
+-- Take up to `part` ids out of a list: how many, and whether there are more. A list with more has its next turn last.
 local function pop(lane, part, taken)
   local ids = redis.call('LPOP', lane.key, part)
   taken[#taken + 1] = packed(lane, ids)
@@ -107,7 +107,7 @@ local function pop(lane, part, taken)
   return #ids, false
 end
 
--- Fill `room` from lanes of one priority in equal parts, as far as they reach; what is left of the room.
+-- Take up to `room` ids from lists of one priority, in equal parts as far as they reach; the room that is left.
 local function share(lanes, room, taken)
   while #lanes > 0 and room > 0 do
     local part = math.max(1, math.floor(room / #lanes))
@@ -126,7 +126,7 @@ local function share(lanes, room, taken)
   return room
 end
 
--- Up to the request's limit, as pieces of one text, one for each lane.
+-- Up to the request's limit, as pieces of one text, one for each list.
 local function pick(request)
   local taken, room, level = {}, request.limit, {}
   for _, lane in ipairs(wanted_lanes(request)) do
@@ -140,7 +140,7 @@ local function pick(request)
   return taken
 end
 
--- Take a taker out of the lines of its types; true when it stood in them.
+-- Take a waiter off the lists of its types; true when it was listed.
 local function leave(taker)
   local text = redis.call('GET', base .. ':taker:' .. taker)
   if not text then return false end
@@ -151,7 +151,7 @@ local function leave(taker)
   return true
 end
 
--- Give a taker what it wants; one whose process is gone, or that is no longer known, only leaves. True when it left.
+-- Give a waiter what it wants; one whose process is gone, or that is no longer known, is only taken off. True when it was.
 local function serve_one(type, taker)
   local text = redis.call('GET', base .. ':taker:' .. taker)
   local channel = base .. ':to:' .. taker:match('^[^.]*')
@@ -181,7 +181,7 @@ local function serve_line(type)
   until #takers == 0
 end
 
--- Nobody may stand in line beside a ticket that it wants: called for every type that has got tickets.
+-- No waiter may stay listed while there is a ticket that it wants: called for every type that has got tickets.
 local function serve(types)
   for type in pairs(types) do serve_line(type) end
 end
@@ -208,7 +208,7 @@ local function not_held(ids)
   return fresh
 end
 
--- Put ids into a lane, at the end (RPUSH) or, the last one first, at the head (LPUSH).
+-- Put ids into a list, at the end (RPUSH) or, the last one first, at the head (LPUSH).
 local function admit(push, priority, queue, type, ids)
   local key = lane_key(priority, queue, type)
   if redis.call('EXISTS', key) == 0 then
@@ -219,7 +219,7 @@ local function admit(push, priority, queue, type, ids)
   raise_depth(queue, type, #ids)
 end
 
--- The lanes in ARGV from `first` on, four words each: priority, queue, type, ids of 16 bytes.
+-- The groups of tickets in ARGV from `first` on, four words each: priority, queue, type, ids of 16 bytes.
 local function admit_all(push, first)
   local types = {}
   for at = first, #ARGV, 4 do

@@ -1,4 +1,4 @@
--- jobs_pkey. State guards against late and doubled tickets; expires_at against starting what nobody wants any more.
+-- jobs_pkey. State guards against late and doubled tickets; expires_at against starting an expired job.
 -- The caller gives the ids in their order, in which the rows are then locked: two batches never wait for each other.
 -- ANY leaves the planner no join but one look-up after the other: hashed, they would be locked in the order of the heap.
 -- ticket_until stays as it is: to change what an index holds would cost the update its being HOT.

@@ -1,9 +1,9 @@
 -- As claim_next, for queues in which several types are asked for.
--- unticketed, for each queue: from the most urgent level of its lines down, and of equal levels the line first whose next job is
--- the oldest. Levels are walked until there is enough, so that nothing is locked that is not claimed.
+-- unticketed, for each queue: from the highest priority of its types down, and of equal priorities the type first whose
+-- next job is the oldest. Levels are walked until there is enough, so that nothing is locked that is not claimed.
 -- A row that is locked stays where it is, so that its ctid finds it.
--- What another move holds is passed over, so that nobody waits here: it is about to be claimed, dispatched or ended.
--- State and ticket are compared again: only what is still in the line is claimed.
+-- Rows that another move has locked are skipped, so that no claim waits here: each is about to be claimed, dispatched or ended.
+-- State and ticket are compared again: only jobs that are still queued without a ticket are claimed.
 -- Expired jobs are passed over; their reaper is about to end them.
 WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 next AS MATERIALIZED (

@@ -1,7 +1,7 @@
--- unticketed, for each line in its order: highest priority first, then oldest. A row that is locked stays where it is, so
+-- unticketed, for each queue and type in its order: highest priority first, then oldest. A row that is locked stays where it is, so
 -- that its ctid finds it.
--- What another move holds is passed over, so that nobody waits here: it is about to be claimed, dispatched or ended.
--- State and ticket are compared again: only what is still in the line is claimed.
+-- Rows that another move has locked are skipped, so that no claim waits here: each is about to be claimed, dispatched or ended.
+-- State and ticket are compared again: only jobs that are still queued without a ticket are claimed.
 -- Expired jobs are passed over; their reaper is about to end them.
 WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 next AS MATERIALIZED (

@@ -1,4 +1,4 @@
--- unticketed, for each line in its order: highest priority first, then oldest. A row that is locked stays where it is, so
+-- unticketed, for each queue and type in its order: highest priority first, then oldest. A row that is locked stays where it is, so
 -- that its ctid finds it.
 -- The ticket guard is repeated: a job whose ticket is out gets no second one before the first has lapsed.
 -- Expired jobs are passed over; their reaper is about to end them. So are those that another dispatcher has just taken.

@@ -1,4 +1,4 @@
--- unticketed, from line to line and one look into each; due. Expired jobs are no backlog: nobody will dispatch them.
+-- unticketed, one lookup for each queue and type; due. Expired jobs are no backlog: they are never dispatched.
 -- The look is no EXISTS: that may become a join, which reads the whole backlog.
 WITH RECURSIVE clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 waiting (queue, type) AS (

@@ -1,4 +1,4 @@
--- jobs_pkey. Only those that nobody is about to claim: what is held by another move has been claimed, or comes next time.
+-- jobs_pkey. Locked rows are skipped: another move is claiming the job, or the next call finds it.
 -- The deadline is compared: a job that has got a new ticket meanwhile keeps it.
 WITH clock AS MATERIALIZED (SELECT penstock.shard_now(%(now)s) AS now),
 asked AS (SELECT * FROM unnest((SELECT %(ids)s::uuid[])) AS asked (id)),

@@ -1,4 +1,4 @@
--- By one at a time; whoever comes meanwhile leaves it to that one. Read a bounded part: the rest is folded next time.
+-- One process folds at a time; the others skip it meanwhile. Reads a bounded part: the rest is folded next time.
 WITH mine AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(7033520117203105) AS mine),
 folded AS (
     DELETE FROM penstock.count_changes

@@ -1,5 +1,5 @@
 -- jobs_pkey, ended_pkey. One statement is one snapshot: a job that is just ending is in one of them, and only one.
--- `first` and `last` leave out all partitions but those between them; each id is then sought in its own alone: LIMIT
+-- `first` and `last` leave out all partitions but those between them; each id is then looked up in its own alone: LIMIT
 -- keeps the planner from reading all that is between.
 SELECT seq, id, type, queue, state, priority, attempt, fence, losses, due_at, created_at, started_at, NULL::bigint AS completed_at,
     expires_at, cancel_requested_at, timeout, worker, reason, retry_of, retry, tags, progress, error, inputs, NULL AS outputs,

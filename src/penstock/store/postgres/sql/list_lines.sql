@@ -1,4 +1,4 @@
--- later_lines, unticketed by its priorities, away, and ended_lines: each line from its newest, a page of each, and of those
+-- later_lines, unticketed by its priorities, away, and ended_lines: each queue and type from its newest, a page of each, and of those
 -- the newest. The partitions of what has ended are merged by their indexes.
 WITH picked AS MATERIALIZED (
     SELECT later.id, later.seq

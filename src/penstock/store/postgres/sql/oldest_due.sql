@@ -1,4 +1,4 @@
--- unticketed: from line to line, the oldest of each priority. away: of those with a ticket the oldest has about waited longest.
+-- unticketed: for each queue and type, the oldest of each priority. away: of those with a ticket the oldest has about waited longest.
 WITH RECURSIVE waiting (queue, type) AS (
     (SELECT queue, type FROM penstock.jobs WHERE place = 1 ORDER BY queue, type LIMIT 1)
     UNION ALL

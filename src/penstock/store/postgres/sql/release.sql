@@ -1,4 +1,4 @@
--- jobs_pkey, in the order of the ids. The fence guards the next owner's lease against the last one's goodbye.
+-- jobs_pkey, in the order of the ids. The fence guards the next owner's lease against a late release of the last one.
 WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 given_back AS MATERIALIZED (
     SELECT * FROM unnest(

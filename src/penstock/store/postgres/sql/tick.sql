@@ -1,6 +1,6 @@
--- The primary key of schedules. The guard of every tick: the schedule is the one that was read (version), nobody has
--- decided since (next and pending tick), and it is not paused, unless somebody asks by hand. Of many schedulers that have
--- read the same, one gets a row back: the others wait for its lock, and then these lines are compared again.
+-- The primary key of schedules. The guard of every tick: the schedule is the one that was read (version), no tick was
+-- decided since (next and pending tick), and it is not paused, unless an operator asks by hand. Of many schedulers that
+-- have read the same, one gets a row back: the others wait for its lock, and then these conditions are checked again.
 -- Locks are taken by name, so that two batches cannot wait for each other.
 WITH decided AS MATERIALIZED (
     SELECT *

@@ -1,4 +1,4 @@
--- unticketed, one look for each line that has queued jobs. Expired jobs are no backlog: nobody will dispatch them.
+-- unticketed, one lookup for each queue and type with queued jobs. Expired jobs are no backlog: they are never dispatched.
 SELECT queue, type
 FROM counts
 WHERE state = 'queued' AND jobs > 0 AND EXISTS (

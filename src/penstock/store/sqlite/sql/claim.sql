@@ -1,4 +1,4 @@
--- by_id. State guards against late and doubled tickets; expires_at against starting what nobody wants any more.
+-- by_id. State guards against late and doubled tickets; expires_at against starting an expired job.
 WITH wanted (id, worker, lease_until, claimed_at) AS MATERIALIZED (VALUES (?,?,?,?))
 UPDATE jobs INDEXED BY by_id
 SET state = 'running',

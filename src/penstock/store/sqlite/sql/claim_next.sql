@@ -1,5 +1,5 @@
 -- unticketed: highest priority first, then oldest (seq ends the index). NOT INDEXED: the outer part goes by seq alone.
--- State and ticket are compared again: only what is still in the line is claimed.
+-- State and ticket are compared again: only jobs that are still queued without a ticket are claimed.
 -- Expired jobs are passed over; their reaper is about to end them.
 UPDATE jobs NOT INDEXED
 SET state = 'running',

@@ -1,4 +1,4 @@
--- by_id. The fence guards the next owner's lease against the last one's goodbye.
+-- by_id. The fence guards the next owner's lease against a late release of the last one.
 WITH given_back (id, fence, suspect, released_at, due_at) AS MATERIALIZED (VALUES (?,?,?,?,?))
 UPDATE jobs INDEXED BY by_id
 SET state = CASE

@@ -1,5 +1,5 @@
--- schedules_by_name. The guard of every tick: the schedule is the one that was read (version), nobody has decided since
--- (next and pending tick), and it is not paused, unless somebody asks by hand. Of many schedulers that have read the same, one gets a row back.
+-- schedules_by_name. The guard of every tick: the schedule is the one that was read (version), no tick was decided since
+-- (next and pending tick), and it is not paused, unless an operator asks by hand. Of many schedulers that have read the same, one gets a row back.
 WITH decided (
     name, version, expected_tick_at, expected_pending_at, next_tick_at, pending_tick_at, last_tick_at, by_hand
 ) AS MATERIALIZED (VALUES (?,?,?,?,?,?,?,?))
