@@ -10,7 +10,7 @@ import pytest
 from penstock.config import MetricsSettings, ServerSettings, Settings
 from penstock.model.errors import InvalidSetting
 from penstock.runtime import open_engine
-from penstock.runtime.metrics_server import telling_metrics, with_metrics_address
+from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
 
 
 def settings(folder: Path, address: str) -> Settings:
@@ -24,7 +24,7 @@ async def test_on_this_machine_metrics_need_no_key(
     tmp_path: Path, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "penstock.metrics")
-    async with open_engine(settings(tmp_path, address)) as engine, telling_metrics(engine):
+    async with open_engine(settings(tmp_path, address)) as engine, serve_metrics(engine):
         (url,) = re.findall(r"metrics at (\S+)", caplog.text)
         async with httpx2.AsyncClient() as client:
             answer = await client.get(url)
@@ -36,21 +36,21 @@ async def test_on_this_machine_metrics_need_no_key(
 async def test_an_address_beyond_this_machine_is_refused_without_an_admin_key(tmp_path: Path) -> None:
     async with open_engine(settings(tmp_path, "0.0.0.0:0")) as engine:
         with pytest.raises(InvalidSetting, match=r"metrics\.address: '0\.0\.0\.0' is not a loopback address"):
-            async with telling_metrics(engine):
+            async with serve_metrics(engine):
                 pass
 
 
 async def test_a_taken_port_names_the_setting_and_the_flag(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock.metrics")
-    async with open_engine(settings(tmp_path / "a", "127.0.0.1:0")) as engine, telling_metrics(engine):
+    async with open_engine(settings(tmp_path / "a", "127.0.0.1:0")) as engine, serve_metrics(engine):
         (taken,) = re.findall(r"metrics at http://(\S+)/metrics", caplog.text)
         async with open_engine(settings(tmp_path / "b", taken)) as other:
             with pytest.raises(InvalidSetting, match=r"metrics\.address: cannot listen on .*--metrics-port"):
-                async with telling_metrics(other):
+                async with serve_metrics(other):
                     pass
 
 
 async def test_without_an_address_nothing_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock.metrics")
-    async with open_engine(settings(tmp_path, "")) as engine, telling_metrics(engine):
+    async with open_engine(settings(tmp_path, "")) as engine, serve_metrics(engine):
         assert "metrics at" not in caplog.text

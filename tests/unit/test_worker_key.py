@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from penstock.runtime.guard import FILE, kept_token
+from penstock.runtime.guard import FILE, keep_token
 
 
 class Lender:
@@ -19,24 +19,24 @@ class Lender:
 
 def test_a_server_that_was_killed_leaves_the_key_to_the_next_one(tmp_path: Path) -> None:
     lend = Lender()
-    with kept_token(tmp_path, lend) as token:
+    with keep_token(tmp_path, lend) as token:
         (tmp_path / FILE).rename(tmp_path / "left behind")
     (tmp_path / "left behind").rename(tmp_path / FILE)
-    with kept_token(tmp_path, lend) as again:
+    with keep_token(tmp_path, lend) as again:
         assert again == token
         assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
 
 
 def test_an_orderly_end_leaves_nothing_behind(tmp_path: Path) -> None:
     lend = Lender()
-    with kept_token(tmp_path, lend):
+    with keep_token(tmp_path, lend):
         pass
     assert list(tmp_path.iterdir()) == []
-    with kept_token(tmp_path, lend):
+    with keep_token(tmp_path, lend):
         assert lend.asked == [None, None]
 
 
 def test_a_folder_that_cannot_be_written_keeps_no_key(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with kept_token(tmp_path / "file", Lender()) as token:
+    with keep_token(tmp_path / "file", Lender()) as token:
         assert token == "pk_1"

@@ -37,7 +37,7 @@ from penstock.worker.agent.executor_process import machine_bytes
 from penstock.worker.agent.executors import shares
 from penstock.worker.agent.outage import Backoff
 from penstock.worker.channel import HEADER, Splitter
-from penstock.worker.executor.log_capture import LineSplitter
+from penstock.worker.log_lines import LineSplitter
 from penstock.worker.processes import describe
 from penstock.worker.protocol import Finished, Start, ToAgent, ToExecutor
 from penstock.worker.start_flags import StartFlags, shared_file

@@ -42,7 +42,7 @@ FILE = "local_workers.key"
 
 
 @contextmanager
-def kept_token(folder: Path, lend: Callable[[str | None], str]) -> Iterator[str]:
+def keep_token(folder: Path, lend: Callable[[str | None], str]) -> Iterator[str]:
     """A key for the workers of this server: that of its last run, if that was killed.
 
     Workers outlive a killed server until their jobs have ended: the next server must accept their key, to renew leases

@@ -31,7 +31,7 @@ def with_metrics_address(settings: Settings) -> Settings:
 
 
 @asynccontextmanager
-async def telling_metrics(engine: Engine) -> AsyncIterator[None]:
+async def serve_metrics(engine: Engine) -> AsyncIterator[None]:
     """Answer `/metrics` and `/healthz` while the body runs, where the settings name an address."""
     settings = engine.settings
     if not settings.metrics.address:

@@ -19,8 +19,8 @@ from penstock.model.clock import Clock, SystemClock, seconds
 from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
 from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
-from penstock.runtime.metrics_server import telling_metrics, with_metrics_address
-from penstock.runtime.services import Stopping, noting, run_loops, services, signal_loops, ticker_loops
+from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
+from penstock.runtime.services import Stopping, run_loops, services, signal_loops, step_recorder, ticker_loops
 from penstock.runtime.tallies import collect_tallies
 from penstock.runtime.worker import warn_of_no_metrics
 from penstock.runtime.worker_environ import container_environ, pod_environ, worker_environ
@@ -51,7 +51,7 @@ async def _schedule_directly(settings: Settings, stopping: Stopping) -> None:
     check_shared(settings, "scheduler")
     async with (
         open_engine(with_metrics_address(settings)) as engine,
-        telling_metrics(engine),
+        serve_metrics(engine),
         services(engine, ticker=True),
     ):
         scheduler_logger.info(
@@ -120,7 +120,7 @@ async def scale(settings: Settings, app: str) -> None:
     stopping.listen()
     async with (
         open_engine(with_metrics_address(settings)) as engine,
-        telling_metrics(engine),
+        serve_metrics(engine),
         run_loops(signal_loops(engine)),
     ):
         if settings.fleet.backend == "processes":
@@ -164,7 +164,7 @@ async def _run_autoscaler(
     named = settings.worker.app or None
     autoscaler = Autoscaler(engine, fleets, holder=process_name(), app=app, app_name=named, environment=environ)
     try:
-        noted = noting(engine, "autoscaler")
+        noted = step_recorder(engine, "autoscaler")
         async with run_loops([run_service("autoscaler", autoscaler.step, autoscaler.wake, noted)]):
             yield
     finally:

@@ -16,7 +16,7 @@ from penstock.engine import Engine
 from penstock.model.clock import seconds, within
 from penstock.model.keys import KeyScope
 from penstock.runtime.backends import check_shared, data_folder, open_engine
-from penstock.runtime.guard import kept_token, refuse_unguarded
+from penstock.runtime.guard import keep_token, refuse_unguarded
 from penstock.runtime.listener import answer, listen
 from penstock.runtime.roles import local_fleets
 from penstock.runtime.services import Stopping, run_loops, services, signal_loops
@@ -58,14 +58,14 @@ async def up(
     ):
         if app is None or not workers:
             _call(on_ready, url)
-            await _asked_to_stop(stopping, engine)
+            await _wait_for_stop(stopping, engine)
         else:
             # A key of its own: PENSTOCK_KEY is for other servers.
-            with kept_token(data_folder(settings), partial(engine.keys.lend, "worker", BESIDE)) as token:
+            with keep_token(data_folder(settings), partial(engine.keys.lend, "worker", BESIDE)) as token:
                 own = replace(settings, worker=replace(settings.worker, key=token))
                 async with local_fleets(engine, own, app, url, stopping):
                     _call(on_ready, url)
-                    await _asked_to_stop(stopping, engine)
+                    await _wait_for_stop(stopping, engine)
 
 
 async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = None) -> None:
@@ -83,13 +83,13 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = 
         _http(engine, listener) as url,
     ):
         _call(on_ready, url)
-        await _asked_to_stop(stopping, engine)
+        await _wait_for_stop(stopping, engine)
         await within(LEAVE_WITHIN, stopping.urgent.wait())
         refuse_new_connections(listener)
         await within(TURN_AWAY_WITHIN, stopping.urgent.wait())
 
 
-async def _asked_to_stop(stopping: Stopping, engine: Engine) -> None:
+async def _wait_for_stop(stopping: Stopping, engine: Engine) -> None:
     """Wait for the request to stop; from then on `/readyz` is not ready."""
     await stopping.asked.wait()
     engine.leaving = True

@@ -26,7 +26,7 @@ async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
     loops = [run_service("shards", sweeping.step), *signal_loops(engine)]
     if ticker:
         slot = seconds(engine.settings.timing.slot_seconds)
-        loops += ticker_loops(Ticker(engine.ticks, slot, engine.clock), noting(engine, "ticker"))
+        loops += ticker_loops(Ticker(engine.ticks, slot, engine.clock), step_recorder(engine, "ticker"))
     async with run_loops(loops):
         try:
             yield
@@ -61,7 +61,7 @@ class ShardServices:
         ]
 
     def _service(self, name: str, step: Step, wake: asyncio.Event | None = None) -> Loop:
-        return run_service(name, step, wake, noting(self._engine, name))
+        return run_service(name, step, wake, step_recorder(self._engine, name))
 
     async def _run_dispatcher(self, name: str, dispatcher: Dispatcher) -> None:
         wake = self._engine.tickets.wake.event()
@@ -85,7 +85,7 @@ def _names(shard: ShardId) -> tuple[str, str, str]:
     return f"dispatcher {shard}", f"reaper {shard}", f"pruner {shard}"
 
 
-def noting(engine: Engine, service: str) -> OnStep:
+def step_recorder(engine: Engine, service: str) -> OnStep:
     """A callback that records the time and result of each step of a service in the metrics."""
 
     def note(*, ok: bool) -> None:

@@ -52,7 +52,7 @@ _one_adopts = threading.Lock()
 
 
 @contextmanager
-def adopting() -> Iterator[None]:
+def adopt_orphans() -> Iterator[None]:
     """While the body runs, orphaned descendants become children of this process. Linux only.
 
     Keep it short: orphans of user code would become children too, and would not be reaped.

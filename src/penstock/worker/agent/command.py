@@ -13,7 +13,7 @@ from penstock.model.clock import Clock, seconds, within
 from penstock.model.job import JSON_NULL, Claim, ErrorCode, LogLine
 from penstock.model.results import ResultMisfit, check_written
 from penstock.worker.agent.attempt import Attempt, Ending, Failed, Halted, Returned, attempt_error
-from penstock.worker.executor.log_capture import LineSplitter
+from penstock.worker.log_lines import LineSplitter
 from penstock.worker.processes import describe, die_with_starter, kill_group
 from penstock.worker.protocol import Program
 

@@ -18,9 +18,10 @@ from penstock.model.results import least_bytes
 from penstock.model.text import readable
 from penstock.worker.channel import Channel
 from penstock.worker.executor.loader import describe_app
-from penstock.worker.executor.log_capture import FLUSH_SECONDS, WRITING, JobLog, LineSplitter
+from penstock.worker.executor.log_capture import FLUSH_SECONDS, WRITING, JobLog
 from penstock.worker.executor.run import Run, instead_of, unknown_type
 from penstock.worker.executor.threads import Threads, ThreadWork
+from penstock.worker.log_lines import LineSplitter
 from penstock.worker.protocol import (
     Interrupt,
     Leave,

@@ -20,7 +20,7 @@ from penstock.worker.prefork.protocol import (
     receive,
     send,
 )
-from penstock.worker.processes import adopting
+from penstock.worker.processes import adopt_orphans
 
 ANSWER_SECONDS = 10.0
 """A fork takes milliseconds; a prefork process that gives no answer for this long counts as dead."""
@@ -60,7 +60,7 @@ class PreforkClient:
         self._end.close()
 
     def _fork(self, request: Request, descriptors: Sequence[int] = ()) -> int:
-        with self._one_at_a_time, adopting():
+        with self._one_at_a_time, adopt_orphans():
             self._ask(request, descriptors)
             answer = self._answer()
         match answer:
