@@ -16,8 +16,10 @@ BASES = (ROOT, ROOT / "src" / "penstock")
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_files_and_modules_that_a_page_names_exist(page: Path) -> None:
-    quoted = CODE.findall((ROOT / page).read_text("utf-8"))
-    files = [file for code in quoted for file in FILE.findall(code)]
+    text = (ROOT / page).read_text("utf-8")
+    quoted = CODE.findall(text)
+    # Blocks of the design pages are drawings; those of the guides show files of their readers.
+    files = FILE.findall(text if page.parent.name == "design" else " ".join(quoted))
     modules = [code.replace(".", "/") for code in quoted if MODULE.fullmatch(code)]
     assert [file for file in files if not any(any(base.glob(file)) for base in BASES)] == []
     assert [name for name in modules if not any((ROOT / "src").glob(f"{name}*"))] == []
