@@ -1,4 +1,4 @@
-"""A job store in one SQLite file: WAL, full durability, one writer that commits for everybody at once."""
+"""A job store in one SQLite file: WAL, full durability, one writer that commits for all callers at once."""
 
 from penstock.store.sqlite.store import SqliteStore
 

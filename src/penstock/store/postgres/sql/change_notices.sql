@@ -1,4 +1,4 @@
--- The guard: nothing was told about it since what this was decided on. A row that another transaction changes meanwhile
+-- The guard: no newer notice was written since the one that this decision is based on. A row that another transaction changes meanwhile
 -- is compared again as that one leaves it; one that it adds is left alone.
 -- Locked by name, so that two that change the same cannot wait for each other.
 WITH change AS MATERIALIZED (

@@ -1,8 +1,8 @@
 -- jobs_pkey. State guards against late and doubled tickets; expires_at against starting an expired job.
 -- The caller gives the ids in their order, in which the rows are then locked: two batches never wait for each other.
 -- ANY leaves the planner no join but one look-up after the other: hashed, they would be locked in the order of the heap.
--- ticket_until stays as it is: to change what an index holds would cost the update its being HOT.
--- A row that another move holds is waited for: passed over, its job would lie until its ticket lapses.
+-- ticket_until is not cleared: changing an indexed column would prevent a HOT update.
+-- A row that another move has locked is waited for: if it were skipped, its job would wait until its ticket expires.
 WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 wanted AS (
     SELECT * FROM unnest(

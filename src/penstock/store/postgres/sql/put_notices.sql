@@ -1,5 +1,5 @@
--- The newest counts; of two told at one instant, the larger: the same one for everybody, in whatever order they come.
--- By name, so that two that tell the same cannot wait for each other.
+-- The newest notice wins; of two of the same instant the larger value, so that the order of arrival does not matter.
+-- Ordered by name, so that two transactions with the same notices cannot deadlock.
 INSERT INTO penstock.notices AS kept (kind, name, told_at, value)
 SELECT DISTINCT ON (kind, name) kind, name, told_at, value
 FROM unnest(%(kinds)s::text[], %(names)s::text[], %(told)s::bigint[], %(values)s::bytea[]) AS n (kind, name, told_at, value)
