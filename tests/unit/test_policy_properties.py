@@ -217,8 +217,8 @@ class _Watched(Ours):
         self.stopped_at = float("-inf")
         self.flaps: list[float] = []
 
-    def look(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
-        order = super().look(snapshot)
+    def observe(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
+        order = super().observe(snapshot)
         if order.start and snapshot.at - self.stopped_at <= self.start_cost:
             self.flaps.append(snapshot.at)
         self.stopped_at = snapshot.at if order.stop else self.stopped_at

@@ -39,7 +39,7 @@ class Told:
         self.orders = orders
         self.snapshots: list[SimulatedSnapshot] = []
 
-    def look(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
+    def observe(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
         self.snapshots.append(snapshot)
         return self.orders.get(snapshot.at, ScalerOrder())
 
@@ -122,32 +122,32 @@ def test_jobs_known_before_they_are_due_do_not_wait_for_a_worker() -> None:
 
 def test_step_alarms_step_out_each_minute_and_go_to_zero_after_three_empty_ones() -> None:
     alarms = StepAlarms(MACHINES)
-    assert alarms.look(snapshot(backlog=11)).start == 2
-    assert alarms.look(snapshot(backlog=101, busy=2)).start == 10
-    assert [alarms.look(snapshot(idle=12)).stop for _ in range(3)] == [0, 0, 12]
-    assert alarms.look(snapshot()).look_again == 60.0
+    assert alarms.observe(snapshot(backlog=11)).start == 2
+    assert alarms.observe(snapshot(backlog=101, busy=2)).start == 10
+    assert [alarms.observe(snapshot(idle=12)).stop for _ in range(3)] == [0, 0, 12]
+    assert alarms.observe(snapshot()).look_again == 60.0
 
 
 def test_keda_wakes_with_one_and_then_at_most_doubles_or_adds_four() -> None:
     keda = Keda(MACHINES)
-    assert keda.look(snapshot(0.0)).look_again == 30.0
-    assert keda.look(snapshot(30.0, backlog=500)).start == 1
-    assert keda.look(snapshot(45.0, backlog=500, busy=1)).start == 4
-    assert keda.look(snapshot(60.0, backlog=500, busy=8)).start == 8
+    assert keda.observe(snapshot(0.0)).look_again == 30.0
+    assert keda.observe(snapshot(30.0, backlog=500)).start == 1
+    assert keda.observe(snapshot(45.0, backlog=500, busy=1)).start == 4
+    assert keda.observe(snapshot(60.0, backlog=500, busy=8)).start == 8
 
 
 def test_keda_divides_what_is_queued_and_in_flight_by_five() -> None:
-    assert Keda(MACHINES).look(snapshot(15.0, backlog=28, running=2, busy=4)).start == 2
-    assert Keda(MACHINES).look(snapshot(15.0, backlog=17, running=4, busy=4)).start == 0
+    assert Keda(MACHINES).observe(snapshot(15.0, backlog=28, running=2, busy=4)).start == 2
+    assert Keda(MACHINES).observe(snapshot(15.0, backlog=17, running=4, busy=4)).start == 0
 
 
 def test_keda_goes_in_to_the_most_of_five_minutes_and_to_zero_after_as_long() -> None:
     keda = Keda(MACHINES)
-    keda.look(snapshot(0.0, backlog=100, busy=20))
-    assert keda.look(snapshot(295.0, backlog=10, busy=20)).stop == 0
-    assert keda.look(snapshot(315.0, backlog=10, busy=20)).stop == 18
-    assert keda.look(snapshot(600.0, idle=2)).stop == 0
-    assert keda.look(snapshot(616.0, idle=2)).stop == 2
+    keda.observe(snapshot(0.0, backlog=100, busy=20))
+    assert keda.observe(snapshot(295.0, backlog=10, busy=20)).stop == 0
+    assert keda.observe(snapshot(315.0, backlog=10, busy=20)).stop == 18
+    assert keda.observe(snapshot(600.0, idle=2)).stop == 0
+    assert keda.observe(snapshot(616.0, idle=2)).stop == 2
 
 
 def test_the_fixed_size_is_the_smallest_that_waits_no_longer() -> None:

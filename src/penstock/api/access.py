@@ -68,19 +68,19 @@ class OriginCheck:
         headers = dict(scope["headers"])
         if len(headers) == len(scope["headers"]) and self._is_of_program(scope["method"], headers):
             return
-        told: dict[bytes, list[bytes]] = {}
+        by_name: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             if name in _READ:
-                told.setdefault(name, []).append(value)
-        if b"authorization" in told and bearer(told[b"authorization"][0].decode("latin-1")) is not None:
+                by_name.setdefault(name, []).append(value)
+        if b"authorization" in by_name and bearer(by_name[b"authorization"][0].decode("latin-1")) is not None:
             return
-        authority = self._host(told.get(b"host", []))
-        if b"sec-fetch-site" in told and told[b"sec-fetch-site"] not in _SAME_ORIGIN:
-            raise _foreign_page("Sec-Fetch-Site", told[b"sec-fetch-site"])
-        if b"origin" in told and not all([_is_origin_of(authority, origin) for origin in told[b"origin"]]):
-            raise _foreign_page("Origin", told[b"origin"])
+        authority = self._host(by_name.get(b"host", []))
+        if b"sec-fetch-site" in by_name and by_name[b"sec-fetch-site"] not in _SAME_ORIGIN:
+            raise _foreign_page("Sec-Fetch-Site", by_name[b"sec-fetch-site"])
+        if b"origin" in by_name and not all([_is_origin_of(authority, origin) for origin in by_name[b"origin"]]):
+            raise _foreign_page("Origin", by_name[b"origin"])
         if scope["method"] == "POST":
-            _refuse_form(told)
+            _refuse_form(by_name)
 
     def _is_of_program(self, method: str, headers: dict[bytes, bytes]) -> bool:
         """The fast path for the usual request: a name of ours, no header that a browser adds, no body but JSON."""
@@ -148,13 +148,13 @@ def _foreign_page(header: str, values: list[bytes]) -> CrossOrigin:
     )
 
 
-def _refuse_form(told: dict[bytes, list[bytes]]) -> None:
+def _refuse_form(by_name: dict[bytes, list[bytes]]) -> None:
     """Refuse a body that a form or a script could have sent here unasked, from a browser too old to say its origin.
 
     A header of our own, or any other Content-Type, makes a browser ask first, and we never say yes.
     """
-    content_type = told[b"content-type"][0] if b"content-type" in told else b""
-    if _is_form(content_type) and b"digest-sha256" not in told and (content_type or _has_body(told)):
+    content_type = by_name[b"content-type"][0] if b"content-type" in by_name else b""
+    if _is_form(content_type) and b"digest-sha256" not in by_name and (content_type or _has_body(by_name)):
         raise UnsupportedMediaType(
             f"a form can send {content_type.decode('latin-1') or 'a body without a Content-Type'}, so it is refused "
             "without an API key; send application/json (an upload: its own Content-Type, or Digest-SHA256 besides)"
@@ -165,8 +165,8 @@ def _is_form(content_type: bytes) -> bool:
     return content_type.partition(b";")[0].strip().lower() in _FORM_TYPES
 
 
-def _has_body(told: dict[bytes, list[bytes]]) -> bool:
-    return b"transfer-encoding" in told or told.get(b"content-length", [b"0"]) != [b"0"]
+def _has_body(by_name: dict[bytes, list[bytes]]) -> bool:
+    return b"transfer-encoding" in by_name or by_name.get(b"content-length", [b"0"]) != [b"0"]
 
 
 def _joined(values: list[bytes]) -> str:

@@ -101,6 +101,6 @@ def _has_place(wanted: Schema, value: object, schema: Schema) -> bool:
             return any(_has_place(one, value, schema) for one in wanted[several])
     if "enum" in wanted:
         return value in wanted["enum"]
-    told = wanted.get("type")
-    allowed = [told] if isinstance(told, str) else told
+    declared = wanted.get("type")
+    allowed = [declared] if isinstance(declared, str) else declared
     return allowed is None or any(name in allowed for name in JSON_TYPES.get(type(value), ("string",)))

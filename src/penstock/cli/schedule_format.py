@@ -46,8 +46,8 @@ def print_ticks(ticks: Sequence[TickItem], results: Sequence[str]) -> None:
 
 def local_times(ticks: Sequence[datetime], zone: str | None) -> Iterator[str]:
     """Instants in the schedule's own zone, with their distance from now."""
-    place = ZoneInfo(zone or "UTC")
-    rows = [(f"{tick.astimezone(place):%a %Y-%m-%d %H:%M:%S %Z}", ago(tick)) for tick in ticks]
+    zone_info = ZoneInfo(zone or "UTC")
+    rows = [(f"{tick.astimezone(zone_info):%a %Y-%m-%d %H:%M:%S %Z}", ago(tick)) for tick in ticks]
     yield from lines(("TICK", ""), rows) if rows else ()
 
 

@@ -27,25 +27,25 @@ class Ours:
         self.memory = Memory()
         self.last = 0.0
 
-    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
-        decision, self.memory = decide(self.fleet, self._reading(sight), self.memory)
-        self.last = sight.at
+    def observe(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
+        decision, self.memory = decide(self.fleet, self._reading(snapshot), self.memory)
+        self.last = snapshot.at
         return ScalerOrder(decision.start, decision.stop, OBSERVE_SECONDS)
 
-    def _reading(self, sight: SimulatedSnapshot) -> FleetReading:
+    def _reading(self, snapshot: SimulatedSnapshot) -> FleetReading:
         return FleetReading(
-            at=EPOCH + seconds(sight.at),
-            backlog=sight.backlog,
-            running=sight.running,
-            due_soon=tuple(DueCount(at - sight.at, 1) for at in sight.due_soon),
-            oldest_wait_seconds=sight.oldest_wait,
-            arrival_rate=sight.arrived / (sight.at - self.last) if sight.at > self.last else Unknown(),
-            service_seconds=Unknown() if sight.service is None else sight.service,
+            at=EPOCH + seconds(snapshot.at),
+            backlog=snapshot.backlog,
+            running=snapshot.running,
+            due_soon=tuple(DueCount(at - snapshot.at, 1) for at in snapshot.due_soon),
+            oldest_wait_seconds=snapshot.oldest_wait,
+            arrival_rate=snapshot.arrived / (snapshot.at - self.last) if snapshot.at > self.last else Unknown(),
+            service_seconds=Unknown() if snapshot.service is None else snapshot.service,
             startup_seconds=self.machines.startup,
             capacity=self.machines.capacity,
-            starting=sight.starting,
-            idle=sight.idle,
-            busy=sight.busy,
+            starting=snapshot.starting,
+            idle=snapshot.idle,
+            busy=snapshot.busy,
             draining=0,
         )
 
@@ -59,8 +59,8 @@ class FixedSize:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
-        return ScalerOrder(max(0, self.size - sight.workers), 0, 60.0)
+    def observe(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
+        return ScalerOrder(max(0, self.size - snapshot.workers), 0, 60.0)
 
 
 class StepAlarms:
@@ -81,14 +81,14 @@ class StepAlarms:
         self.threshold, self.step, self.big_step, self.empty_periods = threshold, step, big_step, empty_periods
         self.empty = 0
 
-    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
-        self.empty = 0 if sight.backlog else self.empty + 1
+    def observe(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
+        self.empty = 0 if snapshot.backlog else self.empty + 1
         if self.empty >= self.empty_periods:
-            return ScalerOrder(0, sight.workers, self.PERIOD)
+            return ScalerOrder(0, snapshot.workers, self.PERIOD)
         # With such alarms a depth at or below the threshold starts nothing; the first worker is granted here.
-        if sight.backlog > 10 * self.threshold:
+        if snapshot.backlog > 10 * self.threshold:
             return ScalerOrder(self.big_step, 0, self.PERIOD)
-        if sight.backlog > self.threshold or (sight.backlog and not sight.workers):
+        if snapshot.backlog > self.threshold or (snapshot.backlog and not snapshot.workers):
             return ScalerOrder(self.step, 0, self.PERIOD)
         return ScalerOrder(0, 0, self.PERIOD)
 
@@ -110,17 +110,17 @@ class Keda:
         self.active_at = 0.0
         self.asked: deque[tuple[float, int]] = deque()
 
-    def look(self, sight: SimulatedSnapshot) -> ScalerOrder:
-        load = sight.backlog + sight.running
+    def observe(self, snapshot: SimulatedSnapshot) -> ScalerOrder:
+        load = snapshot.backlog + snapshot.running
         if load:
-            self.active_at = sight.at
-        if sight.workers == 0:
+            self.active_at = snapshot.at
+        if snapshot.workers == 0:
             self.asked.clear()
             return ScalerOrder(1 if load else 0, 0, self.SYNC if load else self.POLL)
-        if not load and sight.at - self.active_at >= self.COOLDOWN:
-            return ScalerOrder(0, sight.workers, self.POLL)
-        change = self._stable(sight.at, self._desired(load, sight.workers)) - sight.workers
-        change = min(change, max(sight.workers, 4))
+        if not load and snapshot.at - self.active_at >= self.COOLDOWN:
+            return ScalerOrder(0, snapshot.workers, self.POLL)
+        change = self._stable(snapshot.at, self._desired(load, snapshot.workers)) - snapshot.workers
+        change = min(change, max(snapshot.workers, 4))
         return ScalerOrder(max(0, change), max(0, -change), self.SYNC)
 
     def _desired(self, load: int, workers: int) -> int:

@@ -109,7 +109,7 @@ class Scaler(Protocol):
     name: str
     lets_go: bool
 
-    def look(self, sight: SimulatedSnapshot) -> ScalerOrder: ...
+    def observe(self, snapshot: SimulatedSnapshot) -> ScalerOrder: ...
 
 
 class Sample(Struct, frozen=True):
@@ -294,7 +294,7 @@ class World:
         self.run.worker_seconds += self.now - worker.since
 
     def _look(self) -> None:
-        order = self.scaler.look(self._sight())
+        order = self.scaler.observe(self._snapshot())
         self.arrived = 0
         for _ in range(min(order.start, self.machines.max - self.present)):
             self._start()
@@ -302,7 +302,7 @@ class World:
             self._stop()
         self._push(self.now + order.look_again, _LOOK, None)
 
-    def _sight(self) -> SimulatedSnapshot:
+    def _snapshot(self) -> SimulatedSnapshot:
         return SimulatedSnapshot(
             at=self.now,
             backlog=len(self.waiting),
