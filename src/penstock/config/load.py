@@ -14,8 +14,7 @@ from penstock.config.settings import Settings
 from penstock.model.errors import Invalid, InvalidSetting
 from penstock.model.fleet_plan import changed
 from penstock.model.fleets import MOST_WORKERS, Fleet
-from penstock.model.names import is_name
-from penstock.model.suggestion import suggest
+from penstock.model.names import is_name, suggest
 
 FLEETS = "fleets"
 
