@@ -214,17 +214,13 @@ class ShardedStore(ShardedRegistry):
         unknown: Callable[[Item], Answer],
         patience: timedelta | None = None,
     ) -> Sequence[Answer | Unavailable]:
-        """`ask_each`, by the shard numbers in the ids."""
-
-        def find(item: Item) -> GuardedShard | None:
-            return self.directory.find(shard_of(id_of(item)))
-
+        """`ask_each`, by the shard numbers in the ids; mostly there is only one."""
         numbers = shards_of(map(id_of, items))
+        if len(numbers) == 1 and (shard := self.directory.find(*numbers)) is not None:
+            return await call(shard, items)
         if unknown_numbers := {number for number in numbers if self.directory.find(number) is None}:
             await self.directory.refresh_unknown(unknown_numbers)
-        if len(numbers) == 1 and (shard := find(items[0])) is not None:
-            return await call(shard, items)
-        return await ask_each(items, find, call, unknown, patience)
+        return await ask_each(items, lambda item: self.directory.find(shard_of(id_of(item))), call, unknown, patience)
 
     # -- reads over all shards
 
