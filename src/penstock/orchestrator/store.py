@@ -48,9 +48,10 @@ class ShardedStore(ShardedRegistry):
 
     capabilities = Capabilities(one_order=False)
 
-    def __init__(self, directory: ShardDirectory, admin: ShardAdmin) -> None:
+    def __init__(self, directory: ShardDirectory, admin: ShardAdmin, patience: timedelta | None) -> None:
         super().__init__(directory)
         self.admin = admin
+        self._patience = patience
 
     @classmethod
     async def open(
@@ -61,8 +62,11 @@ class ShardedStore(ShardedRegistry):
         rng: random.Random,
         *,
         deadline: timedelta = CALL_DEADLINE,
+        patience: timedelta | None = PATIENCE,
     ) -> Self:
         """Open the shards of the settings and those added at run time.
+
+        A worker's move waits `patience` for other shards after the first answer; None: as long as they take.
 
         Those that cannot be opened are tried again while the others work. StoreUnavailable when none can.
         """
@@ -75,7 +79,7 @@ class ShardedStore(ShardedRegistry):
         except BaseException:
             await directory.close()
             raise
-        return cls(directory, ShardAdmin(directory, open_shard, clock))
+        return cls(directory, ShardAdmin(directory, open_shard, clock), patience)
 
     # -- the shards behind it
 
@@ -159,11 +163,11 @@ class ShardedStore(ShardedRegistry):
             _job_id,
             lambda shard, mine: shard.renew(worker, mine, lease),
             lambda held: Renewal(held.job, held.fence, Loss.GONE),
-            PATIENCE,
+            self._patience,
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> Sequence[Settled | Unavailable]:
-        return await self._route(settlements, _job_id, lambda shard, mine: shard.settle(mine), _gone, PATIENCE)
+        return await self._route(settlements, _job_id, lambda shard, mine: shard.settle(mine), _gone, self._patience)
 
     async def release(
         self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
@@ -173,7 +177,7 @@ class ShardedStore(ShardedRegistry):
             _job_id,
             lambda shard, mine: shard.release(mine, suspects=suspects, delay=delay),
             _gone,
-            PATIENCE,
+            self._patience,
         )
 
     async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
@@ -181,7 +185,7 @@ class ShardedStore(ShardedRegistry):
             await shard.retype(mine, type_name)
             return [None] * len(mine)
 
-        require(await self._route(leases, _job_id, retype_mine, lambda _: None, PATIENCE))
+        require(await self._route(leases, _job_id, retype_mine, lambda _: None, self._patience))
 
     async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> Sequence[Cancellation | Unavailable]:
         return await self._route(
