@@ -36,7 +36,7 @@ async def test_jobs_of_a_type_that_no_worker_runs_leave_the_others_their_window(
     assert [one.job for one in await claim(engine, "w1", "add")] == [job]
 
 
-async def test_jobs_of_a_type_that_no_worker_runs_hide_no_line(engine: Engine) -> None:
+async def test_jobs_of_a_type_that_no_worker_runs_hide_no_backlog(engine: Engine) -> None:
     await submit_many(engine, "other", 30, priority=9)
     jobs = await submit_many(engine, "add", 10)
     await dispatcher(engine).step()
@@ -44,13 +44,13 @@ async def test_jobs_of_a_type_that_no_worker_runs_hide_no_line(engine: Engine) -
     assert sorted(taken) == sorted(jobs)
 
 
-async def test_without_a_dispatcher_a_line_is_found_behind_jobs_of_another_type(engine: Engine) -> None:
+async def test_without_a_dispatcher_a_backlog_is_found_behind_jobs_of_another_type(engine: Engine) -> None:
     await submit_many(engine, "other", 30, priority=9)
     jobs = await submit_many(engine, "add", 10)
     assert [one.job for one in await claim(engine, "w1", "add")] == jobs
 
 
-async def test_priority_holds_among_the_types_in_line(engine: Engine) -> None:
+async def test_priority_holds_among_the_types_of_a_backlog(engine: Engine) -> None:
     plain = await submit_many(engine, "add", 4, priority=5)
     low = await submit_many(engine, "other", 4, priority=1)
     urgent = await submit_many(engine, "other", 4, priority=9)
@@ -58,7 +58,7 @@ async def test_priority_holds_among_the_types_in_line(engine: Engine) -> None:
     assert taken == [urgent, plain, low]
 
 
-async def test_a_ticket_of_one_type_does_not_overtake_the_more_urgent_line_of_another(engine: Engine) -> None:
+async def test_a_ticket_of_one_type_does_not_overtake_the_more_urgent_backlog_of_another(engine: Engine) -> None:
     urgent = await submit_many(engine, "other", 9, priority=9)
     taken = [one.job for one in await claim(engine, limit=3)]
     (low,) = await submit_many(engine, "add", 1, priority=1)
@@ -73,14 +73,14 @@ async def test_a_worker_that_does_not_run_the_more_urgent_type_takes_its_ticket_
     assert [one.job for one in await claim(engine, "w2", "add")] == [low]
 
 
-async def test_the_end_of_one_line_is_not_the_end_of_another(engine: Engine) -> None:
+async def test_the_end_of_one_backlog_is_not_the_end_of_another(engine: Engine) -> None:
     """Two workers of one process, each with its own type: what one does not find the other still looks for."""
     jobs = await submit_many(engine, "other", 4)
     assert await claim(engine, "w1", "add") == []
     assert [one.job for one in await claim(engine, "w2", "other")] == jobs
 
 
-async def test_a_ticket_goes_out_beside_the_line_of_another_type(engine: Engine) -> None:
+async def test_a_ticket_goes_out_beside_the_backlog_of_another_type(engine: Engine) -> None:
     await submit_many(engine, "other", 10)
     await dispatcher(engine).step()
     await submit_many(engine, "add", 1)

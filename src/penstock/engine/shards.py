@@ -177,8 +177,8 @@ class SdkPlacement:
     def _check(self, named: SdkKey) -> None:
         takers = self._store.takers()
         if takers and (named.home is None or named.home not in takers):
-            said = "there are several shards" if named.home is None else f"shard {named.home} takes no new jobs now"
-            raise _choose(takers, said)
+            reason = "there are several shards" if named.home is None else f"shard {named.home} takes no new jobs now"
+            raise _choose(takers, reason)
 
 
 def _choose(takers: Mapping[ShardId, float], why: str) -> ChooseShard:

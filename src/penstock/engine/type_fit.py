@@ -208,11 +208,11 @@ class Misfits:
         unsure = {id for id, value in params.items() if isinstance(value, ObjectsUnavailable)}
         known = {job: value for job, value in params.items() if isinstance(value, bytes)}
         others = await self._for_others([(misfits[job], value) for job, value in known.items()])
-        told = [Refusal(one.job, one.fence, Loss.UNSURE) for one in outcomes if one.job in unsure]
-        told += await self._give_back(
+        refused = [Refusal(one.job, one.fence, Loss.UNSURE) for one in outcomes if one.job in unsure]
+        refused += await self._give_back(
             [(Lease(one.job, one.fence), others[one.job]) for one in outcomes if one.job in others]
         )
-        return [one for one in outcomes if one.job not in unsure and one.job not in others], told
+        return [one for one in outcomes if one.job not in unsure and one.job not in others], refused
 
     async def _params(self, job: Job) -> bytes | ObjectsUnavailable | None:
         """The params of a job; None if they are lost for good."""
@@ -238,20 +238,22 @@ class Misfits:
 
     async def _give_back(self, misfits: Sequence[tuple[Lease, "_GiveBackTerms"]]) -> list[Refusal]:
         """Release the jobs without counting the attempt; retyped first, in case the process dies in between."""
-        told: list[Refusal] = []
+        refused: list[Refusal] = []
         for terms in {terms for _, terms in misfits}:
             leases = [lease for lease, its in misfits if its == terms]
             await self._store.retype(leases, terms.name)
             answers = await self._store.release(leases, delay=terms.delay)
             given = [answer for answer in answers if not isinstance(answer, Unavailable)]
             self._signals.publish_events([answer.event for answer in given if answer.event is not None])
-            told += [Refusal(one.job, one.fence, loss) for one in given if (loss := _loss(one.loss, terms)) is not None]
-            told += [
+            refused += [
+                Refusal(one.job, one.fence, loss) for one in given if (loss := _loss(one.loss, terms)) is not None
+            ]
+            refused += [
                 Refusal(lease.job, lease.fence, Loss.UNSURE)
                 for lease, answer in zip(leases, answers, strict=True)
                 if isinstance(answer, Unavailable)
             ]
-        return told
+        return refused
 
 
 class _GiveBackTerms(Struct, frozen=True):
