@@ -29,10 +29,10 @@ from penstock.context import Context
 from penstock.model.errors import Invalid, InvalidParams
 from penstock.model.fleets import Fleet
 from penstock.model.ids import JobId
-from penstock.model.names import check_options
 from penstock.model.params import Signature
 from penstock.model.results import ReturnType
 from penstock.model.retry import Retry
+from penstock.model.text import check_options
 from penstock.model.wire.jobs import BatchAnswer
 from penstock.model.wire.schedules import ScheduleRequest
 from penstock.model.workers import HandlerKind, JobType

@@ -9,7 +9,8 @@ from typing import ClassVar, SupportsFloat, SupportsIndex
 from penstock.model.errors import Invalid, NotFound
 from penstock.model.ids import JobId
 from penstock.model.job import Progress
-from penstock.model.names import check_file_name, readable
+from penstock.model.names import check_file_name
+from penstock.model.text import readable
 from penstock.model.wire.jobs import is_content_type
 
 logger = logging.getLogger("penstock.job")

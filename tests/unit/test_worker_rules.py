@@ -14,7 +14,8 @@ from penstock.model.clock import SystemClock
 from penstock.model.errors import ServerUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import Claim, ErrorCode, JobError
-from penstock.model.names import is_name, readable
+from penstock.model.names import is_name
+from penstock.model.text import readable
 from penstock.model.wire.jobs import Outcome
 from penstock.worker.agent.agent import new_worker_id
 from penstock.worker.agent.attempt import (

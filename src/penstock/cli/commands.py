@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from penstock.model.names import suggest
+from penstock.model.text import suggest
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

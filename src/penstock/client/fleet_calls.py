@@ -8,7 +8,7 @@ from penstock.client.calls import Call, path_of
 from penstock.model.durations import Span
 from penstock.model.errors import Invalid
 from penstock.model.fleets import KeepWarm, Policy
-from penstock.model.names import check_options
+from penstock.model.text import check_options
 from penstock.model.wire.fleets import FleetChange, FleetItem, FleetList
 
 WorkerCount: TypeAlias = int | Literal["auto"]

@@ -10,9 +10,9 @@ import msgspec
 
 from penstock.model.clock import utc
 from penstock.model.errors import Invalid, InvalidParams
-from penstock.model.names import check_options
 from penstock.model.retry import Retry, RetryKind
 from penstock.model.schedule import Cron, Every, Misfire, Overlap
+from penstock.model.text import check_options
 from penstock.model.ticks import check
 from penstock.model.wire.schedules import OnConflict, ScheduleRequest
 

@@ -14,7 +14,8 @@ from penstock.config.settings import Settings
 from penstock.model.errors import Invalid, InvalidSetting
 from penstock.model.fleet_plan import changed
 from penstock.model.fleets import MOST_WORKERS, Fleet
-from penstock.model.names import is_name, suggest
+from penstock.model.names import is_name
+from penstock.model.text import suggest
 
 FLEETS = "fleets"
 

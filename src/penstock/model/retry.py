@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr, replace
 
 from penstock.model.clock import seconds
 from penstock.model.errors import Invalid
-from penstock.model.names import readable
+from penstock.model.text import readable
 
 Positive = Annotated[int, Meta(ge=1, le=1000)]
 Span = Annotated[float, Meta(ge=0, le=31_536_000)]

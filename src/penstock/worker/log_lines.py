@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from penstock.model.job import LogLine
-from penstock.model.names import readable
+from penstock.model.text import readable
 
 LINE_CHARACTERS = 16 * 1024
 """An unfinished line is cut at this length, so that it is sent before it ends."""

@@ -8,7 +8,7 @@ from typing import Protocol, Self
 from msgspec import Raw, Struct
 
 from penstock.model.job import NEVER_RETRIED, Claim, ErrorCode, FileLink, JobError, Lease, LogLine, Progress
-from penstock.model.names import readable
+from penstock.model.text import readable
 from penstock.model.wire.jobs import Outcome
 from penstock.worker.protocol import folder_of
 

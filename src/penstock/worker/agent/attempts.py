@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from penstock.model.clock import Clock, seconds, within
 from penstock.model.job import Claim, ErrorCode, FileLink, LogLine, Progress
-from penstock.model.names import readable
 from penstock.model.ports import WorkerApi
+from penstock.model.text import readable
 from penstock.model.workers import DEFAULT_TIMEOUT_SECONDS, HandlerKind
 from penstock.worker.agent.attempt import (
     NEVER,

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from penstock.model.job import ErrorCode, JobError
-from penstock.model.names import readable
+from penstock.model.text import readable
 from penstock.worker.agent.attempt import Attempt, Cause
 from penstock.worker.channel import Channel
 from penstock.worker.prefork.client import PreforkLost, own_prefork, without_prefork

@@ -8,8 +8,8 @@ from typing import Protocol
 from penstock.model.clock import Clock, seconds, within
 from penstock.model.errors import NotFound, Refused, Unauthorized, Unavailable
 from penstock.model.job import Lease, Loss, Renewal
-from penstock.model.names import readable
 from penstock.model.ports import WorkerApi
+from penstock.model.text import readable
 from penstock.model.workers import Worker
 from penstock.worker.agent.attempt import Attempt, LeaseTerms, StopReason
 from penstock.worker.agent.outage import Backoff, Outage, concerns_all

@@ -10,8 +10,8 @@ from penstock.model.clock import Clock, seconds
 from penstock.model.errors import PenstockError, StoreUnavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.job import LogLine
-from penstock.model.names import readable
 from penstock.model.ports import WorkerApi
+from penstock.model.text import readable
 from penstock.model.wire.jobs import LogEntry
 from penstock.worker.agent.attempt import Attempt
 from penstock.worker.agent.outage import Backoff, concerns_all

@@ -18,8 +18,8 @@ from penstock.model.errors import (
     Unavailable,
 )
 from penstock.model.job import Lease, Loss
-from penstock.model.names import readable
 from penstock.model.ports import WorkerApi
+from penstock.model.text import readable
 from penstock.model.wire.jobs import Outcome, Refusal
 from penstock.worker.agent.attempt import NEVER, Attempt, Discard, LeaseTerms, Release, Telling, Wakeup, simplify
 from penstock.worker.agent.claimer import Declined

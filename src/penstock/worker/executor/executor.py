@@ -14,8 +14,8 @@ import msgspec
 from penstock.app import Penstock
 from penstock.model.clock import Clock
 from penstock.model.job import LogLine
-from penstock.model.names import readable
 from penstock.model.results import least_bytes
+from penstock.model.text import readable
 from penstock.worker.channel import Channel
 from penstock.worker.executor.loader import describe_app
 from penstock.worker.executor.log_capture import FLUSH_SECONDS, WRITING, JobLog

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from penstock.app import Penstock
-from penstock.model.names import readable
+from penstock.model.text import readable
 from penstock.worker.protocol import Loaded, LoadFailed, Program
 
 UNLOADABLE = 2

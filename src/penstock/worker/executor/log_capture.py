@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from penstock.context import logger
 from penstock.model.clock import Clock
 from penstock.model.job import LogLine
-from penstock.model.names import readable
+from penstock.model.text import readable
 from penstock.worker.log_lines import LineSplitter
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from penstock.app import Handler
 from penstock.context import Context, Inputs, Outputs
 from penstock.model.errors import InvalidParams
 from penstock.model.job import NEVER_RETRIED, ErrorCode, JobError, LogLine, Progress
-from penstock.model.names import readable
 from penstock.model.results import ResultMisfit
 from penstock.model.retry import exception_names
+from penstock.model.text import readable
 from penstock.worker.executor.log_capture import JobLog
 from penstock.worker.executor.threads import ThreadWork
 from penstock.worker.protocol import Errored, Finished, Skipped, Start, Stopped, ToAgent, Wrote
