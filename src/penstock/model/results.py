@@ -25,6 +25,7 @@ class ReturnType:
     def __init__(self, annotation: Any) -> None:
         self._annotation = annotation if _decodable(annotation) else Any
         self._decoder = msgspec.json.Decoder(Raw if self._annotation is Any else annotation)
+        self._accepts_null = self._accepts(b"null")
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Self:
@@ -41,6 +42,8 @@ class ReturnType:
         What the encoder raises for a value without a form in JSON is raised as it is. One that is far too large is
         refused before it is encoded.
         """
+        if value is None and self._accepts_null:
+            return b"null"
         if least_bytes(value, most_bytes) > most_bytes:
             raise _too_large(most_bytes)
         encoded = _encode(value)
@@ -51,6 +54,13 @@ class ReturnType:
             _require_finite(value)
         self._check(encoded)
         return encoded
+
+    def _accepts(self, encoded: bytes) -> bool:
+        try:
+            self._check(encoded)
+        except ResultMisfit:
+            return False
+        return True
 
     def _check(self, encoded: bytes) -> None:
         """Check the encoded text too: a `msgspec.Raw` inside is copied unchecked."""

@@ -190,7 +190,7 @@ class Executor:
 
 async def take_result(run: Run, value: object) -> None:
     """Check and encode a result; a large one in a thread, so that it does not block the event loop."""
-    if least_bytes(value, LARGE_BYTES) > LARGE_BYTES:
+    if value is not None and least_bytes(value, LARGE_BYTES) > LARGE_BYTES:
         await asyncio.to_thread(run.returned, value)
     else:
         run.returned(value)
