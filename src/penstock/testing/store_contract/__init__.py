@@ -7,7 +7,7 @@ from penstock.testing.store_contract.ends import EndContract
 from penstock.testing.store_contract.leases import LeaseContract
 from penstock.testing.store_contract.reads import ReadContract
 from penstock.testing.store_contract.registry import RegistryContract
-from penstock.testing.store_contract.restoring import Restoring
+from penstock.testing.store_contract.restores import RestoreContract
 from penstock.testing.store_contract.schedules import ScheduleContract
 from penstock.testing.store_contract.settles import SettleContract
 from penstock.testing.store_contract.submits import SubmitContract
@@ -28,6 +28,6 @@ class StoreContract(
     ScheduleContract,
     TickContract,
     AdmissionContract,
-    Restoring,
+    RestoreContract,
 ):
     """The promises of `penstock.store.seam`, each as a test."""

@@ -17,7 +17,7 @@ async def restore(stage: StoreStage) -> None:
         await shard.raise_epoch()
 
 
-class Restoring(OnStage):
+class RestoreContract(OnStage):
     async def test_no_fence_from_before_a_restore_settles(self, stage: StoreStage) -> None:
         lease = await stage.run_job()
         await restore(stage)
