@@ -204,6 +204,22 @@ class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
         float,
         Meta(description="Workers that were lost: how long they are listed, after they were last heard from.", ge=60),
     ] = 86_400.0
+    events_seconds: Annotated[
+        float, Meta(description="The journal of state changes and the delivery logs of subscriptions.", ge=60)
+    ] = 7 * 86_400.0
+    history_seconds: Annotated[float, Meta(description="The history of counts and times.", ge=60)] = 90 * 86_400.0
+
+
+class EventSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The journal of state changes."""
+
+    keep: Annotated[
+        bool,
+        Meta(
+            description="Write every state change of every job to the journal. Without it there are no streams, "
+            "subscriptions and history. The same for all processes."
+        ),
+    ] = True
 
 
 class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -365,6 +381,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     timing: TimingSettings = TimingSettings()
     limits: LimitSettings = LimitSettings()
     retention: RetentionSettings = RetentionSettings()
+    events: EventSettings = EventSettings()
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}

@@ -87,7 +87,10 @@ class Progress(Struct, frozen=True, omit_defaults=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """The durable row of one job. `params` and `result` are JSON; None when they lie in the object store instead."""
+    """The durable row of one job. `params` and `result` are JSON; None when they lie in the object store instead.
+
+    `version` is 1 for a new job, and grows by 1 with each change of its state and when it is asked to cancel.
+    """
 
     id: JobId
     type: str
@@ -103,6 +106,7 @@ class Job(Struct, frozen=True, kw_only=True):
     progress: Progress | None = None
     attempt: int = 0
     fence: int = 0
+    version: int = 1
     losses: int = 0
     retry: Retry
     timeout: timedelta | None = None

@@ -115,10 +115,10 @@ MOVES: Mapping[Move, Rule] = {
 
 
 class Event(Struct, frozen=True, gc=False):
-    """What one move did to one job: the value that is counted, watched and (later) published.
+    """What one move did to one job: the value that is counted, watched and published.
 
     `before` equals `after` where a move changed the job but not its state: a mark, a ticket. `ran_seconds` is how long
-    the attempt took that a settle ended; None where the shard no longer knows.
+    the attempt took that a settle ended; None where the shard no longer knows. `version` is the job's after the move.
     """
 
     job: JobId
@@ -132,3 +132,4 @@ class Event(Struct, frozen=True, gc=False):
     attempt: int
     reason: str | None = None
     ran_seconds: float | None = None
+    version: int = 1

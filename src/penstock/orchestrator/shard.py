@@ -217,6 +217,10 @@ class GuardedShard:
     def takers(self) -> None:
         return None
 
+    @property
+    def keeps_events(self) -> bool:
+        return self._inside is None or self._inside.keeps_events
+
     def shards(self) -> Sequence[Self]:
         return (self,)
 
@@ -291,3 +295,16 @@ class GuardedShard:
     next_tick = _guard(Shard.next_tick)
     tick = _guard(Shard.tick)
     ticks = _guard(Shard.ticks)
+    number_entries = _guard(Shard.number_entries)
+    read_journal = _guard(Shard.read_journal)
+    find_number = _guard(Shard.find_number)
+    read_history = _guard(Shard.read_history)
+    prune_journal = _guard(Shard.prune_journal)
+    relay_state = _guard(Shard.relay_state)
+    save_relay = _guard(Shard.save_relay)
+    park_again = _guard(Shard.park_again)
+    parked = _guard(Shard.parked)
+    parked_of = _guard(Shard.parked_of)
+    deliveries = _guard(Shard.deliveries)
+    relay_totals = _guard(Shard.relay_totals)
+    drop_relay = _guard(Shard.drop_relay)

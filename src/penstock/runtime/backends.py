@@ -83,7 +83,8 @@ def shard_map(settings: Settings) -> ShardMap:
 async def open_store(settings: Settings, clock: Clock, rng: random.Random) -> Store:
     """The shards that the settings name behind an orchestrator, or the one in the data folder."""
     if embedded(settings):
-        return await SqliteStore.open(_create(data_folder(settings)) / "penstock.db", clock=clock)
+        path = _create(data_folder(settings)) / "penstock.db"
+        return await SqliteStore.open(path, clock=clock, keep_events=settings.events.keep)
 
     async def open_one(number: ShardId, url: str) -> Shard:
         return await open_shard(number, url, settings, clock)
@@ -106,9 +107,11 @@ async def open_shard(number: ShardId, url: str, settings: Settings, clock: Clock
                 deadline=seconds(place.deadline_seconds),
                 connections=place.connections,
                 migrate=place.migrate,
+                keep_events=settings.events.keep,
             )
         case "sqlite":
-            return await SqliteStore.open(Path(urlsplit(url).path), shard=number, clock=clock)
+            path, keep = Path(urlsplit(url).path), settings.events.keep
+            return await SqliteStore.open(path, shard=number, clock=clock, keep_events=keep)
         case scheme:
             raise InvalidSetting(
                 f"store: {scheme or 'a URL without a scheme'} is no store; use postgresql://… or sqlite:///path"

@@ -51,6 +51,7 @@ def job_of(row: Row) -> Job:
         _seq, job, type_name, queue, state, priority, attempt, fence, losses, due_at, created_at, started_at,
         completed_at, expires_at, cancel_requested_at, timeout, worker, reason, retried, retry, tags, progress, error,
         inputs, outputs, params_object, result_object, params, result, schedule, tick_at, interval,
+        version,
     ) = row  # fmt: skip
     return Job(
         id=JobId(job),
@@ -67,6 +68,7 @@ def job_of(row: Row) -> Job:
         progress=decoded(_progress, progress),
         attempt=attempt,
         fence=fence,
+        version=version,
         losses=losses,
         retry=decoded(_retry, retry) or _DEFAULT_RETRY,
         timeout=span(timeout),

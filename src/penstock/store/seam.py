@@ -40,6 +40,7 @@ from penstock.model.job import (
 )
 from penstock.model.lifecycle import Event
 from penstock.model.submission import Known, Misplaced, Submission
+from penstock.store.journal import Journal, Relays
 from penstock.store.registry import Registry, ScheduleStore
 
 PostTickets = Callable[[Sequence[Ticket]], Awaitable[None]]
@@ -219,8 +220,11 @@ class Store(Registry, ScheduleStore, Protocol):
         ...
 
 
-class Shard(Store, Protocol):
-    """One shard, as a backend implements it: a store, and the sweeps that its dispatcher and reaper ask of it."""
+class Shard(Store, Journal, Relays, Protocol):
+    """One shard, as a backend implements it: a store, its journal, and the sweeps of its dispatcher and reaper.
+
+    Every move writes its entry of the journal in its own write, and raises the `version` of the jobs it changes by 1.
+    """
 
     @property
     def shard(self) -> ShardId:
