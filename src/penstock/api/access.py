@@ -186,6 +186,7 @@ _ADMIN = (KeyScope.ADMIN,)
 READING: Mapping[str, Scopes] = {
     "jobs": _READ_SCOPES,
     "queues": _READ_SCOPES,
+    "history": _READ_SCOPES,
     "types": _READ_SCOPES,
     "workers": _READ_SCOPES,
     "fleets": _READ_SCOPES,

@@ -15,6 +15,7 @@ from penstock.api import (
     files,
     fleets,
     health,
+    history,
     jobs,
     keys,
     logs,
@@ -120,6 +121,7 @@ _DESCRIBED: tuple[Operation, ...] = (
     *keys.OPERATIONS,
     *fleets.OPERATIONS,
     *shards.OPERATIONS,
+    *history.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
 )

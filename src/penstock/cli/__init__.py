@@ -28,6 +28,7 @@ ROOT = CommandGroup(
         "jobs": ("penstock.cli.jobs:jobs", "Submit jobs, look at them, and stop them."),
         "schedules": ("penstock.cli.schedules:schedules", "Run jobs again and again: on an interval or by cron."),
         "queues": ("penstock.cli.queues:queues", "Look at queues, pause and resume them."),
+        "history": ("penstock.cli.history:history", "Draw what happened over time."),
         "types": ("penstock.cli.types:types", "Look at job types, rename and retire them."),
         "keys": ("penstock.cli.keys:keys", "Make API keys, list, rotate and revoke them."),
         "workers": ("penstock.cli.workers:workers", "List the workers and how they are."),

@@ -26,6 +26,7 @@ from penstock.client.options import (
     changes_body,
     preview_body,
     schedule_body,
+    seconds_of,
     span_of,
     spec_of,
 )
@@ -35,6 +36,7 @@ from penstock.model.errors import Unavailable
 from penstock.model.job import JobFilter
 from penstock.model.lifecycle import State
 from penstock.model.wire.fleets import FleetItem
+from penstock.model.wire.history import HistoryReport
 from penstock.model.wire.jobs import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
 from penstock.model.wire.keys import GRACE_SECONDS, KeyItem, MadeKey
 from penstock.model.wire.schedules import ScheduleItem, TickItem
@@ -134,6 +136,19 @@ class AsyncClient:
 
     async def queues(self) -> tuple[QueueItem, ...]:
         return await self._run(self._protocol.ask(calls.queues()))
+
+    async def history(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step: Duration | None = None,
+        queue: str | None = None,
+        type: str | None = None,
+    ) -> HistoryReport:
+        """What happened in each step from `since` (an hour before `until`) to `until` (now), at most 400 steps."""
+        asked = calls.history(since, until, seconds_of(step), queue, type)
+        return await self._run(self._protocol.ask(asked))
 
     async def pause(self, queue: str) -> QueueItem:
         """Let no more jobs of this queue start; those running go on."""

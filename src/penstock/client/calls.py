@@ -1,7 +1,7 @@
 """The calls of the clients as values: one function per endpoint, each returning a `Call` for any transport."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import quote, urlencode
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from penstock.client.sinks import BytesSink, FileSink, Sink
 from penstock.model.job import JobFilter
 from penstock.model.sdk_keys import REPEATED_HEADER
+from penstock.model.wire.history import HistoryReport
 from penstock.model.wire.jobs import (
     BatchResponse,
     DirectUpload,
@@ -170,6 +171,14 @@ def download(job: str, file: FileItem, path: Path) -> Call[bytes]:
 
 def queues() -> Call[tuple[QueueItem, ...]]:
     return Call("GET", "/v1/queues", lambda raw: msgspec.json.decode(raw, type=QueueList).queues)
+
+
+def history(
+    since: datetime | None, until: datetime | None, step: float | None, queue: str | None, type_name: str | None
+) -> Call[HistoryReport]:
+    span = {"from": since and since.isoformat(), "to": until and until.isoformat(), "step": step}
+    query = query_of(**span, queue=queue, type=type_name)
+    return Call("GET", "/v1/history", msgspec.json.Decoder(HistoryReport).decode, query=query)
 
 
 def pause(queue: str) -> Call[QueueItem]:

@@ -5,6 +5,7 @@ import random
 from penstock.broker import Broker
 from penstock.config import Settings
 from penstock.engine.fleets import Fleets
+from penstock.engine.history import Histories
 from penstock.engine.job_types import Types
 from penstock.engine.jobs import Jobs
 from penstock.engine.keys import Keys
@@ -53,6 +54,7 @@ class Engine:
         self.queues = Queues(store, parts.catalog, parts.tickets)
         self.types = Types(parts, self.queues)
         self.fleets = Fleets(store, parts.catalog, settings)
+        self.history = Histories(parts)
         self.ticks = Ticks(parts)
         self.schedules = Schedules(parts, self.ticks)
         self.jobs = Jobs(parts, RepeatedSubmits(parts, self.schedules, self.ticks))

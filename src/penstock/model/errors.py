@@ -16,6 +16,7 @@ PenstockError
 │   ├── Conflict            conflict             the thing exists, in a state that does not allow this
 │   │   ├── KeyConflict     key_conflict         the idempotency key belongs to a job with another body
 │   │   ├── ChooseShard     choose_shard         a key of the SDK must name another shard
+│   │   ├── EventsNotKept   events_not_kept      the settings say that no journal is kept
 │   │   └── LeaseLost       lease_lost           the fence shown is no longer the job's fence
 │   ├── TooLarge            too_large            above a configured limit
 │   └── CorruptObject       corrupt_object       stored bytes do not match their digest
@@ -148,6 +149,12 @@ class ChooseShard(Conflict):
         """`shards`: those that take new jobs, as `sdk_keys` writes them."""
         super().__init__(message, **details)
         self.shards = shards
+
+
+class EventsNotKept(Conflict):
+    """The settings say that no journal of state changes is kept."""
+
+    code = "events_not_kept"
 
 
 class LeaseLost(Conflict):
