@@ -69,7 +69,7 @@ def print_history(report: HistoryReport, columns: int) -> None:
         _print_line(name, _columns(depths, width, max), note)
     _print_times("wait p95", [step.wait for step in steps], width)
     _print_times("run p95", [step.run for step in steps], width)
-    style.say(style.dim(_axis(report, min(width, len(steps)))))
+    style.say(style.dim(_axis(report, len(_columns([0.0] * len(steps), width, max)))))
     if report.missing_shards:
         named = ", ".join(map(str, report.missing_shards))
         style.say(style.warned(f"without shard {named}, which did not answer"), err=True)
