@@ -9,9 +9,7 @@ NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
 
 def report(count, **measured):
-    measures = dict.fromkeys(
-        ["arrived", "started", "succeeded", "errored", "failed", "cancelled", "expired", "lost", "waiting", "running", "scheduled"], 0
-    )
+    measures = dict.fromkeys(set(HistoryStep.__struct_fields__) - {"at", "wait", "run"}, 0)
     steps = tuple(
         HistoryStep(at=NOON + timedelta(minutes=number), **measures | {k: v[number] for k, v in measured.items()})
         for number in range(count)
