@@ -206,6 +206,29 @@ class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ] = 86_400.0
 
 
+class WebhookSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where job events may be delivered to. Addresses are judged when a subscription is made and at every connect."""
+
+    allow: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Networks of your own that webhooks may be sent to, such as `10.0.0.0/8`, besides the public "
+            "internet. This machine itself is allowed while the server listens on loopback only."
+        ),
+    ] = ()
+    http: Annotated[
+        bool, Meta(description="Send webhooks to `http://` URLs too. To this machine itself they need not be https.")
+    ] = False
+    source: Annotated[
+        str,
+        whole(
+            r"[\x21-\x7e]+",
+            max_length=255,
+            description="Name of this Penstock system in the events it sends: a URI, as `source` of every CloudEvent.",
+        ),
+    ] = "penstock"
+
+
 class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a worker runs jobs."""
 
@@ -365,6 +388,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     timing: TimingSettings = TimingSettings()
     limits: LimitSettings = LimitSettings()
     retention: RetentionSettings = RetentionSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
