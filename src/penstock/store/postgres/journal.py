@@ -1,4 +1,4 @@
-"""The journal: entries are numbered once they are visible, and counted then; read in order, folded to a history, pruned."""
+"""The journal: its entries are numbered and counted once they are visible, read in order, folded and pruned."""
 
 from datetime import datetime, timedelta
 

@@ -138,10 +138,14 @@ async def release(session: Session, given_back: Sequence[GivenBack]) -> list[Set
 async def _release(session: Session, given_back: Sequence[GivenBack]) -> list[Settled]:
     rows = sorted(given_back, key=lambda one: one[0].job)
     leases = [lease for lease, *_ in rows]
-    scope = session.scope | held_by(leases) | {
-        "suspects": arrays.booleans([suspect for _, suspect, _ in rows]),
-        "delays": arrays.bigints([None if delay is None else millis(delay) for *_, delay in rows]),
-    }
+    scope = (
+        session.scope
+        | held_by(leases)
+        | {
+            "suspects": arrays.booleans([suspect for _, suspect, _ in rows]),
+            "delays": arrays.bigints([None if delay is None else millis(delay) for *_, delay in rows]),
+        }
+    )
     moved = moved_by(leases, await query(session.connection, _RELEASE, scope), Move.RELEASE)
     if rest := [lease for lease in leases if lease.job not in moved]:
         scope = session.scope | held_by(rest)

@@ -35,7 +35,7 @@ async def relay_state(connection: Connection, subscription: str) -> RelayState:
 
 
 async def relay_totals(connection: Connection, subscription: str) -> RelayTotals:
-    parked = dict(await query(connection, _COUNT_PARKED, {"subscription": subscription}))
+    parked: dict[str, int] = dict(await query(connection, _COUNT_PARKED, {"subscription": subscription}))
     return await _totals(connection, subscription, parked)
 
 

@@ -15,7 +15,7 @@ from penstock.store.postgres.statements import Connection, PostgresTransaction, 
 
 BATCH_ITEMS = 2_000
 NUMBER_EVERY = 256
-"""Writes of this process after which it numbers the journal: without a scheduler it would be read from ever more rows."""
+"""Writes of this process after which it numbers the journal: counts are summed from all that has no number."""
 
 Item = TypeVar("Item")
 T = TypeVar("T")

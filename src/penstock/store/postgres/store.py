@@ -110,7 +110,9 @@ class PostgresStore:
         StoreUnavailable when the server does not answer within the deadline, or when the database lacks tables, or
         belongs to another shard or to a newer Penstock.
         """
-        store = cls(ConnectionPool(PostgresAddress.parse(url), deadline, connections), clock, shard, keep_events=keep_events)
+        store = cls(
+            ConnectionPool(PostgresAddress.parse(url), deadline, connections), clock, shard, keep_events=keep_events
+        )
         try:
             await bring_up_to_date(url, store._connections, allowed=migrate)
             await store._connections.run(store._prepare)
@@ -179,7 +181,9 @@ class PostgresStore:
         return await self._sessions.move(marked if post is None else partial(post_marked, marked=marked, post=post))
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        return await self._sessions.read(partial(queries.overdue_tickets, after=after, limit=limit, given=self._sessions.test_now()))
+        return await self._sessions.read(
+            partial(queries.overdue_tickets, after=after, limit=limit, given=self._sessions.test_now())
+        )
 
     async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
         return await self._sessions.move(partial(expire_tickets, jobs=jobs))
