@@ -25,7 +25,8 @@ CREATE TABLE penstock.journal (
     before text COLLATE "C",
     after text COLLATE "C",
     -- The jobs. NULL where there are no events: what is pruned or gets another type is counted and deleted.
-    ids uuid[],
+    -- Not compressed: that took more of the server than all else of the journal, and ids give little.
+    ids uuid[] STORAGE EXTERNAL,
     -- NULL for new jobs: 1 and 0 for all of them.
     versions integer[],
     attempts integer[],
