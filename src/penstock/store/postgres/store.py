@@ -324,6 +324,7 @@ class PostgresStore:
         return await self._sessions.read(partial(journal.find_number, at=at))
 
     async def read_history(self, where: HistoryFilter) -> History:
+        await self.number_entries()
         return await self._sessions.snapshot(partial(journal.read_history, where=where))
 
     async def prune_journal(self, keep: EventRetention, limit: int) -> int:
