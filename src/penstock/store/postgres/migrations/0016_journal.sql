@@ -99,7 +99,7 @@ CREATE INDEX parked_due ON penstock.parked (subscription, state, due_at, job, ve
 
 -- Deliveries of a subscription: each failure, and ranges of successes.
 CREATE TABLE penstock.deliveries (
-    id bigint GENERATED ALWAYS AS IDENTITY,
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     subscription text COLLATE "C" NOT NULL,
     at bigint NOT NULL,
     took bigint NOT NULL,
@@ -109,8 +109,7 @@ CREATE TABLE penstock.deliveries (
     delivered boolean NOT NULL,
     first text NOT NULL,
     last text NOT NULL,
-    detail text,
-    PRIMARY KEY (subscription, id)
+    detail text
 );
 CREATE INDEX deliveries_of ON penstock.deliveries (subscription, at, id);
 CREATE INDEX deliveries_by_age ON penstock.deliveries (at);

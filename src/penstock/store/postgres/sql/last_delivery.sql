@@ -1,2 +1,2 @@
--- deliveries_pkey, backwards: the record that was written last.
-SELECT id, delivered FROM penstock.deliveries WHERE subscription = %(subscription)s ORDER BY id DESC LIMIT 1
+-- deliveries_of, backwards: the last record.
+SELECT id, delivered FROM penstock.deliveries WHERE subscription = %(subscription)s ORDER BY at DESC, id DESC LIMIT 1
