@@ -302,6 +302,11 @@ async def _submit_keyed(stage: StoreStage) -> None:
     await stage.store.submit([stage.new(key="k", fingerprint=b"a"), stage.new()], TICKET)
 
 
+async def _claim_next(stage: StoreStage) -> None:
+    await stage.submit()
+    await stage.store.claim_next([Share("mail", ("mail",), 9)], "w", LEASE)
+
+
 async def _claim_merged(stage: StoreStage) -> None:
     await stage.store.submit([stage.new(type=kind) for kind in ("mail", "scan")], TICKET)
     await stage.claim_next({"mail": 9}, "mail", "scan")
@@ -330,6 +335,7 @@ async def _tick(stage: StoreStage) -> None:
 
 STEPS: dict[str, Step] = {
     "submit_keyed": _submit_keyed,
+    "claim_next": _claim_next,
     "claim_merged": _claim_merged,
     "prune": _prune,
     "prune_anchors": _prune_anchor,
