@@ -12,6 +12,7 @@ from hypothesis import settings
 from penstock.store.seam import Shard
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
+from penstock.testing.history_machine import history_machine
 from penstock.testing.store_contract import SilentStoreContract, StoreContract
 from penstock.testing.store_contract.tick_machine import tick_machine
 from penstock.testing.store_machine import machine
@@ -44,6 +45,9 @@ class TestSilentSqliteStore(SilentStoreContract):
 
 TestSqliteMachine = machine(new_store).TestCase
 TestSqliteMachine.settings = settings(max_examples=120, stateful_step_count=50, deadline=None)
+
+TestSqliteHistoryMachine = history_machine(new_store).TestCase
+TestSqliteHistoryMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 TestSqliteTickMachine = tick_machine(new_store).TestCase
 TestSqliteTickMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

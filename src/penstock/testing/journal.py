@@ -52,12 +52,13 @@ class JournalReader:
         after = self._after.get(shard.shard, 0)
         head = await shard.number_entries()
         found: list[Entry] = []
-        while (page := await shard.read_journal(after, limit)).entries:
+        while after < head:
+            page = await shard.read_journal(after, limit)
             assert page.head >= head
             numbers = [after, *(entry.number for entry in page.entries)]
             assert all(earlier < later for earlier, later in pairwise(numbers))
             found += page.entries
-            after = numbers[-1]
+            after, head = numbers[-1] if page.entries else page.head, page.head
         self._after[shard.shard] = after
         return found
 

@@ -86,9 +86,10 @@ class RelayContract(OnStage):
         relay.clock.advance(MINUTE)
         fence = await relay.shard.acquire_role(relay_role(NAME), "another", MINUTE)
         assert fence is not None
-        late = {"parked": [relay.park(0, 1)], "log": [relay.failure("e")]}
-        assert not await relay.save(position=Position(9), **late)
-        assert not await relay.save(position=Position(9), fence=fence + 1, **late)
+        for late in (relay.fence, fence + 1):
+            assert not await relay.save(
+                position=Position(9), fence=late, parked=[relay.park(0, 1)], log=[relay.failure("e")]
+            )
         assert await relay.shard.relay_totals(NAME) == RelayTotals(state=RelayState(position=Position(1)))
         assert (await relay.waiting(), await relay.log()) == ([], [])
         assert await relay.save(position=Position(2), fence=fence)
