@@ -17,6 +17,7 @@ PenstockError
 │   │   ├── KeyConflict     key_conflict         the idempotency key belongs to a job with another body
 │   │   ├── ChooseShard     choose_shard         a key of the SDK must name another shard
 │   │   └── LeaseLost       lease_lost           the fence shown is no longer the job's fence
+│   ├── JournalGone         gone                 events that are no longer kept were asked for
 │   ├── TooLarge            too_large            above a configured limit
 │   └── CorruptObject       corrupt_object       stored bytes do not match their digest
 ├── Unavailable             may succeed later: retry, with the same idempotency key
@@ -154,6 +155,12 @@ class LeaseLost(Conflict):
     """The fence shown is no longer the job's fence: another attempt owns the job, or it has ended."""
 
     code = "lease_lost"
+
+
+class JournalGone(Refused):
+    """Events that the journal no longer keeps were asked for."""
+
+    code = "gone"
 
 
 class TooLarge(Refused):
