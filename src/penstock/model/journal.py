@@ -79,8 +79,9 @@ class HistoryFilter(Struct, frozen=True):
 class HistoryRow(Struct, frozen=True, gc=False):
     """How many jobs one kind of move moved in a span that begins `at` and takes `span`.
 
-    `after` None: pruned, or left for another type; `before` None: new, or come from another type. `bucket` is the number
-    of binary digits of the milliseconds waited (claim) or run (settle), None for other moves; `millis` is their sum.
+    `after` None: pruned, or left for another type; `before` None: new, or come from another type. `bucket` is the
+    number of binary digits of the milliseconds waited (claim) or run (settle that ends the job), None for other moves;
+    `millis` is their sum.
     """
 
     at: datetime

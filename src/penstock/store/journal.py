@@ -8,8 +8,8 @@ and clears them under the job's version.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
 
 from penstock.model.ids import JobId
 from penstock.model.journal import (
@@ -23,6 +23,21 @@ from penstock.model.journal import (
     RelayState,
     RelayTotals,
     RelayWrite,
+)
+
+
+class SpanFold(NamedTuple):
+    """Spans of the history of one length become longer ones at this age."""
+
+    fine: timedelta
+    coarse: timedelta
+    age: timedelta
+
+
+NEWEST_SPAN = timedelta(seconds=10)
+FOLDS = (
+    SpanFold(NEWEST_SPAN, timedelta(minutes=1), timedelta(hours=2)),
+    SpanFold(timedelta(minutes=1), timedelta(hours=1), timedelta(hours=48)),
 )
 
 
@@ -43,7 +58,11 @@ class Journal(Protocol):
         ...
 
     async def read_journal(self, after: int, limit: int) -> JournalPage:
-        """Entries with a number above `after`, in order, as many as hold about `limit` events; one at least."""
+        """Entries with a number above `after`, in order, as many as hold about `limit` events; one at least.
+
+        Numbers without an entry are of prunes, which are no events: with no entries in the page, all up to its `head`
+        is read.
+        """
         ...
 
     async def find_number(self, at: datetime) -> int:
@@ -51,13 +70,13 @@ class Journal(Protocol):
         ...
 
     async def read_history(self, where: HistoryFilter) -> History:
-        """The numbered moves of spans, and the counts that belong to them, of one instant."""
+        """The numbered moves of spans, and the counts that belong to them, of one instant, by the filter."""
         ...
 
     async def prune_journal(self, keep: EventRetention, limit: int) -> int:
-        """Delete up to `limit` entries, delivery records and history rows past their retention; how many.
+        """Delete about `limit` entries, delivery records and history rows past their retention, of each; how many.
 
-        Also folds the history: to minutes after 2 h, to hours after 48 h. No sum changes.
+        Also folds the history by `FOLDS`, which removes rows too. No sum changes, and no number is given again.
         """
         ...
 
@@ -70,13 +89,16 @@ class Relays(Protocol):
     async def save_relay(self, subscription: str, fence: int, write: RelayWrite) -> bool:
         """Store all of it, if the role `relay/<subscription>` still has this fence; False, and nothing, if not.
 
-        A position never goes back. An event that is parked already gets the new values. Successes that follow the
-        last record of the log, if that is a success too, extend it.
+        A position never goes back; None leaves it. An event that is parked already gets the new values. Successes that
+        follow the last record of the log, if that is a success too, extend it: it gets their time, last id and status.
         """
         ...
 
     async def park_again(self, subscription: str, events: Sequence[Parked]) -> None:
-        """Park events to be delivered (again), asked for by a user: no fence. An event that is parked becomes due."""
+        """Park events to be delivered (again), asked for by a user: no fence.
+
+        Those without a due time are due now. An event that is parked, dead or alive, gets these values.
+        """
         ...
 
     async def parked(

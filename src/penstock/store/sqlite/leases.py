@@ -1,7 +1,7 @@
 """The moves of a lease: claim, renew, settle, release, and reclaim from a lost owner; cancel and expire."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush
 
@@ -15,6 +15,7 @@ from penstock.model.lifecycle import POISON_LOSSES, SUSPECT_LOSSES, Event, Move,
 from penstock.store.rounds import in_rounds
 from penstock.store.rows import Row, files_of, object_of, tags_of, text_of
 from penstock.store.seam import Share
+from penstock.store.sqlite.entries import SPAN
 from penstock.store.sqlite.queries import jobs_by_id, seqs_of
 from penstock.store.sqlite.statements import Bulk, load, query
 from penstock.store.sqlite.transaction import SqliteTransaction
@@ -47,20 +48,16 @@ def _claim(tx: SqliteTransaction, wanted: Sequence[Wanted]) -> list[Claim | None
         _claim_of(ticket.job, claimed[raw_id], lease) if raw_id in claimed else None
         for (raw_id, *_), (ticket, _, lease) in zip(rows, wanted, strict=True)
     ]
-    tx.record(_claim_rows(one, tx.at) for one in answers if one is not None)
+    tx.record_rows(Move.CLAIM, State.QUEUED, list(claimed.values()), timed=True)
     return answers
 
 
 def claim_next(tx: SqliteTransaction, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
     """Within each queue: highest priority first, then oldest first."""
     held = {"worker": worker, "lease_until": tx.now + millis(lease), "now": tx.now}
-    claims = [
-        _claim_of(from_bytes(row[0]), row[:-1], lease)
-        for share in asked
-        for row in sorted(_next(tx, share, held), key=lambda row: (-row[-3], row[-1]))
-    ]
-    tx.record(_claim_rows(one, tx.at) for one in claims)
-    return claims
+    rows = [row for share in asked for row in sorted(_next(tx, share, held), key=lambda row: (-row[-2], row[-1]))]
+    tx.record_rows(Move.CLAIM, State.QUEUED, rows, timed=True)
+    return [_claim_of(from_bytes(row[0]), row[:-1], lease) for row in rows]
 
 
 def _next(tx: SqliteTransaction, share: Share, held: Mapping[str, object]) -> list[Row]:
@@ -92,14 +89,10 @@ def _head(tx: SqliteTransaction, queue: str, type_name: str) -> Head | None:
     return next(((-priority, seq, type_name) for priority, seq in rows), None)
 
 
-def _claim_rows(one: Claim, at: datetime) -> Event:
-    return Event(one.job, one.type, one.queue, Move.CLAIM, State.QUEUED, State.RUNNING, at, one.fence, one.attempt)
-
-
 def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
     (
-        _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker,
-        priority, waited,
+        _, type_name, queue, _, fence, attempt, _, _, waited, params, params_object, timeout, inputs, tags, alone,
+        alone_in_worker, priority,
     ) = row  # fmt: skip
     return Claim(
         job=job,
@@ -116,7 +109,7 @@ def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
         alone=bool(alone),
         alone_in_worker=bool(alone_in_worker),
         priority=priority,
-        waited_seconds=max(0, waited) / 1000,
+        waited_seconds=waited / 1000,
     )
 
 
@@ -207,11 +200,9 @@ def settle(tx: SqliteTransaction, settlements: Sequence[Settlement]) -> list[Set
 def _settle(tx: SqliteTransaction, settlements: Sequence[Settlement]) -> list[Settled]:
     rows = [_row_of(one, tx.now) for one in settlements]
     jobs = {row[0]: one.job for row, one in zip(rows, settlements, strict=True)}
-    moved = {
-        row[0]: tx.event(jobs[row[0]], row, Move.SETTLE, State.RUNNING, ran=row[7])
-        for row in _SETTLE.run(tx.connection, rows)
-    }
-    tx.record(moved.values())
+    settled = list(_SETTLE.run(tx.connection, rows))
+    tx.record_rows(Move.SETTLE, State.RUNNING, settled, timed=True)
+    moved = {row[0]: tx.event(jobs[row[0]], row, Move.SETTLE, State.RUNNING, ran=row[SPAN]) for row in settled}
     losses = losses_of(tx, [row[:2] for row in rows if row[0] not in moved])
     return [
         Settled(one.job, one.fence, moved.get(row[0]), losses.get(row[0]))
@@ -275,7 +266,7 @@ def expire(tx: SqliteTransaction, limit: int) -> list[Event]:
         return []
     scope = {"seqs": seqs_of(before), "now": tx.now}
     events = [
-        tx.event(from_bytes(row[0]), row, Move.EXPIRE, State(before[row[7]]))
+        tx.event(from_bytes(row[0]), row, Move.EXPIRE, State(before[row[8]]))
         for row in query(tx.connection, _EXPIRE, scope)
     ]
     tx.record(events)

@@ -164,7 +164,8 @@ def ticks(connection: apsw.Connection, name: str, before: datetime | None, limit
 def _tick(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Ticked]:
     """Apply one round, in which each schedule is named once."""
     ticked = _apply_all(tx, [entry for entry in entries if not _early(entry[0], tx.at)])
-    tx.record(event for one in ticked.values() for event in (*one.events, *one.yielded))
+    tx.record(event for one in ticked.values() for event in one.events)
+    tx.record(event for one in ticked.values() for event in one.yielded)
     return [ticked.get(move.decision.name, REFUSED) for move, _ in entries]
 
 

@@ -31,14 +31,27 @@ from penstock.model.job import (
     Settlement,
     Ticket,
 )
+from penstock.model.journal import (
+    DeliveryRecord,
+    EventRetention,
+    History,
+    HistoryFilter,
+    JournalPage,
+    Parked,
+    ParkedState,
+    RelayState,
+    RelayTotals,
+    RelayWrite,
+)
 from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import EVER, Seen, Worker
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
-from penstock.store.sqlite import queries, registry, schedules
+from penstock.store.sqlite import history, journal, queries, registry, relays, schedules
 from penstock.store.sqlite.connection import OUTAGES, LockFile, Readers, migrate, open_writer, unavailable
+from penstock.store.sqlite.history import HistoryFolder
 from penstock.store.sqlite.leases import cancel, claim, claim_next, expire, reclaim, release, renew, retype, settle
 from penstock.store.sqlite.statements import load
 from penstock.store.sqlite.submit import submit
@@ -66,21 +79,25 @@ class SqliteStore:
     def __init__(self, lock: LockFile, writer: Writer, readers: Readers, clock: ShardClock, shard: ShardId) -> None:
         self.shard = shard
         self.writer = writer
+        self._folder = HistoryFolder(readers, writer, clock)
         self._readers = readers
         self._lock = lock
         self._clock = clock
 
     @classmethod
-    async def open(cls, path: Path, *, shard: ShardId = FIRST_SHARD, clock: Clock | None = None) -> Self:
+    async def open(
+        cls, path: Path, *, shard: ShardId = FIRST_SHARD, clock: Clock | None = None, keep_events: bool = True
+    ) -> Self:
         """Create the file, its folder and its tables as needed, and own it until `close`.
 
         StoreUnavailable when another process owns it, when it belongs to another shard or to a newer Penstock, or when
         it cannot be written.
         """
-        return await asyncio.to_thread(cls._open, Path(path), shard, ShardClock(clock or SystemClock()))
+        shard_clock = ShardClock(clock or SystemClock())
+        return await asyncio.to_thread(cls._open, Path(path), shard, shard_clock, keep_events=keep_events)
 
     @classmethod
-    def _open(cls, path: Path, shard: ShardId, clock: ShardClock) -> Self:
+    def _open(cls, path: Path, shard: ShardId, clock: ShardClock, *, keep_events: bool) -> Self:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with ExitStack() as undo:
@@ -90,11 +107,16 @@ class SqliteStore:
                 undo.callback(connection.close)
                 migrate(connection)
                 _own(connection, shard, to_millis(clock.now()))
-                store = cls(lock, Writer(path, connection, clock), Readers(path), clock, shard)
+                writer = Writer(path, connection, clock, keep_events=keep_events)
+                store = cls(lock, writer, Readers(path), clock, shard)
                 undo.pop_all()
                 return store
         except (*OUTAGES, OSError) as error:
             raise unavailable(path, error) from error
+
+    @property
+    def keeps_events(self) -> bool:
+        return self.writer.keep_events
 
     def shard_for(self, key: str | None = None) -> ShardId:
         return self.shard
@@ -264,6 +286,51 @@ class SqliteStore:
 
     async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
         return await self._readers.read(partial(schedules.ticks, name=name, before=before, limit=limit))
+
+    async def number_entries(self) -> int:
+        return await self._folder.fold_when_due()
+
+    async def read_journal(self, after: int, limit: int) -> JournalPage:
+        return await self._readers.read(partial(journal.read_journal, after=after, limit=limit))
+
+    async def find_number(self, at: datetime) -> int:
+        return await self._readers.read(partial(journal.find_number, at=at))
+
+    async def read_history(self, where: HistoryFilter) -> History:
+        await self._folder.fold_when_due()
+        return await self._readers.read(partial(history.read_history, where=where))
+
+    async def prune_journal(self, keep: EventRetention, limit: int) -> int:
+        await self._folder.fold_when_due()
+        return await self.writer.run(partial(history.prune_all, keep=keep, limit=limit))
+
+    async def relay_state(self, subscription: str) -> RelayState:
+        return await self._readers.read(partial(relays.relay_state, subscription=subscription))
+
+    async def save_relay(self, subscription: str, fence: int, write: RelayWrite) -> bool:
+        return await self.writer.run(partial(relays.save_relay, subscription=subscription, fence=fence, write=write))
+
+    async def park_again(self, subscription: str, events: Sequence[Parked]) -> None:
+        await self.writer.run(partial(relays.park_again, subscription=subscription, events=events))
+
+    async def parked(
+        self, subscription: str, state: ParkedState, limit: int, due_before: datetime | None = None
+    ) -> list[Parked]:
+        read = partial(relays.parked, subscription=subscription, state=state, limit=limit, due_before=due_before)
+        return await self._readers.read(read)
+
+    async def parked_of(self, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
+        return await self._readers.read(partial(relays.parked_of, subscription=subscription, jobs=jobs))
+
+    async def deliveries(self, subscription: str, before: datetime | None, limit: int) -> list[DeliveryRecord]:
+        read = partial(relays.deliveries, subscription=subscription, before=before, limit=limit)
+        return await self._readers.read(read)
+
+    async def relay_totals(self, subscription: str) -> RelayTotals:
+        return await self._readers.read(partial(relays.relay_totals, subscription=subscription))
+
+    async def drop_relay(self, subscription: str) -> None:
+        await self.writer.run(partial(relays.drop_relay, subscription=subscription))
 
     async def probe(self) -> None:
         if self.writer.doubted:

@@ -25,7 +25,7 @@ Entry = tuple[NewJob, timedelta]
 def submit(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Submission]:
     """One answer each, in order. A job whose id or key exists already is returned as it is."""
     answers = insert(tx, entries, Move.SUBMIT)
-    tx.record(answer.event for answer in answers if answer.event)
+    tx.record_new([answer for answer in answers if isinstance(answer, Inserted)])
     return answers
 
 
@@ -47,7 +47,7 @@ def _insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list
     answers: list[Submission] = [Inserted(new, tx.now, move) for new in jobs]
     if inserted < len(entries):
         answers = _resolve_existing(tx, jobs, move, watermark)
-    _insert_tags(tx, [new.id for new, answer in zip(jobs, answers, strict=True) if new.tags and answer.event])
+    _insert_tags(tx, [new.id for new, answer in zip(jobs, answers, strict=True) if new.tags and answer.created])
     return answers
 
 

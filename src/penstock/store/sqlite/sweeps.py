@@ -1,6 +1,7 @@
 """The sweeps of a shard: promote, dispatch, expire tickets, prune; and raising its epoch after a restore."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
@@ -27,7 +28,7 @@ _EPOCH, _SET_EPOCH, _FENCE_OFF = load("epoch"), load("set_epoch"), load("fence_o
 def promote(tx: SqliteTransaction, limit: int) -> list[Event]:
     """Promote the jobs that were due first."""
     rows = query(tx.connection, _PROMOTE, {"now": tx.now, "limit": limit})
-    rows.sort(key=lambda row: row[7:])
+    rows.sort(key=lambda row: row[8:])
     events = [tx.event(from_bytes(row[0]), row, Move.DISPATCH, State.SCHEDULED) for row in rows]
     tx.record(events)
     return events
@@ -93,8 +94,7 @@ def _retentions(keep: Retention) -> Iterator[tuple[State, timedelta]]:
 
 def _prune_jobs(tx: SqliteTransaction, text: str, scope: Mapping[str, "apsw.Binding"]) -> list[Row]:
     rows = query(tx.connection, text, scope)
-    for row in rows:
-        tx.record_pruned(row[2], row[3], State(row[5]))
+    tx.record_pruned(Counter((row[2], row[3], State(row[5])) for row in rows))
     if rows:
         _forget(tx, rows)
     return rows

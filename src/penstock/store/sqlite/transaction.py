@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -11,23 +11,31 @@ import apsw
 from penstock.model.clock import Clock, from_millis, millis, seconds
 from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import Job, NewJob
+from penstock.model.journal import PRUNED, RETYPED
 from penstock.model.lifecycle import Event, Move, State
-from penstock.model.submission import due
+from penstock.model.submission import Inserted, due
 from penstock.store import rows
 from penstock.store.rows import Admission, Row, optional_millis, retry_of, text_of
+from penstock.store.sqlite.entries import Draft, EntryKey, by_line, events_by_key, new_by_key
 from penstock.store.sqlite.statements import Bulk, load, query
 
 _ADMISSION = load("admission")
 _RECORD_COUNTS = Bulk("record_counts")
+_RECORD_ENTRIES = Bulk("record_entries")
 
 
 class SqliteTransaction:
-    """The argument of every move. `now` is in milliseconds, `at` is the same instant."""
+    """The argument of every move. `now` is in milliseconds, `at` is the same instant.
 
-    def __init__(self, connection: apsw.Connection, now: int) -> None:
+    With `keep_events` off, moves are counted and not written to the journal.
+    """
+
+    def __init__(self, connection: apsw.Connection, now: int, *, keep_events: bool = True) -> None:
         self.connection = connection
         self.now = now
         self.at: datetime = from_millis(now)
+        self._keep_events = keep_events
+        self._drafts: list[Draft] = []
         self._changes: Counter[tuple[str, str, State]] = Counter()
         self._admission: Admission | None = None
 
@@ -40,21 +48,54 @@ class SqliteTransaction:
         return self._admission
 
     def record(self, events: Iterable[Event]) -> None:
-        """Note the events of moves. Everything stored about events besides the jobs themselves is written from here."""
-        moved = Counter((event.queue, event.type, event.before, event.after) for event in events)
-        for (queue, type_name, before, after), jobs in moved.items():
-            self._changes[queue, type_name, after] += jobs
-            if before is not None:
-                self._changes[queue, type_name, before] -= jobs
+        """Note the events of one statement, each of another job.
 
-    def record_pruned(self, queue: str, type_name: str, state: State) -> None:
-        """Note that an ended job was removed; this is no move, and no event."""
-        self._changes[queue, type_name, state] -= 1
+        Everything stored about events besides the jobs themselves is written from here.
+        """
+        for key, group in events_by_key(events).items():
+            if draft := self._draft(key, len(group)):
+                draft.add_events(group)
+
+    def record_rows(self, move: Move, before: State, rows: Sequence[Row], *, timed: bool = False) -> None:
+        """As `record`, from the columns of `moved.sql` and, if `timed`, the milliseconds waited or run."""
+        for (type_name, queue, after), group in by_line(rows):
+            if draft := self._draft(EntryKey(move, queue, type_name, before, after), len(group)):
+                draft.add_rows(group, timed=timed)
+
+    def record_new(self, inserted: Sequence[Inserted]) -> None:
+        """As `record`, for jobs that were inserted."""
+        for key, jobs in new_by_key(inserted).items():
+            if draft := self._draft(key, len(jobs)):
+                draft.add_new(jobs)
+
+    def record_pruned(self, gone: Mapping[tuple[str, str, State], int]) -> None:
+        """Note how many ended jobs of which queue, type and state were removed; this is no move, and no event."""
+        for (queue, type_name, state), jobs in gone.items():
+            self._record_count(EntryKey(PRUNED, queue, type_name, state, None), jobs)
 
     def record_retyped(self, queue: str, before: str, after: str) -> None:
         """Note that a running job has another type now; this is no move, and no event."""
-        self._changes[queue, before, State.RUNNING] -= 1
-        self._changes[queue, after, State.RUNNING] += 1
+        self._record_count(EntryKey(RETYPED, queue, before, State.RUNNING, None), 1)
+        self._record_count(EntryKey(RETYPED, queue, after, None, State.RUNNING), 1)
+
+    def _record_count(self, key: EntryKey, jobs: int) -> None:
+        if draft := self._draft(key, jobs):
+            draft.jobs += jobs
+
+    def _draft(self, key: EntryKey, jobs: int) -> Draft | None:
+        """Count jobs that were moved; the entry to add them to, if there is a journal.
+
+        Only the last entry may take more: in an earlier one, a job's event could come before one that it follows.
+        """
+        if key.after is not None:
+            self._changes[key.queue, key.type, key.after] += jobs
+        if key.before is not None:
+            self._changes[key.queue, key.type, key.before] -= jobs
+        if not self._keep_events:
+            return None
+        if not self._drafts or self._drafts[-1].key != key:
+            self._drafts.append(Draft(key))
+        return self._drafts[-1]
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -66,15 +107,17 @@ class SqliteTransaction:
         """Write the record; the last thing before the commit."""
         rows = [(*key, change) for key, change in self._changes.items() if change]
         _RECORD_COUNTS.execute(self.connection, rows)
+        _RECORD_ENTRIES.execute(self.connection, [draft.row(self.now) for draft in self._drafts])
 
     def event(self, job: JobId, row: Row, move: Move, before: State, *, ran: int | None = None) -> Event:
-        """The event of a row whose columns begin with id, type, queue, state, fence, attempt and reason.
+        """The event of a row that begins with the columns of `moved.sql`.
 
         `ran` is how many milliseconds the attempt took that ended.
         """
-        _, type_name, queue, state, fence, attempt, reason, *_ = row
+        _, type_name, queue, state, fence, attempt, reason, version, *_ = row
         seconds = None if ran is None else ran / 1000
-        return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason, seconds)
+        after = State(state)
+        return Event(job, type_name, queue, move, before, after, self.at, fence, attempt, reason, seconds, version)
 
 
 RETRY_OF = 18

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -26,7 +27,8 @@ CHECKPOINT_PAGES = 4_096
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Move = Callable[[SqliteTransaction, Sequence[Item]], list[Answer]]
-Fill = Callable[[apsw.Connection, int, list["WriterCall"]], None]
+NewTransaction = Callable[[], SqliteTransaction]
+Fill = Callable[[NewTransaction, list["WriterCall"]], None]
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +58,14 @@ class WriterCall:
 class Writer:
     """Runs the moves of all callers: each call entirely or not at all, many calls in one commit."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, clock: ShardClock) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection, clock: ShardClock, *, keep_events: bool = True) -> None:
         self.commits = 0
         self.doubted = True
         """Whether the disk may be full: at the start, and after it has refused a write since the last probe."""
         self._path = path
         self._connection: apsw.Connection | None = self._watch(connection)
         self._clock = clock
+        self.keep_events = keep_events
         self._calls: SimpleQueue[WriterCall | None] = SimpleQueue()
         self._closed = False
         self._wal_pages = 0
@@ -141,7 +144,7 @@ class Writer:
         try:
             if step:
                 move_deadlines(connection, step)
-            fill(connection, now, calls)
+            fill(partial(SqliteTransaction, connection, now, keep_events=self.keep_events), calls)
             connection.execute("COMMIT")
         except BaseException:
             # After some errors SQLite has rolled back already.
@@ -181,9 +184,9 @@ class Writer:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 
-def _run_batch(connection: apsw.Connection, now: int, calls: list[WriterCall]) -> None:
+def _run_batch(new: NewTransaction, calls: list[WriterCall]) -> None:
     """Run the calls of one move as one: concurrent calls have no defined order."""
-    tx = SqliteTransaction(connection, now)
+    tx = new()
     by_move: dict[Move[Any, Any], list[WriterCall]] = {}
     for call in calls:
         by_move.setdefault(call.move, []).append(call)
@@ -192,19 +195,19 @@ def _run_batch(connection: apsw.Connection, now: int, calls: list[WriterCall]) -
     tx.finish()
 
 
-def _one_by_one(connection: apsw.Connection, now: int, calls: list[WriterCall]) -> None:
+def _one_by_one(new: NewTransaction, calls: list[WriterCall]) -> None:
     for call in calls:
-        connection.execute("SAVEPOINT one")
+        tx = new()
+        tx.connection.execute("SAVEPOINT one")
         try:
-            tx = SqliteTransaction(connection, now)
             _run(tx, call.move, [call])
             tx.finish()
         except OUTAGES:
             raise
         except Exception as error:  # noqa: BLE001 - it is the caller's, and is raised there
             call.error = refused(error)
-            connection.execute("ROLLBACK TO one")
-        connection.execute("RELEASE one")
+            tx.connection.execute("ROLLBACK TO one")
+        tx.connection.execute("RELEASE one")
 
 
 def _run(tx: SqliteTransaction, move: Move[Any, Any], calls: list[WriterCall]) -> None:

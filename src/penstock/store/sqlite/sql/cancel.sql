@@ -7,7 +7,9 @@ SET state = iif(state = 'running' AND NOT :force, 'running', 'cancelled'),
     lease_until = iif(state = 'running' AND NOT :force, lease_until, NULL),
     cancel_requested_at = coalesce(cancel_requested_at, :now),
     fence = fence + (state = 'running' AND :force),
-    ticket_until = NULL
+    ticket_until = NULL,
+    version = version + 1
 WHERE id IN carray(:ids)
   AND (state IN ('scheduled', 'queued') OR (state = 'running' AND (:force OR cancel_requested_at IS NULL)))
-RETURNING id, type, queue, state, fence, attempt, reason
+RETURNING
+    -- include moved

@@ -8,11 +8,13 @@ SET state = 'running',
     worker = wanted.worker,
     lease_until = wanted.lease_until,
     started_at = wanted.claimed_at,
-    begun = 0
+    begun = 0,
+    version = version + 1
 FROM wanted
 WHERE jobs.id = wanted.id
   AND state = 'queued'
   AND (expires_at IS NULL OR expires_at > wanted.claimed_at)
-RETURNING id,
-    -- include claim,
-    started_at - due_at
+RETURNING
+    -- include moved,
+    max(0, started_at - due_at),
+    -- include claim

@@ -8,7 +8,8 @@ SET state = 'running',
     worker = :worker,
     lease_until = :lease_until,
     started_at = :now,
-    begun = 0
+    begun = 0,
+    version = version + 1
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY unticketed
     WHERE queue = :queue AND type = :type AND priority >= :least AND state = 'queued' AND ticket_until IS NULL
@@ -17,6 +18,8 @@ WHERE seq IN (
     LIMIT :room
 )
 AND state = 'queued' AND ticket_until IS NULL
-RETURNING id,
+RETURNING
+    -- include moved,
+    max(0, started_at - due_at),
     -- include claim,
-    started_at - due_at, seq
+    seq

@@ -1,7 +1,7 @@
 -- due: the earliest first. NOT INDEXED: the outer part goes by seq alone.
 -- State and time are repeated so that only a job still waiting for its time is moved.
 UPDATE jobs NOT INDEXED
-SET state = 'queued', ticket_until = NULL
+SET state = 'queued', ticket_until = NULL, version = version + 1
 WHERE seq IN (
     SELECT seq FROM jobs INDEXED BY due
     WHERE state = 'scheduled' AND due_at <= :now
@@ -9,4 +9,6 @@ WHERE seq IN (
     LIMIT :limit
 )
 AND state = 'scheduled' AND due_at <= :now
-RETURNING id, type, queue, state, fence, attempt, reason, due_at, seq
+RETURNING
+    -- include moved,
+    due_at, seq

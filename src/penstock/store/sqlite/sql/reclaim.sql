@@ -18,6 +18,7 @@ SET state = lost.outcome,
     worker = iif(lost.outcome = 'queued', NULL, worker),
     started_at = iif(lost.outcome = 'queued', NULL, started_at),
     progress = iif(lost.outcome = 'queued', NULL, progress),
+    version = version + 1,
     lease_until = NULL,
     attempt = attempt - 1,
     losses = losses + begun,
@@ -36,4 +37,5 @@ FROM (
     LIMIT :limit
 ) AS lost
 WHERE seq = lost.place AND state = 'running' AND lease_until <= :now
-RETURNING id, type, queue, state, fence, attempt, reason
+RETURNING
+    -- include moved

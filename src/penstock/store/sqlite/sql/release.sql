@@ -7,6 +7,7 @@ SET state = CASE
     due_at = iif(cancel_requested_at IS NULL, coalesce(given_back.due_at, jobs.due_at), jobs.due_at),
     reason = iif(cancel_requested_at IS NULL, NULL, 'cancel requested'),
     completed_at = iif(cancel_requested_at IS NULL, NULL, given_back.released_at),
+    version = version + 1,
     lease_until = NULL,
     worker = iif(cancel_requested_at IS NULL, NULL, worker),
     started_at = iif(cancel_requested_at IS NULL, NULL, started_at),
@@ -17,4 +18,5 @@ FROM given_back
 WHERE jobs.id = given_back.id
   AND jobs.fence = given_back.fence
   AND state = 'running'
-RETURNING id, type, queue, state, fence, attempt, reason
+RETURNING
+    -- include moved

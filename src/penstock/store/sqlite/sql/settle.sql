@@ -11,6 +11,7 @@ SET state = iif(outcome.state = 'scheduled' AND cancel_requested_at IS NOT NULL,
     ),
     due_at = coalesce(outcome.due_at, jobs.due_at),
     completed_at = iif(outcome.state = 'scheduled' AND cancel_requested_at IS NULL, NULL, outcome.settled_at),
+    version = version + 1,
     lease_until = NULL,
     worker = iif(outcome.state = 'scheduled' AND cancel_requested_at IS NULL, NULL, worker),
     started_at = iif(outcome.state = 'scheduled' AND cancel_requested_at IS NULL, NULL, started_at),
@@ -27,4 +28,6 @@ FROM outcome
 WHERE jobs.id = outcome.id
   AND jobs.fence = outcome.fence
   AND jobs.state = 'running'
-RETURNING id, type, queue, state, fence, attempt, reason, completed_at - started_at
+RETURNING
+    -- include moved,
+    completed_at - started_at

@@ -1,0 +1,1 @@
+DELETE FROM deliveries WHERE subscription = :subscription

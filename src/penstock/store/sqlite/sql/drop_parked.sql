@@ -1,0 +1,1 @@
+DELETE FROM parked WHERE subscription = :subscription
