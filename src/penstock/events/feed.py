@@ -13,7 +13,7 @@ from penstock.events.past import read_jobs
 from penstock.events.selection import EventBatch, EventFilter, block_of, id_block
 from penstock.model.ids import JobId, ShardId
 from penstock.model.journal import Position
-from penstock.model.lifecycle import TERMINAL
+from penstock.model.lifecycle import State
 from penstock.model.wire.events import MissingShards
 from penstock.store import Shard
 
@@ -24,14 +24,14 @@ CLOCK_MARGIN = timedelta(seconds=1)
 class Flush(Struct, frozen=True):
     """Events of one shard for the readers of one filter. `chunk` is their text with the id of the feed at its end.
 
-    `body` has no id, for readers whose cursor is not the feed's. `ends`: the job that is read has ended.
+    `body` has no id, for readers whose cursor is not the feed's. `state` is that of the one job that is read.
     """
 
     shard: ShardId
     body: bytes
     chunk: bytes
     cursor: EventCursor
-    ends: bool = False
+    state: State | None = None
 
 
 class FeedReader(Protocol):
@@ -120,8 +120,8 @@ class Feed:
         wanted = self._by_job.keys() & {job for one in batch.slices for job in one.jobs}
         for job in wanted:
             where = EventFilter(job=job)
-            body, ends = batch.encode(where), batch.last_state(job) in TERMINAL
-            _offer(self._by_job[job], Flush(shard, body, body, self.cursor, ends), before)
+            body = batch.encode(where)
+            _offer(self._by_job[job], Flush(shard, body, body, self.cursor, batch.last_state(job)), before)
 
     def note_away(self, shard: ShardId, *, away: bool) -> None:
         """Tell all readers when a shard stops to answer, and when it answers again."""

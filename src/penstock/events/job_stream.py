@@ -4,19 +4,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.engine import Engine
 from penstock.events.cursor import EventCursor
 from penstock.events.feed import CLOCK_MARGIN, Feed, Flush
-from penstock.events.selection import EventFilter, block_of, id_block
-from penstock.events.stream import EventStream
+from penstock.events.selection import EventBatch, EventFilter, block_of, id_block
+from penstock.events.stream import EventStream, Queued
 from penstock.model.clock import within
 from penstock.model.errors import NotFound, Unavailable
 from penstock.model.ids import shard_of
 from penstock.model.job import Job, Progress
+from penstock.model.journal import Position
 from penstock.model.lifecycle import TERMINAL, State
+from penstock.model.wire.events import ProgressItem
 from penstock.store import Shard
 
 LOOK_INTERVAL = timedelta(milliseconds=500)
@@ -28,24 +29,30 @@ LAST_EVENT_WITHIN = timedelta(seconds=3)
 LOG_LINES = 1_000
 
 
-class ProgressData(Struct, frozen=True):
-    """The data of `event: progress`."""
-
-    progress: Progress
-    attempt: int
-
-
 class JobEventStream(EventStream):
-    """Everything about one job, from its first event on. Ends after the job's last event."""
+    """Everything about one job, from its first event on. Ends after the job's last event.
+
+    `known` is a position of the job's shard that was taken before the job was read: up to there, the journal has no
+    event of the job that is newer than the job's version.
+    """
+
+    past_events = 5_000
 
     def __init__(
-        self, engine: Engine, feed: Feed, reading: asyncio.Semaphore, job: Job, cursor: EventCursor | None
+        self,
+        engine: Engine,
+        feed: Feed,
+        reading: asyncio.Semaphore,
+        job: Job,
+        cursor: EventCursor | None,
+        known: Position | None,
     ) -> None:
         begin = cursor or EventCursor(job.created_at - CLOCK_MARGIN)
         super().__init__(engine, feed, reading, EventFilter(job=job.id), begin)
-        self._job = job.id
+        self._job = job
+        self._known = known
+        self._has_read_all = False
         self._state = job.state
-        self._log = begin.log
         self._progress: Progress | None = None
         self._looked_at = 0.0
         self._is_last = False
@@ -55,20 +62,45 @@ class JobEventStream(EventStream):
         yield self._give(self._opening())
         while not self.has_ended:
             self.is_taken = True
-            chunk = await self._next_chunk()
-            if chunk:
+            if chunk := await self._next_chunk():
                 yield self._give(chunk)
 
     async def _next_chunk(self) -> bytes:
-        if not self._is_live:
-            return await self._read_past()
         if self._is_last or self._is_overdue():
             self.end()
-            return await self._look_if_due(now=True) + self._take_rest()
+            return await self._look_if_due(always=True) + self._take_rest()
+        if not self._is_live:
+            return await self._read_past()
         if chunk := self._take():
             return chunk
         await within(LOOK_INTERVAL, self._wait())
         return await self._look_if_due()
+
+    # -- events
+
+    def offer(self, flush: Flush) -> None:
+        own = self._own_cursor(flush.cursor)
+        self._note_state(flush.state)
+        self._add(Queued(flush.body + id_block(own.text), own))
+
+    def _note_past(self, batch: EventBatch) -> None:
+        self._note_state(batch.last_state(self._job.id))
+        newest = max((item.version for _, item in batch.select(self.where)), default=0)
+        self._has_read_all = self._has_read_all or newest >= self._job.version
+
+    def _note_state(self, state: State | None) -> None:
+        self._state = state or self._state
+        self._is_last = self._is_last or state in TERMINAL
+
+    async def _read_shard(self, shard: Shard) -> bytes:
+        """Also skips the rest of the past once all events of the job are read. The last one follows the log."""
+        body = await super()._read_shard(shard)
+        if self._has_read_all and self._known is not None and self._known > self.cursor.positions[shard.shard]:
+            self.cursor = self.cursor.at(shard.shard, self._known)
+        if self._is_last and body:
+            self.offer_notice(body)
+            return b""
+        return body
 
     def _take_rest(self) -> bytes:
         rest = b""
@@ -79,14 +111,24 @@ class JobEventStream(EventStream):
     def _is_overdue(self) -> bool:
         """Whether the job has ended, and the event about it would have come by now."""
         now = self._engine.clock.monotonic()
-        if self._joined_at is None:
+        if self._joined_at is None and self._is_live:
             self._joined_at = now
-        return self._state in TERMINAL and now - self._joined_at > LAST_EVENT_WITHIN.total_seconds()
+        late = self._joined_at is not None and now - self._joined_at > LAST_EVENT_WITHIN.total_seconds()
+        return late and self._job.ended
 
-    async def _look_if_due(self, *, now: bool = False) -> bytes:
+    def _own_cursor(self, cursor: EventCursor) -> EventCursor:
+        """The position in its own shard alone, and in the log."""
+        shard = shard_of(self._job.id)
+        position = self.pending.get(shard) or cursor.positions.get(shard)
+        return EventCursor(self.cursor.since, {} if position is None else {shard: position}, self.cursor.log)
+
+    # -- progress and log
+
+    async def _look_if_due(self, *, always: bool = False) -> bytes:
         """Progress and log lines since the last look."""
         at = self._engine.clock.monotonic()
-        if not now and (self._state is not State.RUNNING or at - self._looked_at < LOOK_INTERVAL.total_seconds()):
+        is_due = self._state is State.RUNNING and at - self._looked_at >= LOOK_INTERVAL.total_seconds()
+        if not (is_due or always):
             return b""
         self._looked_at = at
         try:
@@ -95,29 +137,13 @@ class JobEventStream(EventStream):
             return b""
 
     async def _look(self) -> bytes:
-        found = await self._engine.jobs.get(self._job)
+        found = await self._engine.jobs.get(self._job.id)
         blocks = []
         if found.progress is not None and found.progress != self._progress and not found.ended:
             self._progress = found.progress
-            blocks.append(block_of(ProgressData(found.progress, found.attempt), "progress"))
-        page = await self._engine.jobs.log(self._job, self._log, LOG_LINES)
+            blocks.append(block_of(ProgressItem(found.progress, found.attempt), "progress"))
+        page = await self._engine.jobs.log(self._job.id, self.cursor.log, LOG_LINES)
         if page.lines:
-            self._log = page.position
-            blocks += [block_of(line, "log") for line in page.lines]
-            self.cursor = replace(self.cursor, log=self._log)
-            blocks.append(id_block(self.cursor.text))
+            self.cursor = replace(self.cursor, log=page.position)
+            blocks += [*(block_of(line, "log") for line in page.lines), id_block(self.cursor.text)]
         return b"".join(blocks)
-
-    def offer(self, flush: Flush) -> None:
-        self._is_last = self._is_last or flush.ends
-        super().offer(flush)
-
-    def _own_cursor(self, cursor: EventCursor) -> EventCursor:
-        """Only its own shard, and the log."""
-        shard = shard_of(self._job)
-        position = cursor.positions.get(shard)
-        positions = {} if position is None else {shard: position}
-        return EventCursor(self.cursor.since, positions, self._log)
-
-    async def _read_shard(self, shard: Shard) -> bytes:
-        return await super()._read_shard(shard)

@@ -12,7 +12,7 @@ from penstock.engine import Engine
 from penstock.events.cursor import EventCursor
 from penstock.events.feed import Feed, Flush
 from penstock.events.past import oldest_at, read_jobs, read_past, resolve_position
-from penstock.events.selection import EventFilter, block_of, id_block
+from penstock.events.selection import EventBatch, EventFilter, block_of, id_block
 from penstock.model.errors import Unavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.journal import Position
@@ -32,7 +32,7 @@ RETRY = b"retry: %d\n\n" % RETRY_MILLIS
 """How long a browser waits before it connects again."""
 
 
-class _Queued(Struct, frozen=True):
+class Queued(Struct, frozen=True):
     """What a reader has still to take; `cursor` None where it leaves the cursor as it is."""
 
     chunk: bytes
@@ -42,13 +42,15 @@ class _Queued(Struct, frozen=True):
 class EventStream:
     """The events that one client reads, as chunks of a stream. `readmit` raises once its key is no longer good."""
 
+    past_events = PAST_EVENTS
+
     def __init__(
         self, engine: Engine, feed: Feed, reading: asyncio.Semaphore, where: EventFilter, cursor: EventCursor | None
     ) -> None:
         self._engine = engine
         self._feed = feed
         self._reading = reading
-        self._queue: deque[_Queued] = deque()
+        self._queue: deque[Queued] = deque()
         self._size = 0
         self._missed_from: EventCursor | None = None
         self._is_live = False
@@ -106,15 +108,15 @@ class EventStream:
 
     def offer(self, flush: Flush) -> None:
         if not self.pending:
-            self._add(_Queued(flush.chunk, flush.cursor))
+            self._add(Queued(flush.chunk, flush.cursor))
         else:
             own = self._own_cursor(flush.cursor)
-            self._add(_Queued(flush.body + id_block(own.text), own))
+            self._add(Queued(flush.body + id_block(own.text), own))
 
     def offer_notice(self, block: bytes) -> None:
-        self._add(_Queued(block))
+        self._add(Queued(block))
 
-    def _add(self, one: _Queued) -> None:
+    def _add(self, one: Queued) -> None:
         if self._queue and (len(self._queue) >= MAX_FLUSHES or self._size + len(one.chunk) > MAX_BYTES):
             self._missed_from = self._missed_from or self.cursor
             self._drop_queue()
@@ -212,15 +214,19 @@ class EventStream:
     async def _read_shard(self, shard: Shard) -> bytes:
         start, stop = self.cursor.positions[shard.shard], self._feed.position(shard.shard)
         try:
-            past = await read_past(shard, start, PAST_EVENTS, stop)
+            past = await read_past(shard, start, self.past_events, stop)
             for batch in past.batches:
                 await read_jobs(self._engine, shard, batch, (self.where,))
+                self._note_past(batch)
             missed = await self._tell_gone(shard, past.end) if past.gone else b""
         except Unavailable:
             await self._engine.clock.sleep(PAST_PAUSE)
             return b""
         self.cursor = self.cursor.at(shard.shard, past.end)
         return missed + b"".join([batch.encode(self.where) for batch in past.batches])
+
+    def _note_past(self, batch: EventBatch) -> None:
+        """Look at a batch of the past before it is sent."""
 
     async def _tell_gone(self, shard: Shard, end: Position) -> bytes:
         since = await oldest_at(shard, Position(1))
@@ -233,7 +239,7 @@ class EventStream:
         quiet = self._engine.clock.monotonic() - self._given_at
         if self._is_live and not self._queue and quiet >= HEARTBEAT.total_seconds():
             self.cursor = self._own_cursor(self._feed.cursor) if self.pending else self._feed.cursor
-            self._add(_Queued(b": heartbeat\n" + id_block(self.cursor.text)))
+            self._add(Queued(b": heartbeat\n" + id_block(self.cursor.text)))
 
     def stuck_for(self) -> timedelta:
         """How long the client has not taken what it was given."""

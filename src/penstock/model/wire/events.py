@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.model.clock import Instant
 from penstock.model.events import JobEvent
+from penstock.model.job import Progress
 from penstock.model.wire.jobs import JobItem
 
 
@@ -47,3 +48,10 @@ class MissingShards(Struct, frozen=True):
     """The data of `event: unavailable`: shards that do not answer. Their events come once they do; none: all answer."""
 
     shards: tuple[int, ...]
+
+
+class ProgressItem(Struct, frozen=True):
+    """The data of `event: progress`, in the stream of one job."""
+
+    progress: Progress
+    attempt: int
