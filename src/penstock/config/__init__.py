@@ -3,6 +3,7 @@
 from penstock.config.load import is_setting, load, variable
 from penstock.config.settings import (
     BrokerSettings,
+    EventSettings,
     FleetSettings,
     LimitSettings,
     LogSettings,
@@ -19,6 +20,7 @@ from penstock.config.settings import (
 
 __all__ = [
     "BrokerSettings",
+    "EventSettings",
     "FleetSettings",
     "LimitSettings",
     "LogSettings",

@@ -23,10 +23,11 @@ from penstock.store import Shard
 LOOK_INTERVAL = timedelta(milliseconds=500)
 """How often the progress and the log of a running job are read."""
 
-LAST_EVENT_WITHIN = timedelta(seconds=3)
+LAST_EVENT_WITHIN = timedelta(seconds=2)
 """How soon the stream of an ended job ends, if the event about its end is no longer kept."""
 
 LOG_LINES = 1_000
+BLOCK_END = b"\n\n"
 
 
 class JobEventStream(EventStream):
@@ -97,10 +98,10 @@ class JobEventStream(EventStream):
         body = await super()._read_shard(shard)
         if self._has_read_all and self._known is not None and self._known > self.cursor.positions[shard.shard]:
             self.cursor = self.cursor.at(shard.shard, self._known)
-        if self._is_last and body:
-            self.offer_notice(body)
-            return b""
-        return body
+        if not self._is_last:
+            return body
+        before_last = body.rfind(BLOCK_END, 0, -len(BLOCK_END)) + len(BLOCK_END) if body.count(BLOCK_END) > 1 else 0
+        return body[:before_last] + await self._look_if_due(always=True) + body[before_last:]
 
     def _take_rest(self) -> bytes:
         rest = b""
@@ -145,5 +146,7 @@ class JobEventStream(EventStream):
         page = await self._engine.jobs.log(self._job.id, self.cursor.log, LOG_LINES)
         if page.lines:
             self.cursor = replace(self.cursor, log=page.position)
-            blocks += [*(block_of(line, "log") for line in page.lines), id_block(self.cursor.text)]
+            blocks += [block_of(line, "log") for line in page.lines]
+            # An id here must not be beyond the job's last event, which follows its log.
+            blocks += [] if self._is_last else [id_block(self.cursor.text)]
         return b"".join(blocks)

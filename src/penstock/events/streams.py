@@ -22,7 +22,7 @@ logger = logging.getLogger("penstock.api")
 
 TICK = timedelta(seconds=1)
 READMIT_EVERY = timedelta(seconds=10)
-"""How soon a stream ends whose key was revoked or has expired."""
+"""How soon a stream ends whose key has expired; one whose key was revoked ends earlier, by a signal."""
 
 CLOSE_AFTER = timedelta(seconds=30)
 """How long a client may take nothing."""
@@ -53,6 +53,7 @@ class Streams:
         self._keeper: asyncio.Task[None] | None = None
         self._wanted_at = self._readmitted_at = 0.0
         engine.departure.subscribe(lambda _: self.end_all())
+        engine.signals.notices.subscribe(lambda _: self._readmit_soon())
 
     async def open(self, where: EventFilter, cursor: EventCursor | None, admit: Admit) -> EventStream:
         """A stream from a cursor on, or from now on. ServerBusy if there are too many."""
@@ -120,7 +121,7 @@ class Streams:
         tailers = self._tailers = Tailers(self._engine, self._feed)
         await begin_at_head(self._engine, self._feed)
         tailers.supervise()
-        self._keeper = asyncio.ensure_future(run_service("streams", self._step))
+        self._keeper = asyncio.ensure_future(run_service("streams", self.step))
 
     async def _stop(self) -> None:
         keeper, tailers, self._keeper, self._tailers = self._keeper, self._tailers, None, None
@@ -129,7 +130,7 @@ class Streams:
         if tailers is not None:
             await tailers.close()
 
-    async def _step(self) -> timedelta:
+    async def step(self) -> timedelta:
         """What is due now: heartbeats, streams that must end, tailers of new shards."""
         now = self._engine.clock.monotonic()
         if self._tailers is not None:
@@ -145,6 +146,10 @@ class Streams:
             self._readmitted_at = now
             await self._readmit()
         return TICK
+
+    def _readmit_soon(self) -> None:
+        """A key may have been revoked."""
+        self._readmitted_at = -READMIT_EVERY.total_seconds()
 
     async def _readmit(self) -> None:
         """End the streams whose key is no longer good. While keys cannot be read, those last read count."""
