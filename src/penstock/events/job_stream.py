@@ -70,7 +70,7 @@ class JobEventStream(EventStream):
         if self._is_last or self._is_overdue():
             self.end()
             return await self._look_if_due(always=True) + self._take_rest()
-        if not self._is_live:
+        if not self.is_live:
             return await self._read_past()
         if chunk := self._take():
             return chunk
@@ -112,7 +112,7 @@ class JobEventStream(EventStream):
     def _is_overdue(self) -> bool:
         """Whether the job has ended, and the event about it would have come by now."""
         now = self._engine.clock.monotonic()
-        if self._joined_at is None and self._is_live:
+        if self._joined_at is None and self.is_live:
             self._joined_at = now
         late = self._joined_at is not None and now - self._joined_at > LAST_EVENT_WITHIN.total_seconds()
         return late and self._job.ended

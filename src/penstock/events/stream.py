@@ -53,7 +53,7 @@ class EventStream:
         self._queue: deque[Queued] = deque()
         self._size = 0
         self._missed_from: EventCursor | None = None
-        self._is_live = False
+        self.is_live = False
         self._wake = asyncio.Event()
         self._given_at = engine.clock.monotonic()
         self.where = where
@@ -72,7 +72,7 @@ class EventStream:
         yield self._give(self._opening())
         while not self.has_ended:
             self.is_taken = True
-            if not self._is_live:
+            if not self.is_live:
                 if chunk := await self._read_past():
                     yield self._give(chunk)
             elif chunk := self._take():
@@ -132,7 +132,7 @@ class EventStream:
         """Read the journal again, from the cursor of what is queued on: what is queued is dropped."""
         self._drop_queue()
         self.cursor = self._own_cursor(self.cursor)
-        self._is_live = False
+        self.is_live = False
         self._feed.leave(self)
         self._wake.set()
 
@@ -205,7 +205,7 @@ class EventStream:
             if self._concerns(one) and one.shard not in feed.positions and self._is_own(one.shard)
         }
         self.cursor = self._own_cursor(feed)
-        self._is_live = True
+        self.is_live = True
         self._feed.join(self)
 
     def _is_own(self, shard: ShardId) -> bool:
@@ -237,7 +237,7 @@ class EventStream:
     def beat(self) -> None:
         """Send the cursor to a client that was given nothing for a while: it shows that the stream is alive."""
         quiet = self._engine.clock.monotonic() - self._given_at
-        if self._is_live and not self._queue and quiet >= HEARTBEAT.total_seconds():
+        if self.is_live and not self._queue and quiet >= HEARTBEAT.total_seconds():
             self.cursor = self._own_cursor(self._feed.cursor) if self.pending else self._feed.cursor
             self._add(Queued(b": heartbeat\n" + id_block(self.cursor.text)))
 
@@ -260,8 +260,8 @@ class EventStream:
     def close(self) -> None:
         """Leave the feed."""
         self.end()
-        if self._is_live:
-            self._is_live = False
+        if self.is_live:
+            self.is_live = False
             self._feed.leave(self)
 
 
