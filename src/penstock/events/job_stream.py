@@ -17,7 +17,7 @@ from penstock.model.ids import shard_of
 from penstock.model.job import Job, Progress
 from penstock.model.journal import Position
 from penstock.model.lifecycle import TERMINAL, State
-from penstock.model.wire.events import ProgressItem
+from penstock.model.wire.events import ProgressItem, StreamEnd
 from penstock.store import Shard
 
 LOOK_INTERVAL = timedelta(milliseconds=500)
@@ -69,7 +69,8 @@ class JobEventStream(EventStream):
     async def _next_chunk(self) -> bytes:
         if self._is_last or self._is_overdue():
             self.end()
-            return await self._look_if_due(always=True) + self._take_rest()
+            rest = await self._look_if_due(always=True) + self._take_rest()
+            return rest + block_of(StreamEnd(self._state), "end")
         if not self.is_live:
             return await self._read_past()
         if chunk := self._take():

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from penstock.model.clock import Instant
 from penstock.model.events import JobEvent
 from penstock.model.job import Progress
+from penstock.model.lifecycle import State
 from penstock.model.wire.jobs import JobItem
 
 
@@ -55,3 +56,9 @@ class ProgressItem(Struct, frozen=True):
 
     progress: Progress
     attempt: int
+
+
+class StreamEnd(Struct, frozen=True):
+    """The data of `event: end`, the last of a job's stream: the state in which the job has ended."""
+
+    state: State
