@@ -1,9 +1,9 @@
 """One frozen tree of settings: file < environment < flags; all faults reported at once."""
 
+from penstock.config.event_settings import EventSettings
 from penstock.config.load import is_setting, load, variable
 from penstock.config.settings import (
     BrokerSettings,
-    EventSettings,
     FleetSettings,
     LimitSettings,
     LogSettings,

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_network
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -231,6 +232,7 @@ def _relations(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fault
     if settings.fleet.min > settings.fleet.max:
         origin = origins.get("fleet.min") or origins.get("fleet.max", "")
         yield Fault(origin, "fleet.min", f"{settings.fleet.min} is above fleet.max ({settings.fleet.max})")
+    yield from (_network_fault(text, origins) for text in settings.webhooks.allow if not _is_network(text))
     try:
         _ = settings.worker.deployed
     except ValueError as error:
@@ -240,6 +242,19 @@ def _relations(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fault
     if url.scheme not in {"http", "https"} or not url.netloc:
         wrong = f"{settings.worker.url!r} is not a server; accepted: a URL such as http://127.0.0.1:7373"
         yield Fault(origins.get("worker.url", ""), "worker.url", wrong)
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _network_fault(text: str, origins: Mapping[str, str]) -> Fault:
+    wrong = f"{text!r} is not a network; accepted: networks such as 10.0.0.0/8 or fd00::/8, without bits of a host"
+    return Fault(origins.get("webhooks.allow", ""), "webhooks.allow", wrong)
 
 
 def _invalid(faults: Sequence[Fault]) -> InvalidSetting:

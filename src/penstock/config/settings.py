@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from penstock.config.event_settings import EventSettings, WebhookSettings
 from penstock.model.fleets import MOST_WORKERS, Fleet
 from penstock.model.ids import SERIES_MAX
 from penstock.model.names import whole
@@ -211,18 +212,6 @@ class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     history_seconds: Annotated[float, Meta(description="The history of counts and times.", ge=60)] = 90 * 86_400.0
 
 
-class EventSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The journal of state changes."""
-
-    keep: Annotated[
-        bool,
-        Meta(
-            description="Write every state change of every job to the journal. Without it there are no streams, "
-            "subscriptions and history. The same for all processes."
-        ),
-    ] = True
-
-
 class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a worker runs jobs."""
 
@@ -383,6 +372,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     limits: LimitSettings = LimitSettings()
     retention: RetentionSettings = RetentionSettings()
     events: EventSettings = EventSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}

@@ -10,6 +10,8 @@ PenstockError
 │   ├── Invalid             invalid              well-formed, but a value is not acceptable
 │   │   ├── UnknownType     unknown_type         no job type of that name is known
 │   │   ├── InvalidParams   invalid_params       params do not fit the handler's signature
+│   │   ├── RefusedAddress  refused_address      webhooks may not be sent to that address
+│   │   ├── UnresolvedHost  unresolved_host      a host name has no address now
 │   │   └── InvalidSetting  invalid_setting      a setting cannot be used; names all that are wrong
 │   │       └── MissingExtra  missing_extra    the settings need libraries that are not installed
 │   ├── NotFound            not_found            no such job, file, queue or page
@@ -19,7 +21,11 @@ PenstockError
 │   │   └── LeaseLost       lease_lost           the fence shown is no longer the job's fence
 │   ├── JournalGone         gone                 events that are no longer kept were asked for
 │   ├── TooLarge            too_large            above a configured limit
-│   └── CorruptObject       corrupt_object       stored bytes do not match their digest
+│   ├── CorruptObject       corrupt_object       stored bytes do not match their digest
+│   └── WebhookRefused      webhook_refused      a webhook that came in cannot be used
+│       ├── BadSignature    bad_signature        it is not signed with a known secret
+│       ├── StaleWebhook    stale_webhook        it was signed too long ago, or in the future
+│       └── UnreadableWebhook  unreadable_webhook  its body holds no events of jobs
 ├── Unavailable             may succeed later: retry, with the same idempotency key
 │   ├── StoreUnavailable    store_unavailable    the shard cannot be read or written safely now
 │   │   └── MapChanged      map_changed          the shard map changed meanwhile: place the job again
@@ -105,6 +111,18 @@ class InvalidParams(Invalid):
     code = "invalid_params"
 
 
+class RefusedAddress(Invalid):
+    """Webhooks may not be sent to that address; the message names the setting that would allow it."""
+
+    code = "refused_address"
+
+
+class UnresolvedHost(Invalid):
+    """A host name has no address now, or none was found in time."""
+
+    code = "unresolved_host"
+
+
 class InvalidSetting(Invalid):
     """A setting cannot be used; the message names all that are wrong."""
 
@@ -173,6 +191,30 @@ class CorruptObject(Refused):
     """Stored bytes do not match their digest."""
 
     code = "corrupt_object"
+
+
+class WebhookRefused(Refused):
+    """A webhook that came in cannot be used; answer it with 400."""
+
+    code = "webhook_refused"
+
+
+class BadSignature(WebhookRefused):
+    """The webhook is not signed with a known secret."""
+
+    code = "bad_signature"
+
+
+class StaleWebhook(WebhookRefused):
+    """The webhook was signed too long ago, or in the future: a repetition, or a clock that is wrong."""
+
+    code = "stale_webhook"
+
+
+class UnreadableWebhook(WebhookRefused):
+    """The webhook is signed as it should be, but its body holds no events of jobs."""
+
+    code = "unreadable_webhook"
 
 
 class Unavailable(PenstockError):
