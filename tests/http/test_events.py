@@ -184,12 +184,13 @@ async def test_the_stream_of_a_job_has_its_past_progress_and_log_and_ends_with_i
         assert (await stream.named("progress"))["progress"]["fraction"] == 0.5
         await settle(client, claimed, 1)
         rest = await stream.rest()
-    assert moves([block.json for block in rest]) == LIFE[2:]
+    assert moves([block.json for block in rest if block.event == "message"]) == LIFE[2:]
+    assert rest[-1].json == {"state": "succeeded"}
     async with open_stream(app, f"/v1/jobs/{job}/events") as stream:
         blocks = await stream.rest()
-    assert [block.event for block in blocks] == ["message", "message", "log", "message"]
+    assert [block.event for block in blocks] == ["message", "message", "log", "message", "end"]
     async with open_stream(app, f"/v1/jobs/{job}/events", headers={"last-event-id": stream.last_id}) as again:
-        assert await again.rest() == []
+        assert [block.event for block in await again.rest()] == ["end"]
 
 
 async def test_a_page_of_a_job_has_its_events_and_no_others(client: Client) -> None:
