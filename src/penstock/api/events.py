@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.request import JSON, AnyReply, ApiRequest, json_reply
@@ -12,7 +12,7 @@ from penstock.events.cursor import CURSOR_MAX_LENGTH, CURSOR_PATTERN, EventCurso
 from penstock.events.past import read_page
 from penstock.events.selection import EventFilter
 from penstock.events.streams import require_journal
-from penstock.model.clock import EPOCH, Instant, check_instants, seconds
+from penstock.model.clock import EARLIEST, LATEST, Instant, seconds
 from penstock.model.errors import Invalid
 from penstock.model.lifecycle import State
 from penstock.model.names import CONTROL, NAME_PATTERN
@@ -48,23 +48,21 @@ class EventQuery(Struct, frozen=True, forbid_unknown_fields=True):
     Without either, a page begins with the oldest event that is kept, and a stream now.
     """
 
-    type: Names | None = None
-    queue: Names | None = None
-    state: States | None = None
-    tag: TagList | None = None
+    # Not None: in a query the word "null" would stand for it, and it may be a name.
+    type: Names | UnsetType = UNSET
+    queue: Names | UnsetType = UNSET
+    state: States | UnsetType = UNSET
+    tag: TagList | UnsetType = UNSET
     items: bool = False
-    after: CursorText | None = None
-    since: Instant | None = None
+    after: CursorText | UnsetType = UNSET
+    since: Instant | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50
-
-    def __post_init__(self) -> None:
-        check_instants(self, "since")
 
 
 class JobEventQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Events of a job after a cursor; from its first one on without."""
 
-    after: CursorText | None = None
+    after: CursorText | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50
 
 
@@ -79,13 +77,13 @@ async def list_events(call: ApiRequest) -> AnyReply:
     """Read what changed the states of jobs, in order for each job: a page, or a stream."""
     query = call.query(EventQuery)
     where, cursor = _filter(query), _cursor(call, query.after)
-    if cursor is None and query.since is not None:
-        cursor = EventCursor(query.since)
+    if cursor is None and query.since is not UNSET:
+        cursor = EventCursor(min(max(query.since, EARLIEST), LATEST))
     require_journal(call.engine)
     if _wants_stream(call):
         return StreamReply(call, await call.streams.open(where, cursor, call.readmit))
     limit = min(query.limit, call.engine.settings.limits.page_jobs)
-    return json_reply(200, await read_page(call.engine, where, cursor or EventCursor(EPOCH), limit))
+    return json_reply(200, await read_page(call.engine, where, cursor or EventCursor(EARLIEST), limit))
 
 
 @operation(
@@ -112,11 +110,11 @@ def _wants_stream(call: ApiRequest) -> bool:
     return EVENT_STREAM in (call.header(b"accept") or "").lower()
 
 
-def _cursor(call: ApiRequest, after: str | None) -> EventCursor | None:
+def _cursor(call: ApiRequest, after: str | UnsetType) -> EventCursor | None:
     last = call.header(b"last-event-id")
     if last is not None:
         return parse_cursor(last, "Last-Event-ID")
-    return None if after is None else parse_cursor(after, "query: after")
+    return None if after is UNSET else parse_cursor(after, "query: after")
 
 
 def _filter(query: EventQuery) -> EventFilter:
@@ -133,9 +131,9 @@ _NAME = re.compile(NAME_PATTERN)
 _TAG = re.compile(f"[^{CONTROL}]+")
 
 
-def _read_list(name: str, text: str | None, pattern: "re.Pattern[str]") -> frozenset[str] | None:
+def _read_list(name: str, text: str | UnsetType, pattern: "re.Pattern[str]") -> frozenset[str] | None:
     """The items of a list; Invalid names the parameter, and the item that is none."""
-    if text is None:
+    if text is UNSET:
         return None
     found = text.split(",")
     if not text:
@@ -148,7 +146,7 @@ def _read_list(name: str, text: str | None, pattern: "re.Pattern[str]") -> froze
     return frozenset(found)
 
 
-def _read_states(text: str | None) -> frozenset[State] | None:
+def _read_states(text: str | UnsetType) -> frozenset[State] | None:
     found = _read_list("state", text, _NAME)
     if found is None:
         return None

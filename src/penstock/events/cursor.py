@@ -7,12 +7,14 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.clock import LATEST, from_millis, to_millis
+from penstock.model.clock import from_millis, to_millis
 from penstock.model.errors import Invalid
-from penstock.model.ids import SHARDS_MAX, ShardId
+from penstock.model.ids import ShardId
 from penstock.model.journal import Position
 
-SHARD_PATTERN = r"-[0-9]{1,4}\.[0-9]{1,18}(?:\.[0-9]{1,9})?"
+SHARD_PATTERN = r"-(?:[0-9]{1,3}|[1-3][0-9]{3}|40[0-8][0-9]|409[0-5])\.[0-9]{1,18}(?:\.[0-9]{1,9})?"
+"""A shard, from 0 to 4095, and a position in its journal."""
+
 CURSOR_PATTERN = rf"[0-9]{{1,14}}(?:{SHARD_PATTERN})*(?:-l[0-9]{{1,15}})?"
 CURSOR_MAX_LENGTH = 16_384
 
@@ -50,10 +52,7 @@ def parse_cursor(text: str, name: str) -> EventCursor:
         raise Invalid(f"{name}: not a cursor; give one that a page or a stream of events gave, or leave it out")
     since, *parts = text.split("-")
     log = int(parts.pop()[1:]) if parts and parts[-1].startswith("l") else 0
-    positions = dict(map(_parse_position, parts))
-    if any(shard >= SHARDS_MAX for shard in positions):
-        raise Invalid(f"{name}: not a cursor; it names a shard that cannot exist")
-    return EventCursor(min(from_millis(int(since)), LATEST), positions, log)
+    return EventCursor(from_millis(int(since)), dict(map(_parse_position, parts)), log)
 
 
 def _parse_position(part: str) -> tuple[ShardId, Position]:
