@@ -26,6 +26,10 @@ RULES = (
     (r"\bself\.(_run|_perform|close|\w*_?transport\.close)\(", r"await self.\1("),
     (r"\b(Http)?Transport\b", r"Async\1Transport"),
     (r"\bIterator\b", "AsyncIterator"),
+    (r"^( *)yield from (self\._follow\(\S+\))$", r"\1async for item in \2:\n\1    yield item"),
+    (r"^( *)for block in blocks:$", r"\1async for block in blocks:"),
+    (r"\bwith closing\(", "async with aclosing("),
+    (r"\bimport closing$", "import aclosing"),
     (r"^( *)yield from (\S+)$", r"\1for item in \2:\n\1    yield item"),
     (r"^class Client:", "class AsyncClient:"),
 )

@@ -185,6 +185,7 @@ _ADMIN = (KeyScope.ADMIN,)
 
 READING: Mapping[str, Scopes] = {
     "jobs": _READ_SCOPES,
+    "events": _READ_SCOPES,
     "queues": _READ_SCOPES,
     "history": _READ_SCOPES,
     "types": _READ_SCOPES,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from penstock.config.event_settings import EventSettings, WebhookSettings
 from penstock.model.fleets import MOST_WORKERS, Fleet
 from penstock.model.ids import SERIES_MAX
 from penstock.model.names import whole
@@ -183,6 +184,7 @@ class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     )
     file_bytes: Annotated[int, Meta(description="Largest input or output file.", ge=1)] = 5 * KIB * MIB
     log_bytes: Annotated[int, Meta(description="Most log text kept per job.", ge=0)] = 256 * KIB
+    streams: Annotated[int, Meta(description="Most streams of events that one process serves at once.", ge=0)] = 1_000
 
     @property
     def result_bytes(self) -> int:
@@ -208,41 +210,6 @@ class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
         float, Meta(description="The journal of state changes and the delivery logs of subscriptions.", ge=60)
     ] = 7 * 86_400.0
     history_seconds: Annotated[float, Meta(description="The history of counts and times.", ge=60)] = 90 * 86_400.0
-
-
-class EventSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The journal of state changes."""
-
-    keep: Annotated[
-        bool,
-        Meta(
-            description="Write every state change of every job to the journal. Without it there are no streams, "
-            "subscriptions and history. The same for all processes."
-        ),
-    ] = True
-
-
-class WebhookSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where job events may be delivered to. Addresses are judged when a subscription is made and at every connect."""
-
-    allow: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Networks of your own that webhooks may be sent to, such as `10.0.0.0/8`, besides the public "
-            "internet. This machine itself is allowed while the server listens on loopback only."
-        ),
-    ] = ()
-    http: Annotated[
-        bool, Meta(description="Send webhooks to `http://` URLs too. To this machine itself they need not be https.")
-    ] = False
-    source: Annotated[
-        str,
-        whole(
-            r"[\x21-\x7e]+",
-            max_length=255,
-            description="Name of this Penstock system in the events it sends: a URI, as `source` of every CloudEvent.",
-        ),
-    ] = "penstock"
 
 
 class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
