@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
+from operator import attrgetter
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from penstock.engine.parts import EngineParts
 from penstock.engine.type_fit import unfit_types
 from penstock.engine.window import BacklogHints
 from penstock.model.clock import seconds
-from penstock.model.declarations import plain_type, unfit_for
+from penstock.model.declarations import UNFIT_FOR, plain_type
 from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
 from penstock.model.job import BacklogKey, Claim, ErrorCode, JobError, Lease, ObjectLink, Ticket
 from penstock.model.wire.jobs import Outcome, Refusal
@@ -24,6 +25,8 @@ from penstock.store.answers import PATIENCE, Call, error_of, group_by, let_finis
 ZERO = timedelta(0)
 BROKERLESS_INTERVAL = timedelta(milliseconds=500)
 """How often a waiting claim reads the backlogs while the broker is unavailable."""
+
+_QUEUE = attrgetter("queue")
 
 Settle = Callable[[Sequence[Outcome]], Awaitable[list[Refusal]]]
 Release = Callable[[Sequence[Lease]], Awaitable[list[Refusal]]]
@@ -152,7 +155,7 @@ class Claims:
                 self._hints.record_check(shard.shard, asked, [])
                 return claims
             self._hints.record_check(shard.shard, asked, got)
-            found = Counter(claim.queue for claim in got)
+            found = Counter(map(_QUEUE, got))
             ended = {share.queue for share in asked if found[share.queue] < share.jobs}
             left = [queue for queue in left if queue not in ended]
             claims += got
@@ -176,8 +179,11 @@ class Claims:
                 await run_to_end(self._undo(claiming, ()))
 
     async def _fill_all(self, claims: Sequence[Claim]) -> list[Claim]:
-        if given_back := [claim for claim in claims if unfit_for(claim.type) is not None]:
+        if given_back := [claim for claim in claims if UNFIT_FOR in claim.type]:
             claims = [*(claim for claim in claims if claim not in given_back), *await self._restore_types(given_back)]
+        small = [claim for claim in claims if claim.params_object is None]
+        if len(small) == len(claims):
+            return small
         filled = [
             claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
         ]
