@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 
 import apsw
 from msgspec import Raw
@@ -44,7 +45,7 @@ def _claim(tx: SqliteTransaction, wanted: Sequence[Wanted]) -> list[Claim | None
     rows = [(to_bytes(ticket.job), worker, tx.now + millis(lease), tx.now) for ticket, worker, lease in wanted]
     claimed = {row[0]: row for row in _CLAIM.run(tx.connection, rows)}
     answers = [
-        _claim_of(ticket.job, claimed[raw_id], lease) if raw_id in claimed else None
+        _claim_of(ticket.job, claimed[raw_id], lease.total_seconds()) if raw_id in claimed else None
         for (raw_id, *_), (ticket, _, lease) in zip(rows, wanted, strict=True)
     ]
     tx.record(_claim_rows(one, tx.at) for one in answers if one is not None)
@@ -54,8 +55,9 @@ def _claim(tx: SqliteTransaction, wanted: Sequence[Wanted]) -> list[Claim | None
 def claim_next(tx: SqliteTransaction, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
     """Within each queue: highest priority first, then oldest first."""
     held = {"worker": worker, "lease_until": tx.now + millis(lease), "now": tx.now}
+    span = lease.total_seconds()
     claims = [
-        _claim_of(from_bytes(row[0]), row[:-1], lease)
+        _claim_of(from_bytes(row[0]), row[:-1], span)
         for share in asked
         for row in sorted(_next(tx, share, held), key=lambda row: (-row[-3], row[-1]))
     ]
@@ -96,7 +98,7 @@ def _claim_rows(one: Claim, at: datetime) -> Event:
     return Event(one.job, one.type, one.queue, Move.CLAIM, State.QUEUED, State.RUNNING, at, one.fence, one.attempt)
 
 
-def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
+def _claim_of(job: JobId, row: Row, lease_seconds: float) -> Claim:
     (
         _, type_name, queue, fence, attempt, params, params_object, timeout, inputs, tags, alone, alone_in_worker,
         priority, waited,
@@ -108,15 +110,15 @@ def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
         attempt=attempt,
         fence=fence,
         params=Raw(JSON_NULL if params is None else params),
-        params_object=object_of(params_object),
+        params_object=None if params_object is None else object_of(params_object),
         timeout_seconds=None if timeout is None else timeout / 1000,
-        lease_seconds=lease.total_seconds(),
-        inputs=files_of(inputs),
-        tags=tags_of(tags),
-        alone=bool(alone),
-        alone_in_worker=bool(alone_in_worker),
+        lease_seconds=lease_seconds,
+        inputs=() if inputs is None else files_of(inputs),
+        tags=() if tags is None else tags_of(tags),
+        alone=alone != 0,
+        alone_in_worker=alone_in_worker != 0,
         priority=priority,
-        waited_seconds=max(0, waited) / 1000,
+        waited_seconds=waited / 1000 if waited > 0 else 0.0,
     )
 
 
@@ -197,11 +199,12 @@ def _loss(fence: int | None, shown: int) -> Loss:
 
 
 _SETTLE = Bulk("settle")
+_JOB = attrgetter("job")
 
 
 def settle(tx: SqliteTransaction, settlements: Sequence[Settlement]) -> list[Settled]:
     """One answer each, in order."""
-    return in_rounds(settlements, lambda one: one.job, partial(_settle, tx))
+    return in_rounds(settlements, _JOB, partial(_settle, tx))
 
 
 def _settle(tx: SqliteTransaction, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -226,13 +229,13 @@ def _row_of(one: Settlement, now: int) -> Row:
         one.state,
         now,
         None if one.retry_in is None else now + millis(one.retry_in),
-        int(one.loss),
+        one.loss,
         one.reason,
-        text_of(one.error),
+        text_of(one.error) if one.error else None,
         one.result,
-        text_of(one.result_object),
-        text_of(one.outputs),
-        int(bool(one.result_object or one.outputs)),
+        text_of(one.result_object) if one.result_object else None,
+        text_of(one.outputs) if one.outputs else None,
+        1 if one.result_object or one.outputs else 0,
     )
 
 

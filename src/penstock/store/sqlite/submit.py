@@ -25,19 +25,19 @@ Entry = tuple[NewJob, timedelta]
 def submit(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Submission]:
     """One answer each, in order. A job whose id or key exists already is returned as it is."""
     answers = insert(tx, entries, Move.SUBMIT)
-    tx.record(answer.event for answer in answers if answer.event)
+    # The event of an answer is built each time that it is asked for.
+    tx.record(event for answer in answers if (event := answer.event))
     return answers
 
 
 def insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
     """As `submit`, for any move that inserts jobs; the caller records the events."""
-    takes = tx.admission.takes
-    taken = [entry for entry in entries if takes(entry[0].ring)]
-    answers = _insert(tx, taken, move)
-    if len(taken) == len(entries):
-        return answers
-    inserted = iter(answers)
-    return [next(inserted) if takes(new.ring) else Misplaced(new) for new, _ in entries]
+    rings = {new.ring for new, _ in entries}
+    accepted = set(filter(tx.admission.takes, rings))
+    if len(accepted) == len(rings):
+        return _insert(tx, entries, move)
+    inserted = iter(_insert(tx, [entry for entry in entries if entry[0].ring in accepted], move))
+    return [next(inserted) if new.ring in accepted else Misplaced(new) for new, _ in entries]
 
 
 def _insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[Submission]:

@@ -8,17 +8,18 @@ from datetime import datetime, timedelta
 
 import apsw
 
-from penstock.model.clock import Clock, from_millis, millis, seconds
+from penstock.model.clock import Clock, from_millis, millis, seconds, to_millis
 from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.submission import due
 from penstock.store import rows
-from penstock.store.rows import Admission, Row, optional_millis, retry_of, text_of
+from penstock.store.rows import Admission, Row, retry_of, text_of
 from penstock.store.sqlite.statements import Bulk, load, query
 
 _ADMISSION = load("admission")
 _RECORD_COUNTS = Bulk("record_counts")
+_STATES = {str(state): state for state in State}
 
 
 class SqliteTransaction:
@@ -74,7 +75,7 @@ class SqliteTransaction:
         """
         _, type_name, queue, state, fence, attempt, reason, *_ = row
         seconds = None if ran is None else ran / 1000
-        return Event(job, type_name, queue, move, before, State(state), self.at, fence, attempt, reason, seconds)
+        return Event(job, type_name, queue, move, before, _STATES[state], self.at, fence, attempt, reason, seconds)
 
 
 RETRY_OF = 18
@@ -93,22 +94,22 @@ def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
         new.priority,
         due_at,
         now,
-        optional_millis(new.expires_at),
+        None if new.expires_at is None else to_millis(new.expires_at),
         now + millis(ticket_for) if queued and new.ticketed else None,
         None if new.timeout is None else millis(new.timeout),
-        int(bool(new.params_object or new.inputs)),
+        1 if new.params_object or new.inputs else 0,
         new.key,
         new.fingerprint or None,
         to_bytes(new.retry_of) if new.retry_of else None,
         retry_of(new.retry),
-        text_of(new.tags),
-        text_of(new.inputs),
-        text_of(new.params_object),
+        text_of(new.tags) if new.tags else None,
+        text_of(new.inputs) if new.inputs else None,
+        text_of(new.params_object) if new.params_object else None,
         new.params,
         new.schedule,
-        optional_millis(new.tick_at),
+        None if new.tick_at is None else to_millis(new.tick_at),
         None if new.interval is None else millis(new.interval),
-        int(new.anchor),
+        new.anchor,
     )
 
 
