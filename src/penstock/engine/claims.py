@@ -16,6 +16,7 @@ from penstock.engine.window import BacklogHints
 from penstock.model.clock import seconds
 from penstock.model.declarations import UNFIT_FOR, plain_type
 from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
+from penstock.model.ids import ShardId
 from penstock.model.job import BacklogKey, Claim, ErrorCode, JobError, Lease, ObjectLink, Ticket
 from penstock.model.wire.jobs import Outcome, Refusal
 from penstock.model.workers import WorkRequest
@@ -27,6 +28,7 @@ BROKERLESS_INTERVAL = timedelta(milliseconds=500)
 """How often a waiting claim reads the backlogs while the broker is unavailable."""
 
 _QUEUE = attrgetter("queue")
+_SHARD: Callable[[Ticket], ShardId] = attrgetter("shard")
 
 Settle = Callable[[Sequence[Outcome]], Awaitable[list[Refusal]]]
 Release = Callable[[Sequence[Lease]], Awaitable[list[Refusal]]]
@@ -104,11 +106,13 @@ class Claims:
     async def _claim_tickets(
         self, tickets: Sequence[Ticket], worker: str, limit: int, backlogs: frozenset[BacklogKey]
     ) -> list[Claim]:
+        taken = {(ticket.shard, ticket.queue, ticket.type) for ticket in tickets}
+        keys = {(shard, BacklogKey(queue, type_name)) for shard, queue, type_name in taken}
         if len(tickets) >= limit:
-            self._hints.mark_full({(ticket.shard, ticket.backlog_key) for ticket in tickets})
-        if dispatched := {ticket.backlog_key for ticket in tickets} - backlogs:
+            self._hints.mark_full(keys)
+        if dispatched := {key for _, key in keys} - backlogs:
             await self._tickets.wake_if_low(dispatched)
-        parts = list(group_by(tickets, lambda ticket: ticket.shard).values())
+        parts = list(group_by(tickets, _SHARD).values())
         return await self._claim_and_fill([(self._store.claim(part, worker, self._lease), part) for part in parts])
 
     # -- from backlogs
