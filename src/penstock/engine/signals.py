@@ -242,8 +242,8 @@ class Signals:
         """Tell this process, and others as far as it concerns them, what has become durable."""
         self.events.run(events)
         self.journal.tell()
-        if queues := frozenset(event.queue for event in events if event.after is State.QUEUED):
-            self.work.publish(queues)
+        if queues := {event.queue for event in events if event.after is State.QUEUED}:
+            self.work.publish(frozenset(queues))
         if not self._outbox.is_open:
             return
         if ended := [event.job for event in events if event.after in TERMINAL]:

@@ -104,7 +104,7 @@ def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
         alone=alone,
         alone_in_worker=alone_in_worker,
         priority=priority,
-        waited_seconds=max(0, waited) / 1000,
+        waited_seconds=waited / 1000 if waited > 0 else 0.0,
     )
 
 
