@@ -154,7 +154,7 @@ VARIABLES = {"HOST": "host", "PORT": "port", "USER": "user", "DATABASE": "dbname
 
 FOLLOWED = {
     *("README", "quickstart", "handlers", "retries", "testing", "schedules", "files", "keys"),
-    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes"),
+    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes", "events"),
     "containers",  # in a file of its own: it builds images
 }
 
