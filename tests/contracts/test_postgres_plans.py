@@ -84,7 +84,6 @@ PLANS = {
     "parked": {"parked_due"},
     "parked_before": {"parked_due"},
     "parked_of": {"parked_pkey"},
-    "count_parked": {"parked_due"},
     "last_delivery": {"deliveries_of"},
     "extend_delivery": {"deliveries_pkey"},
     "deliveries": {"deliveries_of"},
