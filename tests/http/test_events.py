@@ -97,6 +97,8 @@ async def test_items_come_with_the_events_that_ask_for_them(client: Client) -> N
         ({"tag": "\n"}, "tag: "),
         ({"after": "yesterday"}, "after: not a cursor"),
         ({"after": "1-4096.1"}, "after: not a cursor"),
+        ({"since": "0.5"}, "since: '0.5' is not an instant"),
+        ({"since": "2026-01-01T00:00:00"}, "since: "),
         ({"colour": "red"}, "colour"),
     ],
 )

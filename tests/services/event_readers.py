@@ -10,7 +10,7 @@ import msgspec
 from penstock.engine import Engine
 from penstock.events.cursor import EventCursor
 from penstock.events.feed import Feed
-from penstock.events.selection import EventFilter
+from penstock.events.selection import StreamFilter
 from penstock.events.stream import EventStream
 from penstock.events.tailer import Tailer, begin_at_head
 from penstock.model.errors import Unavailable
@@ -32,8 +32,8 @@ class SteppedFeed:
         self.feed.restart()
         await begin_at_head(self.engine, self.feed)
 
-    def reader(self, cursor: EventCursor | None = None, where: EventFilter | None = None) -> "HandReader":
-        stream = EventStream(self.engine, self.feed, self._reading, where or EventFilter(), cursor)
+    def reader(self, cursor: EventCursor | None = None, where: StreamFilter | None = None) -> "HandReader":
+        stream = EventStream(self.engine, self.feed, self._reading, where or StreamFilter(), cursor)
         return HandReader(stream)
 
     async def step(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from penstock.engine import Engine
 from penstock.events import selection
 from penstock.events.cursor import EventCursor, parse_cursor
-from penstock.events.selection import EventFilter
+from penstock.events.selection import StreamFilter
 from penstock.events.stream import HEARTBEAT, MAX_FLUSHES
 from penstock.events.streams import CLOSE_AFTER, Streams
 from penstock.events.tailer import FLUSH_EVENTS, pause_after
@@ -38,7 +38,7 @@ async def run_job(engine: Engine) -> str:
 
 async def test_readers_of_one_filter_get_the_same_bytes(live: SteppedFeed, engine: Engine) -> None:
     readers = [await live.reader().join() for _ in range(3)]
-    succeeded = EventFilter(states=frozenset({State.SUCCEEDED}))
+    succeeded = StreamFilter(states=frozenset({State.SUCCEEDED}))
     others = [await live.reader(where=succeeded).join() for _ in range(2)]
     await run_job(engine)
     await live.step()
@@ -59,7 +59,7 @@ async def test_an_event_is_encoded_once_for_all_filters(
         encoded.append(data)
         return b"data: {}\n\n"
 
-    filters = [EventFilter(types=frozenset({"add", str(number)})) for number in range(5)]
+    filters = [StreamFilter(types=frozenset({"add", str(number)})) for number in range(5)]
     readers = [await live.reader(where=where).join() for where in filters]
     monkeypatch.setattr(selection, "block_of", count)
     await run_job(engine)
@@ -159,7 +159,7 @@ async def admit() -> None: ...
 async def test_a_quiet_stream_gets_a_heartbeat_with_its_cursor(
     streams: Streams, engine: Engine, clock: SimulatedClock
 ) -> None:
-    stream = await streams.open(EventFilter(types=frozenset({"none"})), None, admit)
+    stream = await streams.open(StreamFilter(types=frozenset({"none"})), None, admit)
     reader = await HandReader(stream).join()
     assert reader.chunks[0].startswith(b"retry: ")
     clock.advance(HEARTBEAT)
@@ -169,7 +169,7 @@ async def test_a_quiet_stream_gets_a_heartbeat_with_its_cursor(
 
 
 async def test_a_client_that_takes_nothing_is_closed(streams: Streams, clock: SimulatedClock) -> None:
-    stuck, idle = [await streams.open(EventFilter(), None, admit) for _ in range(2)]
+    stuck, idle = [await streams.open(StreamFilter(), None, admit) for _ in range(2)]
     await HandReader(stuck).take()
     reader = await HandReader(idle).join()
     clock.advance(CLOSE_AFTER)
@@ -182,7 +182,7 @@ async def test_a_client_that_takes_nothing_is_closed(streams: Streams, clock: Si
 
 async def test_tailers_run_only_while_there_are_streams(streams: Streams, engine: Engine) -> None:
     tasks = asyncio.all_tasks()
-    stream = await streams.open(EventFilter(), None, admit)
+    stream = await streams.open(StreamFilter(), None, admit)
     assert len(asyncio.all_tasks()) == len(tasks) + 2
     await streams.close(stream)
     await asyncio.sleep(0)

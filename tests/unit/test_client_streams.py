@@ -164,7 +164,10 @@ def line(text: str) -> StreamBlock:
 
 
 def test_the_stream_of_a_job_ends_with_it_and_repeats_no_line() -> None:
-    script = [[event(1), mark("a"), line("one"), LOST], [line("one"), line("two"), event(2, after=State.SUCCEEDED)]]
+    script: Script = [
+        [event(1), mark("a"), line("one"), LOST],
+        [line("one"), line("two"), event(2, after=State.SUCCEEDED)],
+    ]
     client, transport = client_of(script)
     updates = [one.text if isinstance(one, LogLine) else getattr(one, "version", None) for one in client.stream(JOB)]
     assert updates == [1, "one", "two", 2]
@@ -179,7 +182,7 @@ def test_the_stream_of_a_job_whose_events_are_gone_ends() -> None:
 def test_the_client_for_asyncio_does_the_same() -> None:
     async def run() -> list[int]:
         transport = AsyncScripted([[event(1), mark("a"), LOST], [event(1), event(2, after=State.FAILED)]])
-        client = AsyncClient(transport=transport, patience=5)  # type: ignore[arg-type]
+        client = AsyncClient(transport=transport, patience=5)
         return [update.version async for update in client.stream(JOB) if isinstance(update, EventItem)]
 
     assert asyncio.run(run()) == [1, 2]

@@ -1,8 +1,10 @@
 """Events of jobs: pages for clients that poll, and streams for clients that stay."""
 
 import re
+from datetime import datetime
 from typing import Annotated
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.operation import Answer, Header, operation
@@ -10,7 +12,7 @@ from penstock.api.request import JSON, AnyReply, ApiRequest, json_reply
 from penstock.api.streaming import EVENT_STREAM, StreamReply
 from penstock.events.cursor import CURSOR_MAX_LENGTH, CURSOR_PATTERN, EventCursor, parse_cursor
 from penstock.events.past import read_page
-from penstock.events.selection import EventFilter
+from penstock.events.selection import StreamFilter
 from penstock.events.streams import require_journal
 from penstock.model.clock import EARLIEST, LATEST, Instant, seconds
 from penstock.model.errors import Invalid
@@ -36,6 +38,9 @@ TagList = Annotated[
 ]
 CursorText = Annotated[str, Meta(extra_json_schema={"pattern": f"^{CURSOR_PATTERN}$", "maxLength": CURSOR_MAX_LENGTH})]
 
+InstantText = Annotated[str, Meta(description="RFC 3339, with an offset.", extra_json_schema={"format": "date-time"})]
+"""Text, as a number would otherwise be read as seconds since 1970."""
+
 LAST_EVENT_ID = Header(
     "Last-Event-ID", CursorText, "The last id of a stream, to go on after it. Counts before `after`."
 )
@@ -55,7 +60,7 @@ class EventQuery(Struct, frozen=True, forbid_unknown_fields=True):
     tag: TagList | UnsetType = UNSET
     items: bool = False
     after: CursorText | UnsetType = UNSET
-    since: Instant | UnsetType = UNSET
+    since: InstantText | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50
 
 
@@ -77,8 +82,9 @@ async def list_events(call: ApiRequest) -> AnyReply:
     """Read what changed the states of jobs, in order for each job: a page, or a stream."""
     query = call.query(EventQuery)
     where, cursor = _filter(query), _cursor(call, query.after)
-    if cursor is None and query.since is not UNSET:
-        cursor = EventCursor(min(max(query.since, EARLIEST), LATEST))
+    since = None if query.since is UNSET else _read_instant(query.since)
+    if cursor is None and since is not None:
+        cursor = EventCursor(since)
     require_journal(call.engine)
     if _wants_stream(call):
         return StreamReply(call, await call.streams.open(where, cursor, call.readmit))
@@ -103,7 +109,7 @@ async def list_job_events(call: ApiRequest) -> AnyReply:
     found = await call.engine.jobs.get(job)
     begin = cursor or EventCursor(found.created_at - seconds(1.0))
     limit = min(query.limit, call.engine.settings.limits.page_jobs)
-    return json_reply(200, await read_page(call.engine, EventFilter(job=job), begin, limit))
+    return json_reply(200, await read_page(call.engine, StreamFilter(job=job), begin, limit))
 
 
 def _wants_stream(call: ApiRequest) -> bool:
@@ -111,14 +117,22 @@ def _wants_stream(call: ApiRequest) -> bool:
 
 
 def _cursor(call: ApiRequest, after: str | UnsetType) -> EventCursor | None:
+    asked = None if after is UNSET else parse_cursor(after, "query: after")
     last = call.header(b"last-event-id")
-    if last is not None:
-        return parse_cursor(last, "Last-Event-ID")
-    return None if after is UNSET else parse_cursor(after, "query: after")
+    return asked if last is None else parse_cursor(last, "Last-Event-ID")
 
 
-def _filter(query: EventQuery) -> EventFilter:
-    return EventFilter(
+def _read_instant(text: str) -> datetime:
+    """An instant, clamped to the range in which there can be events."""
+    try:
+        at: datetime = msgspec.convert(text, Instant)
+    except msgspec.ValidationError:
+        raise Invalid(f"query: since: {text[:40]!r} is not an instant; write 2026-01-31T12:00:00Z") from None
+    return min(max(at, EARLIEST), LATEST)
+
+
+def _filter(query: EventQuery) -> StreamFilter:
+    return StreamFilter(
         types=_read_list("type", query.type, _NAME),
         queues=_read_list("queue", query.queue, _NAME),
         states=_read_states(query.state),

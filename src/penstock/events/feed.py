@@ -10,7 +10,7 @@ from msgspec import Struct
 from penstock.engine import Engine
 from penstock.events.cursor import EventCursor
 from penstock.events.past import read_jobs
-from penstock.events.selection import EventBatch, EventFilter, block_of, id_block
+from penstock.events.selection import EventBatch, StreamFilter, block_of, id_block
 from penstock.model.ids import JobId, ShardId
 from penstock.model.journal import Position
 from penstock.model.lifecycle import State
@@ -38,7 +38,7 @@ class FeedReader(Protocol):
     """A live reader. It takes what it is offered later, at its own pace."""
 
     @property
-    def where(self) -> EventFilter: ...
+    def where(self) -> StreamFilter: ...
 
     @property
     def pending(self) -> Mapping[ShardId, Position | None]:
@@ -61,7 +61,7 @@ class Feed:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._groups: defaultdict[EventFilter, set[FeedReader]] = defaultdict(set)
+        self._groups: defaultdict[StreamFilter, set[FeedReader]] = defaultdict(set)
         self._by_job: defaultdict[JobId, set[FeedReader]] = defaultdict(set)
         self._cursor_text: tuple[EventCursor, str] | None = None
         self.cursor = EventCursor(engine.clock.now() - CLOCK_MARGIN)
@@ -78,7 +78,7 @@ class Feed:
         elif not readers and reader.where.job is not None:
             del self._by_job[reader.where.job]
 
-    def _readers(self, where: EventFilter) -> set[FeedReader]:
+    def _readers(self, where: StreamFilter) -> set[FeedReader]:
         return self._groups[where] if where.job is None else self._by_job[where.job]
 
     def restart(self) -> None:
@@ -119,7 +119,7 @@ class Feed:
         """Each job that is read has readers of its own: looked up by the jobs of the batch, not the other way round."""
         wanted = self._by_job.keys() & {job for one in batch.slices for job in one.jobs}
         for job in wanted:
-            where = EventFilter(job=job)
+            where = StreamFilter(job=job)
             body = batch.encode(where)
             _offer(self._by_job[job], Flush(shard, body, body, self.cursor, batch.last_state(job)), before)
 

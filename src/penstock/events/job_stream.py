@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from penstock.engine import Engine
 from penstock.events.cursor import EventCursor
 from penstock.events.feed import CLOCK_MARGIN, Feed, Flush
-from penstock.events.selection import EventBatch, EventFilter, block_of, id_block
+from penstock.events.selection import EventBatch, StreamFilter, block_of, id_block
 from penstock.events.stream import EventStream, Queued
 from penstock.model.clock import within
 from penstock.model.errors import NotFound, Unavailable
@@ -49,7 +49,7 @@ class JobEventStream(EventStream):
         known: Position | None,
     ) -> None:
         begin = cursor or EventCursor(job.created_at - CLOCK_MARGIN)
-        super().__init__(engine, feed, reading, EventFilter(job=job.id), begin)
+        super().__init__(engine, feed, reading, StreamFilter(job=job.id), begin)
         self._job = job
         self._known = known
         self._has_read_all = False

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from penstock.engine import Engine
 from penstock.events.cursor import EventCursor
-from penstock.events.selection import EventBatch, EventFilter, cut_entries
+from penstock.events.selection import EventBatch, StreamFilter, cut_entries
 from penstock.model.errors import JournalGone, Unavailable
 from penstock.model.ids import JobId, ShardId, shard_of
 from penstock.model.job import Job
@@ -33,7 +33,7 @@ def is_gone(position: Position, page: JournalPage) -> bool:
     return position.number < page.oldest or position.number > page.head + 1
 
 
-async def read_jobs(engine: Engine, shard: Shard, batch: EventBatch, filters: Iterable[EventFilter]) -> set[JobId]:
+async def read_jobs(engine: Engine, shard: Shard, batch: EventBatch, filters: Iterable[StreamFilter]) -> set[JobId]:
     """Read the jobs that these filters need to know of a batch; their ids."""
     wanted = batch.jobs_for(filters)
     if wanted:
@@ -93,7 +93,7 @@ class _Reading(Struct, frozen=True):
         return mine[-1] if mine else self.start
 
 
-async def read_page(engine: Engine, where: EventFilter, cursor: EventCursor, limit: int) -> EventPage:
+async def read_page(engine: Engine, where: StreamFilter, cursor: EventCursor, limit: int) -> EventPage:
     """A page of events after a cursor. JournalGone if the journal of a shard does not go back so far."""
     shards = [one for one in engine.store.shards() if where.job is None or one.shard == shard_of(where.job)]
     asked = [one for one in shards if not one.unavailable()]
@@ -114,7 +114,7 @@ async def read_page(engine: Engine, where: EventFilter, cursor: EventCursor, lim
     )
 
 
-async def _read_shard(engine: Engine, where: EventFilter, cursor: EventCursor, shard: Shard) -> _Reading:
+async def _read_shard(engine: Engine, where: StreamFilter, cursor: EventCursor, shard: Shard) -> _Reading:
     await shard.number_entries()
     start = await resolve_position(shard, cursor)
     past = await read_past(shard, start, SCANNED_EVENTS)

@@ -19,7 +19,7 @@ Names = frozenset[str]
 _encode = msgspec.json.Encoder().encode
 
 
-class EventFilter(Struct, frozen=True):
+class StreamFilter(Struct, frozen=True):
     """The events of jobs of these types, queues and tags, into these states; None does not restrict.
 
     `items`: each with the job as it is when the event is sent.
@@ -125,7 +125,7 @@ class EventBatch:
         """The position after the last event."""
         return self.slices[-1].end
 
-    def jobs_for(self, filters: Iterable[EventFilter]) -> list[JobId]:
+    def jobs_for(self, filters: Iterable[StreamFilter]) -> list[JobId]:
         """The jobs that must be read to send to these filters."""
         asking = [where for where in filters if where.needs_jobs]
         wanted = [one for one in self.slices if any(where.wants(one.entry) for where in asking)]
@@ -135,7 +135,7 @@ class EventBatch:
         """Give it the jobs that were read; jobs that are no longer kept are left out."""
         self._jobs, self._job_items = jobs, items
 
-    def select(self, where: EventFilter) -> list[tuple[Position, EventItem]]:
+    def select(self, where: StreamFilter) -> list[tuple[Position, EventItem]]:
         """The events that a filter wants, each with the position after it."""
         return [
             (EntrySlice(one.entry, 0, index + 1).end, self._with_job(item) if where.items else item)
@@ -145,7 +145,7 @@ class EventBatch:
             if where.wants_job(item.job, self._jobs.get(item.job))
         ]
 
-    def encode(self, where: EventFilter) -> bytes:
+    def encode(self, where: StreamFilter) -> bytes:
         """The events that a filter wants, as the text of a stream."""
         return b"".join(
             block

@@ -12,7 +12,7 @@ from penstock.engine import Engine
 from penstock.events.cursor import EventCursor
 from penstock.events.feed import Feed, Flush
 from penstock.events.past import oldest_at, read_jobs, read_past, resolve_position
-from penstock.events.selection import EventBatch, EventFilter, block_of, id_block
+from penstock.events.selection import EventBatch, StreamFilter, block_of, id_block
 from penstock.model.errors import Unavailable
 from penstock.model.ids import ShardId, shard_of
 from penstock.model.journal import Position
@@ -45,7 +45,7 @@ class EventStream:
     past_events = PAST_EVENTS
 
     def __init__(
-        self, engine: Engine, feed: Feed, reading: asyncio.Semaphore, where: EventFilter, cursor: EventCursor | None
+        self, engine: Engine, feed: Feed, reading: asyncio.Semaphore, where: StreamFilter, cursor: EventCursor | None
     ) -> None:
         self._engine = engine
         self._feed = feed

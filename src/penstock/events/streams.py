@@ -11,7 +11,7 @@ from penstock.engine.signals import JOURNAL_WANTED_EVERY
 from penstock.events.cursor import EventCursor
 from penstock.events.feed import Feed
 from penstock.events.job_stream import JobEventStream
-from penstock.events.selection import EventFilter
+from penstock.events.selection import StreamFilter
 from penstock.events.stream import EventStream
 from penstock.events.tailer import Tailers, begin_at_head
 from penstock.loop import run_service
@@ -55,11 +55,11 @@ class Streams:
         engine.departure.subscribe(lambda _: self.end_all())
         engine.signals.notices.subscribe(lambda _: self._readmit_soon())
 
-    async def open(self, where: EventFilter, cursor: EventCursor | None, admit: Admit) -> EventStream:
+    async def open(self, where: StreamFilter, cursor: EventCursor | None, admit: Admit) -> EventStream:
         """A stream from a cursor on, or from now on. ServerBusy if there are too many."""
         return await self._add(lambda: self._make(where, cursor), admit)
 
-    async def _make(self, where: EventFilter, cursor: EventCursor | None) -> EventStream:
+    async def _make(self, where: StreamFilter, cursor: EventCursor | None) -> EventStream:
         return EventStream(self._engine, self._feed, self._reading, where, cursor)
 
     async def open_job(self, job: JobId, cursor: EventCursor | None, admit: Admit) -> JobEventStream:
