@@ -41,7 +41,7 @@ UNACCEPTABLE = (Malformed, Invalid, TooLarge)
 """Errors that concern the outcome itself. Any other refusal may be temporary."""
 
 
-class PendingOutcome(Struct, eq=False):
+class PendingOutcome(Struct, eq=False, gc=False):
     """The outcome of an attempt, not told before `ready_at`, nor before its log until `log_until`; monotonic seconds.
 
     `failing_since` is when the engine first failed to accept it alone; `simplified` if a plain error has replaced it.
