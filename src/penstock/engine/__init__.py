@@ -4,6 +4,7 @@ import random
 
 from penstock.broker import Broker
 from penstock.config import Settings
+from penstock.engine.deliveries import Deliveries
 from penstock.engine.fleets import Fleets
 from penstock.engine.history import Histories
 from penstock.engine.job_types import Types
@@ -57,6 +58,7 @@ class Engine:
         self.fleets = Fleets(store, parts.catalog, settings)
         self.history = Histories(parts)
         self.subscriptions = Subscriptions(parts)
+        self.deliveries = Deliveries(parts, self.subscriptions)
         self.ticks = Ticks(parts)
         self.schedules = Schedules(parts, self.ticks)
         self.jobs = Jobs(parts, RepeatedSubmits(parts, self.schedules, self.ticks))

@@ -250,7 +250,7 @@ class Subscriptions:
         return changed[0]
 
     async def _drop_relays(self, name: str) -> None:
-        """Forget on every shard what is known of a name. A shard that does not answer is asked when it is taken again."""
+        """Forget on every shard what is known of a name. A shard that does not answer keeps it until the next time."""
         await gather_answers([shard.drop_relay(name) for shard in self._store.shards()])
 
 

@@ -1,4 +1,4 @@
-"""Subscriptions, their delivery logs and replays on the wire. No answer but that to a creation or rotation has a secret."""
+"""Subscriptions, their delivery logs and replays on the wire. Only answers about a new secret have one."""
 
 from enum import StrEnum
 from typing import Annotated, Any
