@@ -94,11 +94,13 @@ class TestLife:
         assert again.json()["secret"] is None
 
     async def test_what_is_said_is_changed_and_the_rest_stays(self, client: Client) -> None:
-        made = await create(client, filter={"tags": ["nightly"]}, batch=7)
-        changed = await ask(client, "orders", "PATCH", limits={"in_flight": 2, "per_second": 5})
-        assert changed["limits"] == {"in_flight": 2, "per_second": 5.0}
+        made = await create(client, filter={"tags": ["nightly"], "types": ["add"]}, batch=7, limits={"in_flight": 3})
+        changed = await ask(client, "orders", "PATCH", limits={"per_second": 5})
+        assert changed["limits"] == {"in_flight": 3, "per_second": 5.0}
         same = ("filter", "batch", "sink", "state", "created_at", "secrets")
         assert {name: changed[name] for name in same} == {name: made[name] for name in same}
+        changed = await ask(client, "orders", "PATCH", filter={"types": None, "states": ["failed"]})
+        assert changed["filter"] == {"types": None, "queues": None, "states": ["failed"], "tags": ["nightly"]}
 
     async def test_it_is_paused_and_resumed(self, client: Client) -> None:
         await create(client)
