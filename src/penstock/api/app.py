@@ -25,6 +25,7 @@ from penstock.api import (
     schedulers,
     schedules,
     shards,
+    subscriptions,
     types,
     workers,
 )
@@ -35,6 +36,7 @@ from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.request import AnswerBroken, AnyReply, ApiRequest, ClientGone, refuse_query
 from penstock.engine import Engine
+from penstock.events.sinks import connect_sinks
 from penstock.events.streams import Streams
 from penstock.model.clock import Clock
 from penstock.model.errors import CorruptObject, NotFound, PenstockError
@@ -125,6 +127,7 @@ _DESCRIBED: tuple[Operation, ...] = (
     *fleets.OPERATIONS,
     *shards.OPERATIONS,
     *history.OPERATIONS,
+    *subscriptions.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
 )
@@ -138,6 +141,7 @@ METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.O
 def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS) -> "Api":
     """The API of this engine, or those of its operations, as an ASGI application."""
     traffic, streams = Traffic(), Streams(engine)
+    connect_sinks(engine)
     origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
     routes = _routes(operations, lambda scope, receive: ApiRequest(engine, traffic, streams, scope, receive))
     return Api(routes, engine.clock, traffic, origins)

@@ -21,6 +21,8 @@ MOST_PER_SECOND: Final = 100_000.0
 MOST_FILTERED: Final = 100
 NAME_LENGTH: Final = 128
 URL_LENGTH: Final = 2048
+MOST_SUBSCRIPTIONS: Final = 1_000
+"""Every process reads all of them every second."""
 SECRET_OVERLAP: Final = timedelta(days=1)
 """How long the secret before a rotation still signs."""
 
@@ -69,11 +71,15 @@ class EventFilter(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return self.tags is None or not set(self.tags).isdisjoint(tags)
 
 
+InFlight = Annotated[int, Meta(ge=1, le=MOST_IN_FLIGHT)]
+PerSecond = Annotated[float, Meta(gt=0, le=MOST_PER_SECOND)]
+
+
 class DeliveryLimits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The load that a sink is given at most: requests at a time, and requests in a second (None: no limit)."""
 
-    in_flight: Annotated[int, Meta(ge=1, le=MOST_IN_FLIGHT)] = 8
-    per_second: Annotated[float, Meta(gt=0, le=MOST_PER_SECOND)] | None = None
+    in_flight: InFlight = 8
+    per_second: PerSecond | None = None
 
 
 class SigningSecret(Struct, frozen=True, kw_only=True):
@@ -88,7 +94,10 @@ class SigningSecret(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Struct, frozen=True, kw_only=True):
-    """A subscription as it is stored. `secrets` has the newest first; `reason` says why it is not active."""
+    """A subscription as it is stored. `secrets` has the newest first; `reason` says why it is not active.
+
+    `declared`: a table of the settings made it. `request_key` and `fingerprint` are those of the request that did.
+    """
 
     name: Name
     sink: SubscriptionSink
@@ -101,6 +110,9 @@ class Subscription(Struct, frozen=True, kw_only=True):
     secrets: tuple[SigningSecret, ...]
     created_at: Instant
     changed_at: Instant
+    declared: bool = False
+    request_key: str | None = None
+    fingerprint: str | None = None
 
     def signing_secrets(self, now: datetime) -> list[str]:
         """The secrets that sign what is sent now, the newest first."""
@@ -112,6 +124,8 @@ def rotate(subscription: Subscription, secret: str, now: datetime) -> Subscripti
     signing_key(secret)
     newest = SigningSecret(text=secret, created_at=now)
     current, *_ = subscription.secrets
+    if secret == current.text:
+        raise Invalid("secret: this is the present one; give another, or leave it out for a new one")
     before = replace(current, valid_until=now + SECRET_OVERLAP)
     return replace(subscription, secrets=(newest, before), changed_at=now)
 
