@@ -54,6 +54,7 @@ def test_another_library_reads_the_cloud_event() -> None:
     assert read.get_extension("sequence") == "0000000007"
     assert read.get_time() == AT
     data = read.get_data()
+    assert isinstance(data, dict)
     assert data["event"]["version"] == 7
     assert data["job"]["params"] == {"rows": 500, "title": "Ä €"}
 
