@@ -39,6 +39,7 @@ class Claims:
         self._tickets = parts.tickets
         self._files = parts.files
         self._meters = parts.meters
+        self._signals = parts.signals
         self._rng = parts.rng
         self._lease = seconds(parts.settings.timing.lease_seconds)
         self._settle = settle
@@ -170,6 +171,7 @@ class Claims:
         try:
             filled = await self._fill_all(await asyncio.shield(claiming))
             self._meters.note_claims(filled)
+            self._signals.journal.tell()
             return filled
         finally:
             if filled is None:
