@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.autoscaler.backends import Condition, LaunchSpec
+from penstock.autoscaler.loop import role_of
 from penstock.broker.memory import MemoryBroker
 from penstock.config import BrokerSettings, FleetSettings, Settings
 from penstock.engine import Engine
