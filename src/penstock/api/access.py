@@ -181,6 +181,7 @@ NO_SCOPES: Scopes = ()
 _READ_SCOPES = (KeyScope.JOBS_READ,)
 _WRITE = (KeyScope.JOBS_WRITE,)
 _SCHEDULES = (KeyScope.SCHEDULES,)
+_SUBSCRIPTIONS = (KeyScope.SUBSCRIPTIONS,)
 _ADMIN = (KeyScope.ADMIN,)
 
 READING: Mapping[str, Scopes] = {
@@ -192,6 +193,7 @@ READING: Mapping[str, Scopes] = {
     "fleets": _READ_SCOPES,
     "metrics": _READ_SCOPES,
     "schedules": _SCHEDULES,
+    "subscriptions": _SUBSCRIPTIONS,
     "healthz": NO_SCOPES,
     "readyz": NO_SCOPES,
     "openapi.json": NO_SCOPES,
@@ -202,6 +204,7 @@ WRITING: Mapping[str, Scopes] = {
     "queues": (KeyScope.QUEUES,),
     "workers": (KeyScope.WORKER,),
     "schedules": _SCHEDULES,
+    "subscriptions": _SUBSCRIPTIONS,
     "schedulers": (KeyScope.SCHEDULER,),
 }
 

@@ -24,6 +24,7 @@ from penstock.api import (
     schedulers,
     schedules,
     shards,
+    subscriptions,
     types,
     workers,
 )
@@ -34,6 +35,7 @@ from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.request import AnswerBroken, ApiReply, ApiRequest, ClientGone, refuse_query
 from penstock.engine import Engine
+from penstock.events.sinks import connect_sinks
 from penstock.model.clock import Clock
 from penstock.model.errors import CorruptObject, NotFound, PenstockError
 from penstock.model.request_ids import name_request
@@ -122,6 +124,7 @@ _DESCRIBED: tuple[Operation, ...] = (
     *fleets.OPERATIONS,
     *shards.OPERATIONS,
     *history.OPERATIONS,
+    *subscriptions.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
 )
@@ -134,6 +137,7 @@ METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.O
 
 def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS) -> "Api":
     """The API of this engine, or those of its operations, as an ASGI application."""
+    connect_sinks(engine)
     traffic = Traffic()
     origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
     return Api(_routes(operations, engine, traffic), engine.clock, traffic, origins)

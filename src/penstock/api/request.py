@@ -35,6 +35,7 @@ KINDS: Mapping[str, Any] = {
     "schedule": Name,
     "scheduler": Name,
     "fleet": Name,
+    "subscription": Name,
     "key": KeyIdText,
     # Of a file that is looked for: one that cannot exist is as unknown as any other.
     "name": Annotated[str, Meta(min_length=1, max_length=255)],

@@ -19,6 +19,9 @@ from penstock.model.names import is_name
 from penstock.model.text import suggest
 
 FLEETS = "fleets"
+SUBSCRIPTIONS = "subscriptions"
+TABLES = (FLEETS, SUBSCRIPTIONS)
+"""Groups of tables with names that users choose; they are for files only."""
 
 
 def read_tables(tables: object) -> tuple[dict[str, dict[str, object]], list[tuple[str, str]]]:
@@ -48,7 +51,9 @@ PREFIX = "PENSTOCK_"
 ALIASES = {"PENSTOCK_URL": "worker.url", "PENSTOCK_KEY": "worker.key"}
 """Short names of settings that are wanted often; the full name wins where both are set."""
 
-SECTIONS: dict[str, type[Struct]] = {name: kind for name, kind in get_type_hints(Settings).items() if name != FLEETS}
+SECTIONS: dict[str, type[Struct]] = {
+    name: kind for name, kind in get_type_hints(Settings).items() if name not in TABLES
+}
 SECTION_PREFIXES = tuple(f"{PREFIX}{section.upper()}_" for section in SECTIONS)
 FIELDS: dict[str, Any] = {
     f"{section}.{name}": annotation

@@ -392,7 +392,7 @@ def is_loopback(host: str) -> bool:
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole tree, one section per concern.
 
-    `fleets` holds the tables `[fleets.NAME]` as they were written: the fields of a Fleet that they say.
+    `fleets` and `subscriptions` hold the tables `[fleets.NAME]` and `[subscriptions.NAME]` as they were written.
     """
 
     server: ServerSettings = ServerSettings()
@@ -409,3 +409,4 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
+    subscriptions: Mapping[str, Mapping[str, object]] = {}

@@ -4,6 +4,7 @@ import random
 
 from penstock.broker import Broker
 from penstock.config import Settings
+from penstock.engine.deliveries import Deliveries
 from penstock.engine.fleets import Fleets
 from penstock.engine.history import Histories
 from penstock.engine.job_types import Types
@@ -15,6 +16,7 @@ from penstock.engine.repeats import RepeatedSubmits
 from penstock.engine.scheduler_api import Ticks
 from penstock.engine.schedules import Schedules
 from penstock.engine.shards import SdkPlacement, Shards
+from penstock.engine.subscriptions import Subscriptions
 from penstock.engine.worker_api import EngineWorkerApi
 from penstock.model.clock import Clock
 from penstock.model.errors import ShuttingDown
@@ -55,6 +57,8 @@ class Engine:
         self.types = Types(parts, self.queues)
         self.fleets = Fleets(store, parts.catalog, settings)
         self.history = Histories(parts)
+        self.subscriptions = Subscriptions(parts)
+        self.deliveries = Deliveries(parts, self.subscriptions)
         self.ticks = Ticks(parts)
         self.schedules = Schedules(parts, self.ticks)
         self.jobs = Jobs(parts, RepeatedSubmits(parts, self.schedules, self.ticks))
@@ -75,7 +79,8 @@ class Engine:
         await self.store.probe()
 
     async def close(self) -> None:
-        """Close the broker, the object store and the store, in this order."""
+        """Close the connections to sinks, the broker, the object store and the store, in this order."""
+        await self.subscriptions.close()
         self.schedule_version.close()
         await self.tickets.close()
         await self.broker.close()

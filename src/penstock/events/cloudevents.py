@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from penstock.model.events import EventId, JobEvent
-from penstock.model.wire.cloudevents import TYPE_PREFIX, CloudEvent, CloudEventData
+from penstock.model.wire.cloudevents import TEST_TYPE, TYPE_PREFIX, CloudEvent, CloudEventData
 from penstock.model.wire.jobs import JobItem
 
 SentItem: TypeAlias = JobItem | Raw
@@ -18,10 +18,11 @@ _encoder = msgspec.json.Encoder()
 
 
 class OutgoingEvent(Struct, frozen=True):
-    """An event to deliver, with its job; None where facts only are wanted."""
+    """An event to deliver, with its job; None where facts only are wanted. A test is about no job that exists."""
 
     event: JobEvent
     job: SentItem | None = None
+    is_test: bool = False
 
 
 def cloud_event(outgoing: OutgoingEvent, source: str) -> CloudEvent[SentItem]:
@@ -30,7 +31,7 @@ def cloud_event(outgoing: OutgoingEvent, source: str) -> CloudEvent[SentItem]:
     return CloudEvent(
         id=event.id,
         source=source,
-        type=f"{TYPE_PREFIX}{event.after}",
+        type=TEST_TYPE if outgoing.is_test else f"{TYPE_PREFIX}{event.after}",
         subject=event.job,
         time=event.at,
         partitionkey=event.job,

@@ -20,6 +20,7 @@ PenstockError
 │   │   ├── ChooseShard     choose_shard         a key of the SDK must name another shard
 │   │   ├── EventsNotKept   events_not_kept      the settings say that no journal is kept
 │   │   └── LeaseLost       lease_lost           the fence shown is no longer the job's fence
+│   ├── JournalGone         gone                 events that are no longer kept were asked for
 │   ├── TooLarge            too_large            above a configured limit
 │   ├── CorruptObject       corrupt_object       stored bytes do not match their digest
 │   └── WebhookRefused      webhook_refused      a webhook that came in cannot be used
@@ -179,6 +180,12 @@ class LeaseLost(Conflict):
     """The fence shown is no longer the job's fence: another attempt owns the job, or it has ended."""
 
     code = "lease_lost"
+
+
+class JournalGone(Refused):
+    """Events that the journal no longer keeps were asked for."""
+
+    code = "gone"
 
 
 class TooLarge(Refused):

@@ -3,11 +3,14 @@
 import re
 from typing import Annotated, NewType
 
+import msgspec
 from msgspec import Meta, Struct
 
 from penstock.model.clock import Instant
+from penstock.model.declarations import plain_type
 from penstock.model.errors import Invalid
 from penstock.model.ids import JobId, from_bytes
+from penstock.model.journal import Entry, EntryEvent
 from penstock.model.lifecycle import State
 
 EventId = NewType("EventId", str)
@@ -47,3 +50,32 @@ def parse_event_id(text: str) -> tuple[JobId, int]:
     if found is None:
         raise Invalid(f"{text!r} is not an event id: expected evt_<job id without dashes>_<version>")
     return from_bytes(bytes.fromhex(found[1])), int(found[2])
+
+
+def job_event(entry: Entry, one: EntryEvent) -> JobEvent:
+    """The event of one job of an entry. Its type is the declared one, also while the job waits under an unfit name."""
+    return JobEvent(
+        id=event_id(one.job, one.version),
+        job=one.job,
+        version=one.version,
+        type=plain_type(entry.type),
+        queue=entry.queue,
+        move=entry.move,
+        before=entry.before,
+        after=entry.after,
+        attempt=one.attempt,
+        reason=one.reason,
+        at=entry.at,
+    )
+
+
+_decoder = msgspec.json.Decoder(JobEvent)
+
+
+def pack_event(event: JobEvent) -> bytes:
+    """An event as it is parked."""
+    return msgspec.json.encode(event)
+
+
+def unpack_event(packed: bytes) -> JobEvent:
+    return _decoder.decode(packed)

@@ -35,6 +35,7 @@ class KeyScope(StrEnum):
     JOBS_CANCEL = "jobs:cancel"
     SCHEDULES = "schedules"
     QUEUES = "queues"
+    SUBSCRIPTIONS = "subscriptions"
     WORKER = "worker"
     SCHEDULER = "scheduler"
     ADMIN = "admin"

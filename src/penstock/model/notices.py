@@ -1,7 +1,7 @@
 """Notices: what is declared once and must be known everywhere. Kept on every shard; of two the newest counts.
 
-Job types, paused queues, API keys, fleets and the shard map are notices. Each is written to every shard, a reader
-merges those of all shards, and a shard that was away gets what it missed. So none of it depends on any one shard.
+Job types, paused queues, API keys, fleets, subscriptions and the shard map are notices. Each is written to every shard,
+a reader merges those of all shards, and a shard that was away gets what it missed. So none of it depends on any one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,6 +29,7 @@ class NoticeKind(StrEnum):
     RING = "ring"
     FLEET = "fleet"
     FLEET_RECORD = "fleet_record"
+    SUBSCRIPTION = "subscription"
 
 
 FINAL = frozenset({NoticeKind.KEY})

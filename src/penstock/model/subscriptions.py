@@ -21,6 +21,8 @@ MOST_PER_SECOND: Final = 100_000.0
 MOST_FILTERED: Final = 100
 NAME_LENGTH: Final = 128
 URL_LENGTH: Final = 2048
+MOST_SUBSCRIPTIONS: Final = 1_000
+"""Every process reads all of them every second."""
 SECRET_OVERLAP: Final = timedelta(days=1)
 """How long the secret before a rotation still signs."""
 
@@ -88,7 +90,10 @@ class SigningSecret(Struct, frozen=True, kw_only=True):
 
 
 class Subscription(Struct, frozen=True, kw_only=True):
-    """A subscription as it is stored. `secrets` has the newest first; `reason` says why it is not active."""
+    """A subscription as it is stored. `secrets` has the newest first; `reason` says why it is not active.
+
+    `declared`: a table of the settings made it. `request_key` and `fingerprint` are those of the request that did.
+    """
 
     name: Name
     sink: SubscriptionSink
@@ -101,6 +106,9 @@ class Subscription(Struct, frozen=True, kw_only=True):
     secrets: tuple[SigningSecret, ...]
     created_at: Instant
     changed_at: Instant
+    declared: bool = False
+    request_key: str | None = None
+    fingerprint: str | None = None
 
     def signing_secrets(self, now: datetime) -> list[str]:
         """The secrets that sign what is sent now, the newest first."""

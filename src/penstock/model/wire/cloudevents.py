@@ -8,6 +8,8 @@ from penstock.model.clock import Instant
 from penstock.model.events import JobEvent
 
 TYPE_PREFIX: Final = "dev.penstock.job."
+TEST_TYPE: Final = "dev.penstock.test"
+"""Of an event that `penstock subscriptions test` sends."""
 CONTENT_TYPE: Final = "application/cloudevents+json"
 BATCH_CONTENT_TYPE: Final = "application/cloudevents-batch+json"
 
