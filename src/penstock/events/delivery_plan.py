@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from penstock.events.circuit import OPENS_AFTER, Circuit
-from penstock.events.lanes import EventWindow, HeldEvent, Lanes, encode_job_event
+from penstock.events.lanes import EventWindow, HeldEvent, Lanes
 from penstock.events.notifier import Delivered, Delivery, Gone, Rejected, Unreachable
 from penstock.events.retries import pause_after
-from penstock.model.events import EventId
+from penstock.model.events import EventId, pack_event
 from penstock.model.ids import JobId
 from penstock.model.journal import DeliveryRecord, Parked, ParkedState, Position, RelayState, RelayWrite
 
@@ -117,7 +117,7 @@ class DeliveryRound:
         dead = Parked(
             job=one.event.job,
             version=one.event.version,
-            event=encode_job_event(one.event),
+            event=pack_event(one.event),
             state=ParkedState.DEAD,
             attempts=attempts,
             error=error,
@@ -148,7 +148,7 @@ class DeliveryRound:
                     yield row
 
     def _row_of(self, one: HeldEvent, now: datetime, *, first: bool) -> Parked:
-        row = one.parked or Parked(job=one.event.job, version=one.event.version, event=encode_job_event(one.event))
+        row = one.parked or Parked(job=one.event.job, version=one.event.version, event=pack_event(one.event))
         failed = self._failed.get(one.event.id)
         if failed is not None:
             row = replace(row, attempts=failed.attempts, due_at=failed.due_at, error=failed.error)

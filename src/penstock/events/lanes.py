@@ -4,17 +4,13 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-import msgspec
 from msgspec import Struct
 
 from penstock.model.declarations import plain_type
-from penstock.model.events import JobEvent, event_id
+from penstock.model.events import JobEvent, job_event, unpack_event
 from penstock.model.ids import JobId
-from penstock.model.journal import Entry, EntryEvent, Parked, Position
+from penstock.model.journal import Entry, Parked, Position
 from penstock.model.subscriptions import EventFilter
-
-_decode_event = msgspec.json.Decoder(JobEvent).decode
-encode_job_event = msgspec.json.Encoder().encode
 
 
 class HeldEvent(Struct, frozen=True):
@@ -37,23 +33,6 @@ class EventWindow(Struct, frozen=True):
     end: Position
 
 
-def job_event(entry: Entry, one: EntryEvent) -> JobEvent:
-    """The facts of one event of an entry."""
-    return JobEvent(
-        id=event_id(one.job, one.version),
-        job=one.job,
-        version=one.version,
-        type=plain_type(entry.type),
-        queue=entry.queue,
-        move=str(entry.move),
-        before=entry.before,
-        after=entry.after,
-        attempt=one.attempt,
-        reason=one.reason,
-        at=entry.at,
-    )
-
-
 def cut_window(entries: Sequence[Entry], start: Position, where: EventFilter, limit: int) -> EventWindow:
     """Up to `limit` events that the filter may want, by the columns of their entries; tags are not looked at."""
     held: list[HeldEvent] = []
@@ -69,7 +48,7 @@ def cut_window(entries: Sequence[Entry], start: Position, where: EventFilter, li
 
 
 def held_parked(parked: Parked) -> HeldEvent:
-    return HeldEvent(_decode_event(parked.event), parked=parked)
+    return HeldEvent(unpack_event(parked.event), parked=parked)
 
 
 class Lanes:
@@ -118,12 +97,14 @@ class Lanes:
         self._ready.extendleft(job for job in reversed(jobs) if self.by_job[job])
 
     def begin_with(self, turn: int) -> None:
-        """Let a probe be of another job at each turn: the sink may refuse only the first. New events come before
-        parked ones, which have turns of their own."""
+        """Put the lane of a probe first: at turn 0 the oldest, then the newest, the one before it, and so on.
+
+        The sink may be well and refuse only the first. New events come before parked ones, which are tried anyway.
+        """
         fresh = [job for job in self._ready if self.by_job[job][0].parked is None]
         parked = [job for job in self._ready if self.by_job[job][0].parked is not None]
-        first = turn % len(fresh) if fresh else 0
-        self._ready = deque([*fresh[first:], *fresh[:first], *parked])
+        first = -turn % len(fresh) if fresh else 0
+        self._ready = deque([*fresh[first : first + 1], *fresh[:first], *fresh[first + 1 :], *parked])
 
 
 def _is_due(head: HeldEvent, now: datetime) -> bool:

@@ -8,7 +8,7 @@ import logging
 import random
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -54,24 +54,11 @@ MOST_DUE: Final = 200
 """Parked events that are looked at in one round."""
 
 
-class SubscriptionSource(Protocol):
-    """What relays need to know of subscriptions."""
-
-    async def list(self) -> Sequence[Subscription]:
-        """All of them, also those that are not active."""
-        ...
-
-    async def disable(self, name: str, reason: str) -> object:
-        """Deliver nothing more until a user resumes it."""
-        ...
-
-
 class RelayContext(Struct, frozen=True):
     """What the relays of one process share. `holder` names the process."""
 
     engine: Engine
     notifier: Notifier
-    subscriptions: SubscriptionSource
     holder: str
     rng: random.Random
 
@@ -255,7 +242,8 @@ class Relay:
             await self._disable(f"the sink is gone: {round.gone}")
 
     async def _disable(self, reason: str) -> None:
-        await self._context.subscriptions.disable(self.subscription.name, reason)
+        changed_at = self.subscription.changed_at
+        await self._context.engine.subscriptions.disable(self.subscription.name, reason, changed_at)
         logger.warning("subscription %s is disabled: %s", self.subscription.name, reason)
         self.subscription = replace(self.subscription, state=SubscriptionState.DISABLED, reason=reason)
 
