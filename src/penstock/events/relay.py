@@ -93,6 +93,11 @@ class Relay:
             return RENEWED_AFTER
         return ZERO if rest is None else rest
 
+    @property
+    def has_resigned(self) -> bool:
+        """Whether it holds nothing."""
+        return self._progress is None and self._leadership.fence is None
+
     async def resign(self) -> None:
         """Write what is unwritten, and let another process have the role at once."""
         progress, self._progress = self._progress, None
