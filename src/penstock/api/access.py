@@ -324,6 +324,7 @@ def receipt(job: Job) -> JobItem:
         attempt=0,
         max_attempts=0,
         fence=0,
+        version=0,
         retry_policy=Retry.none(),
         timeout_seconds=None,
         tags=(),

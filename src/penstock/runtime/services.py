@@ -1,4 +1,4 @@
-"""The loops of a scheduler: dispatcher, reaper and pruner for each shard, the relays, and one ticker."""
+"""The loops of a scheduler: dispatcher, reaper, pruner and journal of each shard, the relays, and one ticker."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from penstock.loop import OnStep, Step
 from penstock.model.clock import seconds
 from penstock.model.ids import ShardId
 from penstock.runtime.relays import RelayServices
-from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
+from penstock.scheduler import Dispatcher, JournalService, Pruner, Reaper, Ticker, run_service
 from penstock.store import Shard
 
 CHECK_INTERVAL = timedelta(seconds=1)
@@ -69,11 +69,12 @@ class ShardServices:
         return CHECK_INTERVAL
 
     def _loops(self, shard: Shard) -> list[Loop]:
-        dispatching, reaping, pruning = _names(shard.shard)
+        dispatching, reaping, pruning, numbering = _names(shard.shard)
         return [
             self._run_dispatcher(dispatching, Dispatcher(self._engine, shard)),
             self._service(reaping, Reaper(self._engine, shard).step),
             self._service(pruning, Pruner(self._engine, shard).step),
+            self._service(numbering, JournalService(shard).step),
         ]
 
     def _service(self, name: str, step: Step, wake: asyncio.Event | None = None) -> Loop:
@@ -97,8 +98,8 @@ class ShardServices:
             await self._end(number)
 
 
-def _names(shard: ShardId) -> tuple[str, str, str]:
-    return f"dispatcher {shard}", f"reaper {shard}", f"pruner {shard}"
+def _names(shard: ShardId) -> tuple[str, str, str, str]:
+    return f"dispatcher {shard}", f"reaper {shard}", f"pruner {shard}", f"journal {shard}"
 
 
 def step_recorder(engine: Engine, service: str) -> OnStep:

@@ -26,11 +26,18 @@ kept AS (
         id, seq, coalesce(now + retry_in, due_at), created_at, started_at, now, expires_at, cancel_requested_at,
         timeout, tick_at, "interval", attempt, (fence & 4194303)::integer, (fence >> 22)::integer, losses + loss::integer, priority, owns_objects OR owning,
         retry_of, outcome, type, queue, worker, outcome_reason, idempotency_key, anchor, schedule, retry, tags, progress,
-        coalesce(outcome_error, error), inputs, outputs, params_object, result_object, params, result
+        coalesce(outcome_error, error), inputs, outputs, params_object, result_object, params, result,
+        version + 1
     FROM gone, clock
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'running', outcome, count(*) FROM gone GROUP BY queue, type, outcome
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'settle', 'running', outcome,
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version + 1) FILTER (WHERE %(keep)s), array_agg(attempt) FILTER (WHERE %(keep)s),
+        array_agg(outcome_reason) FILTER (WHERE %(keep)s AND %(reasoned)s),
+        array_agg(least(greatest((SELECT now FROM clock) - started_at, 0), 2147483647)::integer) FILTER (WHERE %(keep)s)
+    FROM gone GROUP BY queue, type, outcome
 )
-SELECT n, type, queue, outcome, fence, attempt, outcome_reason, now, now - started_at FROM gone, clock
+SELECT n, type, queue, outcome, fence, attempt, outcome_reason, now, version + 1, now - started_at FROM gone, clock
