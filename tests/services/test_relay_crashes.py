@@ -1,7 +1,6 @@
 """Relays that are killed at any point, replaced, or stale lose nothing, and keep the order of each job's events."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -15,14 +14,11 @@ from penstock.events.relay import Relay
 from penstock.model.errors import StoreUnavailable
 from penstock.model.events import event_id
 from penstock.model.ids import JobId
-from penstock.model.journal import ParkedState
-from penstock.model.subscriptions import SubscriptionState
-from penstock.model.wire.subscriptions import ReplayRequest
 from penstock.store import Shard
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import join, submit
 from tests.services.relay_stage import NAME, RelayStage, plain
-from tests.webhook_sink import Answer, hang, hang_up, local_sink, reply
+from tests.webhook_sink import hang, local_sink
 
 
 @pytest.fixture
@@ -175,83 +171,3 @@ async def test_a_relay_that_is_ended_while_it_delivers_keeps_what_was_delivered(
     stage.refuses = lambda _: False
     await run(await stage.relay("r2"))
     assert sorted(stage.taken) == sorted(event_id(job.id, 1) for job in jobs)
-
-
-class RandomSink:
-    """Answers at random: well, with an error, by hanging up before or after it has taken the events, or with 410."""
-
-    def __init__(self, stage: RelayStage, rng: random.Random) -> None:
-        self._stage = stage
-        self._rng = rng
-        self._usual = stage.sink.usual
-        self.health = 1.0
-        stage.sink.usual = self._answer
-
-    def _answer(self, request: Any) -> Answer:
-        if self._rng.random() < self.health:
-            return self._usual(request)
-        if self._rng.random() < 0.3:
-            self._usual(request)
-        return self._rng.choice(
-            [hang_up, reply(500), reply(503, retry_after="90"), reply(429, retry_after="30"), reply(302), reply(410)]
-        )
-
-
-@pytest.mark.parametrize("batch", [1, 7])
-@pytest.mark.parametrize("seed", range(6))
-async def test_whatever_happens_every_event_arrives_in_order(stage: RelayStage, seed: int, batch: int) -> None:
-    """Random moves of jobs, answers of the sink, crashes and replacements of relays, and leaps of time."""
-    rng = random.Random(seed)
-    await stage.subscribe(batch=batch)
-    sink = RandomSink(stage, rng)
-    relays, jobs, made = [await stage.relay("r0"), await stage.relay("r1")], [], 2
-    poison: set[str] = set()
-    stage.refuses = lambda id: id in poison
-    for _ in range(150):
-        match rng.randrange(9):
-            case 0 | 1:
-                jobs += [(await submit(stage.engine)).id for _ in range(rng.randrange(1, 6))]
-            case 2:
-                await stage.settle_all()
-            case 3:
-                sink.health = rng.choice([0.0, 0.5, 0.9, 1.0, 1.0])
-                poison = {event_id(rng.choice(jobs), rng.randrange(1, 4))} if jobs and rng.random() < 0.5 else set()
-            case 4:
-                stage.clock.advance(timedelta(seconds=rng.choice([1, 5, 60, 600])))
-            case 5:
-                made += 1
-                dying = relays.pop(0)
-                with suppress(asyncio.TimeoutError):
-                    async with asyncio.timeout(rng.random() / 50):
-                        await dying.step()
-                relays.append(await stage.relay(f"r{made}"))
-            case _:
-                await rng.choice(relays).step()
-        known = await stage.engine.subscriptions.find(NAME)
-        if known.state is not SubscriptionState.ACTIVE:
-            stage.clock.advance(timedelta(milliseconds=5))
-            await stage.engine.subscriptions.resume(NAME)
-            known = await stage.engine.subscriptions.find(NAME)
-        for relay in relays:
-            relay.subscription = known
-    sink.health, poison = 1.0, set()
-    for _ in range(100):
-        stage.clock.advance(timedelta(hours=1))
-        await run(relays[0])
-        await run(relays[1])
-    await stage.settle_all()
-    if await stage.parked(ParkedState.DEAD):
-        await stage.engine.deliveries.replay(NAME, ReplayRequest(dead=True))
-    stage.clock.advance(timedelta(hours=1))
-    await run(relays[0])
-    await run(relays[1])
-    await check_all(stage, jobs)
-
-
-async def check_all(stage: RelayStage, jobs: list[JobId]) -> None:
-    """Every version of every job has arrived, in order, and nothing that was not committed."""
-    found = [job for job in await stage.shard.get(jobs) if job is not None]
-    arrivals = stage.arrivals()
-    assert {job: max(versions) for job, versions in arrivals.items()} == {plain(one.id): one.version for one in found}
-    check_order(arrivals)
-    assert await stage.parked() == []
