@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import Invalid
-from penstock.model.history import MOST_STEPS, SPAN, describe_steps, percentiles, plan_steps
+from penstock.model.history import MOST_STEPS, describe_steps, percentiles, plan_steps
 from penstock.model.job import Count
-from penstock.model.journal import PRUNED, History, HistoryRow
+from penstock.model.journal import NEWEST_SPAN, PRUNED, History, HistoryRow
 from penstock.model.lifecycle import Move, State
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -31,7 +31,7 @@ MOVES = (
 
 
 def row(at, move, before, after, jobs=1, bucket=None, type_name="report"):
-    return HistoryRow(at, SPAN, "q", type_name, move, before, after, bucket, jobs)
+    return HistoryRow(at, NEWEST_SPAN, "q", type_name, move, before, after, bucket, jobs)
 
 
 def steps_of_ten_minutes():
@@ -40,11 +40,11 @@ def steps_of_ten_minutes():
 
 @given(st.lists(st.tuples(st.integers(0, 80), st.sampled_from(MOVES), st.integers(1, 9)), max_size=60))
 def test_the_depth_at_the_end_of_each_step_is_that_of_a_replay(moved):
-    rows = [row(NOON - 10 * MINUTE + number * SPAN, *move, jobs=jobs) for number, move, jobs in moved]
+    rows = [row(NOON - 10 * MINUTE + number * NEWEST_SPAN, *move, jobs=jobs) for number, move, jobs in moved]
     depth = Counter({state: 1000 for state in State})
     at_end = []
     for number in range(81):
-        for one in (one for one in rows if one.at == NOON - 10 * MINUTE + number * SPAN):
+        for one in (one for one in rows if one.at == NOON - 10 * MINUTE + number * NEWEST_SPAN):
             depth[one.before] -= one.jobs if one.before else 0
             depth[one.after] += one.jobs if one.after else 0
         if number % 6 == 5 and number < 60:
