@@ -11,7 +11,7 @@ from penstock.model.wire.history import HistoryReport, HistoryStep
 from tests.http.api_calls import Client, claim, problem, submit
 
 
-async def read(client: Client, **query: object) -> dict[str, object]:
+async def read(client: Client, **query: str | int) -> dict[str, object]:
     answer = await client.get("/v1/history", params=query)
     answer.raise_for_status()
     return dict(answer.json())
