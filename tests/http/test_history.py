@@ -61,9 +61,8 @@ async def test_a_queue_and_a_type_restrict_it(client: Client) -> None:
 
 async def test_steps_are_as_long_as_asked_and_cover_the_span(client: Client) -> None:
     until = datetime.now(UTC).replace(microsecond=0)
-    report = await read(
-        client, **{"from": (until - timedelta(minutes=10)).isoformat(), "to": until.isoformat(), "step": 60}
-    )
+    since = (until - timedelta(minutes=10)).isoformat()
+    report = await read(client, **{"from": since, "to": until.isoformat(), "step": "60"})
     steps = report["steps"]
     assert isinstance(steps, list)
     starts = [datetime.fromisoformat(step["at"]) for step in steps]
