@@ -132,7 +132,7 @@ def _record_columns(record: DeliveryRecord) -> dict[str, object]:
     }
 
 
-async def parked(
+async def read_parked(
     connection: Connection, subscription: str, state: ParkedState, limit: int, due_before: datetime | None
 ) -> list[Parked]:
     scope: dict[str, object] = {"subscription": subscription, "state": state, "limit": limit}

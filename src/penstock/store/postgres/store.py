@@ -345,7 +345,7 @@ class PostgresStore:
     async def parked(
         self, subscription: str, state: ParkedState, limit: int, due_before: datetime | None = None
     ) -> list[Parked]:
-        where = partial(relays.parked, subscription=subscription, state=state, limit=limit, due_before=due_before)
+        where = partial(relays.read_parked, subscription=subscription, state=state, limit=limit, due_before=due_before)
         return await self._sessions.read(where)
 
     async def parked_of(self, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
