@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.config import Settings
-from penstock.config.settings import EventSettings, WebhookSettings
+from penstock.config.event_settings import EventSettings, WebhookSettings
 from penstock.engine import Engine
 from penstock.model.events import parse_event_id, unpack_event
 from penstock.model.journal import DeliveryRecord, EventRetention, Parked, ParkedState, Position, RelayState, RelayWrite
