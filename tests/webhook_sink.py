@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from msgspec import Struct
 
@@ -62,7 +62,9 @@ async def local_sink() -> AsyncIterator[LocalSink]:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
-        await sink.serve(reader, writer)
+        # Streams report a cancelled server task as an error.
+        with suppress(asyncio.CancelledError):
+            await sink.serve(reader, writer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     sink.port = server.sockets[0].getsockname()[1]

@@ -123,6 +123,12 @@ def test_a_heartbeat_slower_than_the_lease_is_a_fault() -> None:
     assert "timing.heartbeat_seconds: 5 is not below timing.lease_seconds (2)" in fault
 
 
+@pytest.mark.parametrize("text", ["10.0.0.1/8", "10.0.0.0/33", "internal", "10.0.0.0-10.0.0.9", "0x0a000000/8"])
+def test_what_is_no_network_is_a_fault(text: str) -> None:
+    (fault,) = faults_of(environ={"PENSTOCK_WEBHOOKS_ALLOW": f"192.168.0.0/16, {text}"})
+    assert fault.startswith(f"PENSTOCK_WEBHOOKS_ALLOW: webhooks.allow: {text!r} is not a network")
+
+
 def test_a_url_without_a_scheme_is_a_fault() -> None:
     (fault,) = faults_of(environ={"PENSTOCK_URL": "localhost:7373"})
     assert fault.startswith("PENSTOCK_URL: worker.url: 'localhost:7373' is not a server")

@@ -1,6 +1,7 @@
 """Subscriptions: what a filter fits, what is refused and how, and which secrets sign."""
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -82,7 +83,7 @@ def test_a_filter_that_cannot_be_used_is_refused_by_field(lists: dict[str, list[
         ({"name": "a/b"}, "name: 'a/b' cannot name"),
     ],
 )
-def test_terms_out_of_range_are_refused_by_field(changes: dict[str, object], message: str) -> None:
+def test_terms_out_of_range_are_refused_by_field(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid, match=message):
         check_terms(subscription(**changes))
 

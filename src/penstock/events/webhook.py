@@ -77,7 +77,10 @@ class WebhookNotifier:
         network: httpcore2.AsyncNetworkBackend | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`source` names this Penstock system in every event; `network` and `tls` are the machine's own by default."""
+        """`source` names this Penstock system in every event; `network` and `tls` are the machine's own by default.
+
+        Reads the machine's certificates, which takes tens of milliseconds.
+        """
         resolver = resolver or SystemResolver()
         self._rules = rules
         self._source = source

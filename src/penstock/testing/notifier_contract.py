@@ -33,7 +33,7 @@ class NotifierStage(Protocol):
     def notifier(self) -> Notifier: ...
 
     def subscription(self, *, batch: int = 1) -> Subscription:
-        """A subscription whose sink this is."""
+        """A subscription with this sink."""
         ...
 
     def received(self) -> list[tuple[str, list[ReceivedEvent]]]:

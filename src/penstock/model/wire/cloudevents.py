@@ -1,4 +1,4 @@
-"""Job events as CloudEvents 1.0: what webhooks carry, shared by those who send and those who receive them."""
+"""Job events as CloudEvents 1.0: what webhooks carry, shared by sender and receiver."""
 
 from typing import Final, Generic, TypeVar
 
