@@ -25,7 +25,7 @@ async def declare_subscriptions(engine: Engine, environ: Mapping[str, str]) -> A
     InvalidSetting names a table whose URL may not be used, or whose secret is not there.
     """
     requests = [await _check(engine, name, table, environ) for name, table in engine.settings.subscriptions.items()]
-    if await _declared(engine, requests):
+    if await _try_declare(engine, requests):
         yield
         return
     trying = asyncio.ensure_future(_try_until_declared(engine, requests))
@@ -66,7 +66,7 @@ async def _check(
     return request
 
 
-async def _declared(engine: Engine, requests: Sequence[SubscriptionRequest]) -> bool:
+async def _try_declare(engine: Engine, requests: Sequence[SubscriptionRequest]) -> bool:
     """Whether all could be declared; the log says what hinders."""
     try:
         for request in requests:
@@ -79,5 +79,5 @@ async def _declared(engine: Engine, requests: Sequence[SubscriptionRequest]) -> 
 
 async def _try_until_declared(engine: Engine, requests: Sequence[SubscriptionRequest]) -> None:
     await engine.clock.sleep(RETRY_EVERY)
-    while not await _declared(engine, requests):
+    while not await _try_declare(engine, requests):
         await engine.clock.sleep(RETRY_EVERY)
