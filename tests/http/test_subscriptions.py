@@ -388,7 +388,7 @@ class TestLog:
         await log(shard, *(delivered(f"evt_{n}", one, ok=False) for n, one in enumerate(at)))
         found: list[str] = []
         sizes: list[int] = []
-        before = ""
+        before, page = "", {}
         for _ in range(3):
             page = (await client.get(f"/v1/subscriptions/orders/deliveries?limit=2{before}")).json()
             found += [one["first"] for one in page["deliveries"]]

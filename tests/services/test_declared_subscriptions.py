@@ -142,7 +142,7 @@ async def test_a_host_that_is_not_found_now_is_told_and_declared_all_the_same(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with start({"orders": {"url": "https://nowhere.invalid/"}}) as engine:
-        assert await engine.subscriptions.find("orders")
+        assert (await engine.subscriptions.find("orders")).state is SubscriptionState.ACTIVE
     assert "nowhere.invalid" in caplog.text
 
 
