@@ -5,7 +5,6 @@ import shutil
 import signal
 import sys
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
@@ -13,6 +12,7 @@ from cluster.cluster import WHOLE, running
 from cluster.run import Plan, run
 from servers import Missing
 
+BROKEN = 1
 UNUSABLE = 2
 INTERRUPTED = 130
 
@@ -21,19 +21,28 @@ def main() -> int:
     arguments = _parser().parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     plan = Plan(jobs=arguments.jobs, clients=arguments.clients, rate=arguments.rate, bars=not arguments.no_bars)
-    with ExitStack() as stopping:
-        folder = Path(arguments.folder or tempfile.mkdtemp(prefix="penstock-cluster-")).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        if arguments.folder is None:
-            stopping.callback(shutil.rmtree, folder, ignore_errors=True)
-        try:
-            return _run(folder, plan)
-        except Missing as missing:
-            say(str(missing))
-            return UNUSABLE
-        except KeyboardInterrupt:
-            say("interrupted; everything was stopped")
-            return INTERRUPTED
+    folder = Path(arguments.folder or tempfile.mkdtemp(prefix="penstock-cluster-")).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    status = BROKEN
+    try:
+        status = _run_or_explain(folder, plan)
+    finally:
+        if arguments.folder is not None or status == BROKEN:
+            say(f"logs, histories and ledger are in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    return status
+
+
+def _run_or_explain(folder: Path, plan: Plan) -> int:
+    try:
+        return _run(folder, plan)
+    except Missing as missing:
+        say(str(missing))
+        return UNUSABLE
+    except KeyboardInterrupt:
+        say("interrupted; everything was stopped")
+        return INTERRUPTED
 
 
 def _run(folder: Path, plan: Plan) -> int:
@@ -42,7 +51,7 @@ def _run(folder: Path, plan: Plan) -> int:
         say(f"ready at http://127.0.0.1:{cluster.port}; files in {folder}")
         kept = run(cluster, plan, say)
     say("every promise was kept" if kept else "NOT every promise was kept")
-    return 0 if kept else 1
+    return 0 if kept else BROKEN
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,6 +14,7 @@ from cluster.mix import Kind, Request, Wish, requests
 from cluster.records import Call, Event, History, Phase
 
 AGAIN_SECONDS = 0.5
+FAULT = 500
 READS = 0.02
 """The share of acknowledged jobs that a client then waits for a moment."""
 
@@ -114,6 +115,7 @@ class Client(threading.Thread):
             self._board.refuse(f"submit of order {wish.n}: {answer and answer.body}")
             return True
         self._write(Phase.INFO, Call.SUBMIT, wish.n, status=status)
+        self._report_fault(f"submit of order {wish.n}", answer)
         if not wish.keyed:
             self._board.miss()
         return not wish.keyed
@@ -138,7 +140,13 @@ class Client(threading.Thread):
         if answer is not None and 400 <= answer.status < 500:
             self._board.refuse(f"{call} of order {n}: {answer.body}")
         else:
+            self._report_fault(f"{call} of order {n}", answer)
             self._again(lambda: self._ask(call, n, method, path))
+
+    def _report_fault(self, what: str, answer: Answer | None) -> None:
+        """An outage is answered 503, and what is behind a proxy 502 or 504: 500 is a fault, though it is repeated."""
+        if answer is not None and answer.status == FAULT:
+            self._board.refuse(f"{what} was answered {FAULT}: {answer.body}")
 
     def _call(self, method: str, path: str, body: object = None, key: str | None = None) -> Answer | None:
         try:

@@ -5,12 +5,18 @@ from collections.abc import Iterator, Sequence
 from cluster.checker import Verdict, Wrong
 from cluster.placement import Placement
 from cluster.recovery import MEANINGS, Recovery
+from cluster.server_faults import ServerFault
 
 SHOWN = 10
 
 
 def lines(
-    verdict: Verdict, placement: Placement, recoveries: Sequence[Recovery], refused: Sequence[str], unanswered: int
+    verdict: Verdict,
+    placement: Placement,
+    recoveries: Sequence[Recovery],
+    refused: Sequence[str],
+    unanswered: int,
+    faults: Sequence[ServerFault],
 ) -> Iterator[str]:
     """The whole report; `unanswered` are submits without a key of which it is unknown whether they were done."""
     yield f"jobs acknowledged     {verdict.acknowledged:>8,}"
@@ -18,6 +24,7 @@ def lines(
     for wrong in Wrong:
         yield f"{wrong:<20}  {verdict.count(wrong):>8,}"
     yield f"requests refused      {len(refused):>8,}"
+    yield f"errors in API logs    {len(faults):>8,}"
     yield f"attempts interrupted  {verdict.interrupted:>8,}"
     yield f"unkeyed, unanswered   {unanswered:>8,}"
     yield ""
@@ -28,6 +35,9 @@ def lines(
         yield f"WRONG  order {finding.n}: {finding.wrong}: {finding.what}"
     for what in refused[:SHOWN]:
         yield f"WRONG  refused: {what}"
+    for fault in faults[:SHOWN]:
+        yield f"WRONG  in {fault.log}:"
+        yield from (f"       {line}" for line in fault.lines)
 
 
 def _placement(placement: Placement) -> Iterator[str]:
@@ -51,7 +61,7 @@ def _recoveries(recoveries: Sequence[Recovery]) -> Iterator[str]:
         yield f"{one.fault:<18} {longest:>9}  {bar:>7}  {'ok' if one.kept else 'TOO LONG':<8}  {MEANINGS[one.fault]}"
 
 
-def good(verdict: Verdict, placement: Placement, refused: Sequence[str]) -> bool:
-    """Whether nothing is wrong with any job, and each went where it should."""
+def good(verdict: Verdict, placement: Placement, refused: Sequence[str], faults: Sequence[ServerFault]) -> bool:
+    """Whether nothing is wrong with any job, each went where it should, and no API met a fault of its own."""
     whole = verdict.finished_once == verdict.acknowledged
-    return whole and placement.good and not verdict.findings and not refused
+    return whole and placement.good and not (verdict.findings or refused or faults)

@@ -20,6 +20,7 @@ from cluster.records import Tail, events_of
 from cluster.recovery import Fault, Harm, measure
 from cluster.results import collect_jobs, wait_until_ended
 from cluster.sdk_clients import SdkClient
+from cluster.server_faults import server_faults
 
 SEED = 2026
 SDK_EVERY = 2
@@ -57,11 +58,11 @@ def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
     caller.close()
     events, ledger = events_of(folder.glob("*.jsonl")), Tail(cluster.ledger).read()
     verdict, placement = judge(events, ledger, jobs), place(harms, events)
-    recoveries = measure(harms, events, ledger)
-    for line in report.lines(verdict, placement, recoveries, board.refused, board.unanswered):
+    recoveries, faults = measure(harms, events, ledger), server_faults(api.log for api in cluster.apis)
+    for line in report.lines(verdict, placement, recoveries, board.refused, board.unanswered, faults):
         say(line)
     quick = all(one.kept for one in recoveries) or not plan.bars
-    return report.good(verdict, placement, board.refused) and quick and len(harms) == len(Fault)
+    return report.good(verdict, placement, board.refused, faults) and quick and len(harms) == len(Fault)
 
 
 def _client(number: int, port: int, supply: Supply, board: Board, folder: Path) -> Client:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from cluster.board import Board
-from cluster.clients import Client, Supply
+from cluster.clients import FAULT, Client, Supply
 from cluster.mix import Request, Wish
 from cluster.records import Call, Phase
 from penstock import Client as Sdk
@@ -56,8 +56,11 @@ class SdkClient(Client):
         shard = int(blamed[1]) if blamed else None
         for wish in wishes:
             self._write(Phase.INFO, Call.SUBMIT, wish.n, request=request, shard=shard)
-        if not isinstance(error, Unavailable):
-            self._board.refuse(f"SDK submit of order {wishes[0].n}: {error.message}")
+        if not isinstance(error, Unavailable) or error.details.get("status") == FAULT:
+            status = error.details.get("status", "no status")
+            self._board.refuse(
+                f"SDK submit of order {wishes[0].n} was answered {status}, {error.code}: {error.message}"
+            )
 
 
 def _spec(wish: Wish) -> JobSpec:

@@ -81,7 +81,7 @@ class Launched:
                 user=account.pw_uid if account else None,
                 group=account.pw_gid if account else None,
                 extra_groups=[] if account else None,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
         wait_until(self._settled, f"{self.name} did not answer; see {self.log}")
         if self._process.poll() is not None:
@@ -147,7 +147,7 @@ class Launched:
         self.stop()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """So that no server outlives a test run that was killed. The last thing before the program starts."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

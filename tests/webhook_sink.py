@@ -19,11 +19,12 @@ class SinkRequest(Struct, frozen=True):
 
 
 class LocalSink:
-    """Answers each request with the next prepared answer; without one, with 204."""
+    """Answers each request with the next prepared answer; without one, as usual: with 204."""
 
     def __init__(self) -> None:
         self.requests: list[SinkRequest] = []
         self.answers: list[Answer] = []
+        self.usual: Callable[[SinkRequest], Answer] = lambda _: reply(204)
         self.connections = 0
         self.asked = asyncio.Event()
         self.hung_up = asyncio.Event()
@@ -40,7 +41,7 @@ class LocalSink:
             while (request := await _read_request(reader, number)) is not None:
                 self.requests.append(request)
                 self.asked.set()
-                await (self.answers.pop(0) if self.answers else reply(204))(writer)
+                await (self.answers.pop(0) if self.answers else self.usual(request))(writer)
                 await writer.drain()
         except (ConnectionError, EndOfSink):
             pass

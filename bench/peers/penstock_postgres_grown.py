@@ -30,7 +30,7 @@ SELECT {_ID}, 'noop', 'noop', 'scheduled', 5, %(due_at)s, %(first)s + i / 100, %
 FROM generate_series(1, %(count)s::bigint) AS number (i)
 """
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-_COUNT = "INSERT INTO penstock.count_changes (jobs, queue, type, before, after) VALUES (%s, 'noop', 'noop', NULL, %s)"
+_COUNT = "INSERT INTO penstock.counts (jobs, queue, type, state) VALUES (%s, 'noop', 'noop', %s)"
 
 
 class PenstockPostgresGrown(PenstockPostgres):

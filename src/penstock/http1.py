@@ -96,6 +96,8 @@ class Http1Connection(Struct):
 
     def hang_up(self, _: object = None) -> None:
         """Close the sending side and go on reading; with TLS both sides are closed."""
+        if self.writer.is_closing():
+            return
         if self.writer.can_write_eof():
             self.writer.write_eof()
         else:

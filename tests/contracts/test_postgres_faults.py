@@ -14,7 +14,7 @@ from penstock.model.job import BacklogKey, Claim, Lease, NewJob, Retention, Sett
 from penstock.model.lifecycle import State
 from penstock.model.submission import Held
 from penstock.store.postgres import PostgresStore
-from penstock.store.postgres.store import FOLD_EVERY
+from penstock.store.postgres.sessions import NUMBER_EVERY
 from penstock.store.seam import Share
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import LEASE, TICKET, StoreStage
@@ -266,20 +266,20 @@ async def test_a_caller_that_goes_away_does_not_disturb_the_others(store: Postgr
     await store.submit([new(rng)], TICKET)
 
 
-async def test_counts_stay_exact_while_they_are_folded(store: PostgresStore, other: PostgresStore) -> None:
+async def test_counts_stay_exact_while_the_journal_is_numbered(store: PostgresStore, other: PostgresStore) -> None:
     rng = random.Random(4)
 
     async def submit_some(one: PostgresStore) -> None:
-        for _ in range(FOLD_EVERY):
+        for _ in range(NUMBER_EVERY):
             await one.submit([new(rng)], TICKET)
             assert all(count.jobs > 0 for count in await one.counts())
 
     await asyncio.gather(submit_some(store), submit_some(other))
     await store.prune(Retention(), 10)
     with psycopg.connect(database(18)) as connection:
-        left = connection.execute("SELECT count(*) FROM penstock.count_changes").fetchone()
+        left = connection.execute("SELECT count(*) FROM penstock.journal WHERE number IS NULL").fetchone()
     assert left == (0,)
-    assert [count.jobs for count in await store.counts()] == [2 * FOLD_EVERY]
+    assert [count.jobs for count in await store.counts()] == [2 * NUMBER_EVERY]
 
 
 async def test_acknowledged_jobs_survive_the_death_of_the_server(server: Postgres) -> None:

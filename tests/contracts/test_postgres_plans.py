@@ -11,7 +11,9 @@ import pytest
 
 from penstock.model.clock import to_millis
 from penstock.model.job import Retention, Settlement
+from penstock.model.journal import DeliveryRecord, Parked, RelayState, RelayWrite
 from penstock.model.lifecycle import State
+from penstock.store.journal import relay_role
 from penstock.store.postgres import PostgresStore
 from penstock.store.postgres.partitions import DAY, Partition
 from penstock.store.postgres.statements import load
@@ -65,6 +67,26 @@ PLANS = {
     "partition_unfit": {"ended_pkey"},
     "partition_past": {"finished", "finished_anchors", "ended_pkey"},
     "clear_partition": {"ended_pkey", "keys_pkey", "tags_of", "job_logs_pkey"},
+    "counts": {"fresh"},
+    "find_fresh": {"journal_head_pkey", "fresh"},
+    "lock_journal": {"journal_head_pkey"},
+    "number_entries": {"journal_head_pkey", "fresh"},
+    "read_journal": {"journal_head_pkey", "numbered"},
+    "find_number": {"journal_head_pkey", "numbered"},
+    "prune_entries": {"journal_head_pkey", "numbered"},
+    "read_history": {"history_pkey"},
+    "fold_history": {"history_pkey"},
+    "prune_history": {"history_pkey"},
+    "prune_deliveries": {"deliveries_by_age"},
+    "relay_state": {"relays_pkey"},
+    "hold_role": {"roles_pkey"},
+    "unpark": {"parked_pkey"},
+    "parked": {"parked_due"},
+    "parked_before": {"parked_due"},
+    "parked_of": {"parked_pkey"},
+    "last_delivery": {"deliveries_of"},
+    "extend_delivery": {"deliveries_pkey"},
+    "deliveries": {"deliveries_of"},
 }
 """The indexes that each statement must use, and no others; none of these may scan a table of jobs."""
 
@@ -74,7 +96,9 @@ IN_ORDER = ("claim", "renew", "settle", "settle_later", "release", "release_mark
 # As the store sets its own connections: one plan for all values.
 SET = "-c enable_seqscan=off -c plan_cache_mode=force_generic_plan"
 
-SCAN = re.compile(r"Seq Scan on (?:jobs|ended|ended_\w+|keys|job_tags|job_logs|workers)\b")
+SCAN = re.compile(
+    r"Seq Scan on (?:jobs|ended|ended_\w+|keys|job_tags|job_logs|workers|journal|history|parked|deliveries)\b"
+)
 IN_LINE = re.compile(r"using (?:unticketed|due|expiring) on")
 JOIN = re.compile(r"(?:Hash|Merge) (?:\w+ )*Join")
 INDEX = re.compile(r"(?:using|Index Scan on) (\w+)")
@@ -119,7 +143,19 @@ async def fill(url: str) -> None:
         await store.prune(NEVER, 0)
     await store.submit([stage.new(ticketed=number % 2 > 0) for number in range(2000)], TICKET)
     await asyncio.gather(*(store.put_worker(worker(stage, f"w{number}")) for number in range(300)))
+    await deliver(stage)
     await store.close()
+
+
+async def deliver(stage: StoreStage) -> None:
+    """A relay that has parked events and kept a log."""
+    fence = await stage.store.acquire_role(relay_role("orders"), "me", TICKET)
+    assert fence is not None
+    parked = [Parked(job=stage.new_id(), version=1, event=b"{}", due_at=stage.clock.now()) for _ in range(2000)]
+    at = stage.clock.now()
+    log = [DeliveryRecord(at=at, delivered=False, first="a", last="a", events=1) for _ in range(200)]
+    write = RelayWrite(state=RelayState(), parked=parked, log=log)
+    assert await stage.store.shards()[0].save_relay("orders", fence, write)
 
 
 async def end_some(stage: StoreStage) -> None:

@@ -8,7 +8,7 @@ from hypothesis import settings
 
 from penstock.store.seam import Shard
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract import StoreContract
+from penstock.testing.store_contract import SilentStoreContract, StoreContract
 from penstock.testing.store_contract.tick_machine import tick_machine
 from penstock.testing.store_machine import machine
 from tests.postgres import VERSIONS, new_store
@@ -19,6 +19,14 @@ class TestPostgresStore(StoreContract):
     @pytest.fixture
     async def store(self, clock: SimulatedClock, version: int) -> AsyncIterator[Shard]:
         async with new_store(version, clock) as store:
+            yield store
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+class TestSilentPostgresStore(SilentStoreContract):
+    @pytest.fixture
+    async def store(self, clock: SimulatedClock, version: int) -> AsyncIterator[Shard]:
+        async with new_store(version, clock, keep_events=False) as store:
             yield store
 
 

@@ -20,7 +20,16 @@ from penstock.testing.store_contract.schedules import put, tick
 from penstock.testing.store_contract.stage import MINUTE, TICKET, StoreStage
 
 SORTS = "TEMP B-TREE"
-SCANS = ("SCAN job", "SCAN schedules", "SCAN ticks", "SCAN workers")
+SCANS = (
+    "SCAN job",
+    "SCAN schedules",
+    "SCAN ticks",
+    "SCAN workers",
+    "SCAN journal",
+    "SCAN history",
+    "SCAN parked",
+    "SCAN deliveries",
+)
 
 PLANS = {
     "existing": {"SEARCH jobs USING by_id", "SEARCH jobs USING by_key"},
@@ -74,6 +83,22 @@ PLANS = {
     "prune_ticks": {"SEARCH ticks USING ticks_by_age"},
     "workers": {"SEARCH workers USING workers_by_age (seen_at>? AND seen_at<?)"},
     "prune_workers": {"SEARCH workers USING workers_by_age (seen_at<?)", "SEARCH workers USING PRIMARY KEY"},
+    "read_journal": {"SEARCH journal USING INTEGER PRIMARY KEY (rowid>?)"},
+    "unfolded": {"SEARCH journal USING INTEGER PRIMARY KEY (rowid>?)"},
+    "entry_at": {"SEARCH journal USING INTEGER PRIMARY KEY (rowid>?)"},
+    "oldest_entries": {"SEARCH journal USING INTEGER PRIMARY KEY (rowid<?)"},
+    "prune_journal": {"SEARCH journal USING INTEGER PRIMARY KEY (rowid<?)"},
+    "read_history": {"SEARCH history USING PRIMARY KEY (span=? AND at>?)"},
+    "history_until": {"SEARCH history USING PRIMARY KEY (span=? AND at<?)"},
+    "drop_history": {"SEARCH history USING PRIMARY KEY (span=? AND at<?)"},
+    "parked": {"SEARCH parked USING parked_by_time (subscription=? AND state=? AND due_at<?)"},
+    "parked_of": {"SEARCH parked USING parked_by_job (subscription=? AND job=?)"},
+    "count_parked": {"SEARCH parked USING parked_by_time (subscription=?)"},
+    "last_delivery": {"SEARCH deliveries USING deliveries_of (subscription=?)"},
+    "deliveries": {"SEARCH deliveries USING deliveries_of (subscription=? AND at<?)"},
+    "prune_deliveries": {"SEARCH deliveries USING deliveries_by_age (at<?)"},
+    "drop_parked": {"SEARCH parked USING parked_by_"},
+    "drop_deliveries": {"SEARCH deliveries USING deliveries_of"},
 }
 """What each statement must use. None of these may sort, or scan a table."""
 
@@ -121,6 +146,7 @@ async def fill(path: Path, *, analyzed: bool) -> None:
     )
     for number in range(300):
         await tick(stage, await put(stage, f"s{number}", when=Every(MINUTE, after_completion=number % 2 > 0)))
+    await store.number_entries()
     if analyzed:
         await store.writer.run(lambda tx: tx.connection.execute("ANALYZE").fetchall())
     await store.close()

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "src" / "penstock"
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 PATH = re.compile(r"`([\w.*-]+/[\w.*/-]*|\w+\.py)`")
 FIRST = {
-    "leader election": "autoscaler/leader.py",
+    "leader election": "engine/leader.py",
     "group commit": "store/batcher.py",
     "pub/sub wake-up": "engine/signals.py",
     "retry budget": "engine/worker_api.py",

@@ -64,6 +64,11 @@ def test_the_guide_to_schedules(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_guide_to_events(tmp_path: Path) -> None:
+    follow("events", tmp_path, server="penstock up jobs:app")
+
+
+@pytest.mark.slow
 def test_the_guide_to_files_with_objects_in_s3(tmp_path: Path) -> None:
     environ = {
         "PENSTOCK_OBJECTS_URL": s3.new_url(),
@@ -154,8 +159,7 @@ VARIABLES = {"HOST": "host", "PORT": "port", "USER": "user", "DATABASE": "dbname
 
 FOLLOWED = {
     *("README", "quickstart", "handlers", "retries", "testing", "schedules", "files", "keys"),
-    "webhooks",
-    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes"),
+    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes", "events", "webhooks"),
     "containers",  # in a file of its own: it builds images
 }
 

@@ -24,7 +24,9 @@ KIB = 1024
 def settings() -> Settings:
     """Limits small enough to reach."""
     return Settings(
-        limits=LimitSettings(body_bytes=64 * KIB, batch_jobs=100, depth=16, page_jobs=5, file_bytes=100 * KIB)
+        limits=LimitSettings(
+            body_bytes=64 * KIB, batch_jobs=100, depth=16, page_jobs=5, file_bytes=100 * KIB, streams=5
+        )
     )
 
 

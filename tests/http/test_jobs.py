@@ -19,6 +19,16 @@ async def test_a_job_goes_in_over_http_and_comes_out_done(client: Client) -> Non
     assert (done["state"], done["result"], done["attempt"]) == ("succeeded", 3, 1)
 
 
+async def test_a_job_shows_its_version_also_as_the_etag(client: Client) -> None:
+    item = await submit(client)
+    (claimed,) = await claim(client)
+    running = await client.get(f"/v1/jobs/{item['id']}")
+    await settle(client, claimed)
+    ended = await client.get(f"/v1/jobs/{item['id']}")
+    assert [item["version"], running.json()["version"], ended.json()["version"]] == [1, 2, 3]
+    assert [running.headers["etag"], ended.headers["etag"]] == ['"2"', '"3"']
+
+
 async def test_a_repeated_key_gives_the_same_job_back(client: Client) -> None:
     first = await client.post("/v1/jobs", json={"type": "other"}, headers={"Idempotency-Key": "k"})
     again = await client.post("/v1/jobs", json={"type": "other"}, headers={"Idempotency-Key": "k"})

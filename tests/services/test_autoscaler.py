@@ -9,10 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.autoscaler.backends import Condition, LaunchSpec
-from penstock.autoscaler.leader import HELD_FOR, role_of
+from penstock.autoscaler.loop import role_of
 from penstock.broker.memory import MemoryBroker
 from penstock.config import BrokerSettings, FleetSettings, Settings
 from penstock.engine import Engine
+from penstock.engine.leader import HELD_FOR
 from penstock.model.errors import Invalid, StoreUnavailable
 from penstock.model.fleets import Fleet
 from penstock.model.job import JobFilter

@@ -14,7 +14,7 @@ from penstock.model.ids import ShardId
 from penstock.model.shards import ShardState
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
-from penstock.scheduler import Dispatcher, Pruner, Reaper
+from penstock.scheduler import Dispatcher, JournalService, Pruner, Reaper
 from penstock.store.sqlite import SqliteStore
 from penstock.store.sqlite.transaction import SqliteTransaction
 from tests.services.engine_steps import claim, join, submit, success
@@ -86,7 +86,8 @@ async def test_a_healed_system_that_idles_writes_nothing_but_heartbeats(
     await engine.worker_api.settle([success(one) for one in await claim(engine)])
     await case.heals(store, 1)
     await case.until(lambda: 1 not in other.unavailable())
-    services = [kind(engine, shard) for shard in store.shards() for kind in (Dispatcher, Reaper, Pruner)]
+    sweepers = [kind(engine, shard) for shard in store.shards() for kind in (Dispatcher, Reaper, Pruner)]
+    services = [*sweepers, *(JournalService(shard) for shard in store.shards())]
 
     async def live(seconds: int) -> None:
         for _ in range(seconds):

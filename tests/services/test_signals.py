@@ -9,6 +9,7 @@ import pytest
 
 from penstock.config import BrokerSettings, Settings
 from penstock.engine import Engine
+from penstock.engine.signals import JOURNAL_WANTED_FOR, Actions
 from penstock.model.ids import ShardId
 from penstock.model.job import BacklogKey, Job
 from penstock.model.lifecycle import State
@@ -145,3 +146,41 @@ async def test_a_signal_published_often_is_sent_once(engine: Engine, elsewhere: 
     await turns()
     assert not listening.done()
     listening.cancel()
+
+
+async def test_a_reader_of_the_journal_hears_of_submits_claims_and_settles_elsewhere(
+    engine: Engine, elsewhere: Engine, clock: SimulatedClock
+) -> None:
+    heard: list[None] = []
+    await join(engine)
+    elsewhere.signals.journal.subscribe(heard.append)
+    await deliver(clock)
+    await submitted(engine)
+    await deliver(clock)
+    assert len(heard) == 1
+    claimed = await claim_one(engine)
+    await deliver(clock)
+    assert len(heard) == 2
+    await engine.worker_api.settle([success(claimed, 3)])
+    await deliver(clock)
+    assert len(heard) == 3
+
+
+async def test_nothing_is_sent_about_the_journal_while_no_process_reads_it(
+    engine: Engine, elsewhere: Engine, clock: SimulatedClock
+) -> None:
+    heard: list[None] = []
+    await join(engine)
+    unsubscribe = elsewhere.signals.journal.subscribe(lambda _: None)
+    await deliver(clock)
+    unsubscribe()
+    clock.advance(JOURNAL_WANTED_FOR)
+    Actions.subscribe(elsewhere.signals.journal, heard.append)  # without saying that it reads
+    await submitted(engine)
+    await deliver(clock)
+    assert heard == []
+    elsewhere.signals.journal.wanted.send(None)
+    await deliver(clock)
+    await submitted(engine)
+    await deliver(clock)
+    assert len(heard) == 1

@@ -14,6 +14,7 @@ from penstock.model.errors import Forbidden, Invalid, Malformed, PenstockError, 
 from penstock.model.ids import shard_of
 from penstock.model.job import ErrorCode, Lease
 from penstock.model.wire.jobs import Outcome, SettleRequest
+from penstock.worker.agent import settler
 from tests.services.fake_worker_api import FakeWorkerApi
 from tests.services.running_worker import run_worker
 
@@ -222,6 +223,59 @@ async def test_log_lines_that_were_kept_without_an_answer_are_not_kept_twice(tmp
         at.go()
         assert (await at.worker_api.outcome(job, SOON)).error is None
         assert [text for _, text in at.worker_api.text(job)] == ["twice", "twice again"]
+
+
+async def test_an_outcome_waits_for_the_log_lines_of_its_job_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settler, "LOG_SECONDS", 3600.0)
+    api = HeldLogs()
+    async with run_worker(tmp_path, api) as at:
+        at.go()
+        spoke = api.submit("speak_and_wait", word="held")
+        await api.until("its last lines are sent", lambda: api.held)
+        for number in range(10):
+            assert (await api.outcome(api.submit("add", a=number), SOON)).error is None
+        assert spoke not in api.outcomes
+        api.go_on.set()
+        assert (await api.outcome(spoke, SOON)).error is None
+        assert [text for _, text in api.text(spoke)] == ["held", "held again"]
+
+
+class HeldLogs(FakeWorkerApi):
+    """Takes the last line of a job only once `go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = False
+        self.go_on = asyncio.Event()
+
+    async def log(self, entries: Sequence[Any]) -> list[Any]:
+        if any(line.text.endswith("again") for entry in entries for line in entry.lines):
+            self.held = True
+            self._tell()
+            await self.go_on.wait()
+        return await super().log(entries)
+
+
+async def test_a_call_carries_no_more_bytes_than_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settler, "CALL_BYTES", 9)
+    calls: list[int] = []
+
+    def refuse_at_first(outcomes: Sequence[Outcome]) -> None:
+        calls.append(len(outcomes))
+        if outcomes and len(calls) < 5:
+            raise StoreUnavailable("not yet")
+
+    async with run_worker(tmp_path) as at:
+        jobs = [at.worker_api.submit("wait_async", name=f"n{number}") for number in range(6)]
+        for number in range(6):
+            await at.appears(f"waiting-n{number}")
+        at.worker_api.mishaps["settle"] = refuse_at_first
+        at.go()
+        for job in jobs:
+            assert (await at.worker_api.outcome(job, SOON)).error is None
+        assert max(calls) == 2
 
 
 class Deaf(FakeWorkerApi):

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import psutil
 
+from servers.launch import die_with_parent
 from tests.watch import wait_in
 
 T = TypeVar("T")
@@ -26,7 +27,10 @@ WITHIN = 60.0
 
 
 class Process:
-    """One `penstock` command as a process of its own session; its stderr is kept and can be waited on."""
+    """One `penstock` command as a process of its own session; its stderr is kept and can be waited on.
+
+    To be started by a thread that lives as long: the kernel kills it when that thread ends, as if the run were killed.
+    """
 
     def __init__(self, *arguments: str, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.lines: list[str] = []
@@ -39,6 +43,7 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
         self._collector = threading.Thread(target=self._collect, daemon=True)
         self._collector.start()

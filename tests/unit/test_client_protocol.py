@@ -127,6 +127,7 @@ def item(**changes: Any) -> JobItem:
         "attempt": 0,
         "max_attempts": 3,
         "fence": 0,
+        "version": 1,
         "retry_policy": Retry(),
         "scheduled_at": NOW,
         "created_at": NOW,

@@ -89,6 +89,10 @@ class TestKeys:
         assert {ring.shard_for(key), *ring.former_shards(key)} == lived
         assert ring.shard_for(key) not in ring.former_shards(key)
 
+    def test_before_the_first_shard_was_keyed_no_key_has_lived_anywhere(self) -> None:
+        ring = Ring(()).changed((ShardId(1),), NOW)
+        assert ring.former_shards("order-1") == ()
+
     def test_a_former_ring_is_remembered_once_and_can_be_forgotten(self) -> None:
         one, two = (ShardId(1),), (ShardId(1), ShardId(2))
         ring = Ring(one).changed(two, NOW).changed(one, NOW).changed(two, NOW)

@@ -29,7 +29,9 @@ def test_every_include_is_replaced_by_its_column_list(store: str) -> None:
 def test_a_comma_follows_a_column_list_that_is_not_the_last() -> None:
     text = load_statement("penstock.store.sqlite", "claim")
 
-    assert re.search(r"RETURNING id,\ntype, .*, priority,\n *started_at - due_at$", text)
+    assert re.search(
+        r"RETURNING\nid, type, .*, version,\n *max\(0, started_at - due_at\),\nparams, .*, priority$", text
+    )
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -186,6 +186,7 @@ _ADMIN = (KeyScope.ADMIN,)
 
 READING: Mapping[str, Scopes] = {
     "jobs": _READ_SCOPES,
+    "events": _READ_SCOPES,
     "queues": _READ_SCOPES,
     "history": _READ_SCOPES,
     "types": _READ_SCOPES,
@@ -324,6 +325,7 @@ def receipt(job: Job) -> JobItem:
         attempt=0,
         max_attempts=0,
         fence=0,
+        version=0,
         retry_policy=Retry.none(),
         timeout_seconds=None,
         tags=(),

@@ -5,13 +5,14 @@ The key is checked before anything else of a request: without permission a clien
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
 from penstock.api import (
     batches,
+    events,
     files,
     fleets,
     health,
@@ -33,9 +34,10 @@ from penstock.api.exposition import Traffic
 from penstock.api.openapi import describe_api
 from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
-from penstock.api.request import AnswerBroken, ApiReply, ApiRequest, ClientGone, refuse_query
+from penstock.api.request import AnswerBroken, AnyReply, ApiRequest, ClientGone, refuse_query
 from penstock.engine import Engine
 from penstock.events.sinks import connect_sinks
+from penstock.events.streams import Streams
 from penstock.model.clock import Clock
 from penstock.model.errors import CorruptObject, NotFound, PenstockError
 from penstock.model.request_ids import name_request
@@ -115,6 +117,7 @@ _DESCRIBED: tuple[Operation, ...] = (
     *batches.OPERATIONS,
     *workers.OPERATIONS,
     *logs.OPERATIONS,
+    *events.OPERATIONS,
     *files.OPERATIONS,
     *queues.OPERATIONS,
     *types.OPERATIONS,
@@ -137,29 +140,32 @@ METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.O
 
 def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS) -> "Api":
     """The API of this engine, or those of its operations, as an ASGI application."""
+    traffic, streams = Traffic(), Streams(engine)
     connect_sinks(engine)
-    traffic = Traffic()
     origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
-    return Api(_routes(operations, engine, traffic), engine.clock, traffic, origins)
+    routes = _routes(operations, lambda scope, receive: ApiRequest(engine, traffic, streams, scope, receive))
+    return Api(routes, engine.clock, traffic, origins)
+
+
+MakeRequest = Callable[[Scope, Receive], ApiRequest]
 
 
 class Route:
     """One path and the operations on it, by method; HEAD is served where GET is."""
 
-    def __init__(self, path: str, operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> None:
+    def __init__(self, path: str, operations: Iterable[Operation], make_request: MakeRequest) -> None:
         self.path = path
-        self._engine = engine
-        self._traffic = traffic
+        self._make_request = make_request
         self._by_method = {operation.method: operation for operation in operations}
         if "GET" in self._by_method:
             self._by_method["HEAD"] = self._by_method["GET"]
 
-    async def reply(self, scope: Scope, receive: Receive) -> ApiReply:
+    async def reply(self, scope: Scope, receive: Receive) -> AnyReply:
         """Check the key, then run the operation of the method."""
         operation = self._by_method.get(scope["method"])
         if operation is None:
             raise MethodNotAllowed(scope["method"], self.path, self._by_method)
-        call = ApiRequest(self._engine, self._traffic, scope, receive)
+        call = self._make_request(scope, receive)
         if operation.scopes:
             await call.admit(operation.scopes, always=operation.needs_key)
         if operation.query is None and scope["query_string"]:
@@ -167,12 +173,12 @@ class Route:
         return await operation.run(call)
 
 
-def _routes(operations: Iterable[Operation], engine: Engine, traffic: Traffic) -> Sequence[Route]:
+def _routes(operations: Iterable[Operation], make_request: MakeRequest) -> Sequence[Route]:
     """One route per path."""
     by_path: defaultdict[str, list[Operation]] = defaultdict(list)
     for operation in operations:
         by_path[operation.path].append(operation)
-    return [Route(path, found, engine, traffic) for path, found in by_path.items()]
+    return [Route(path, found, make_request) for path, found in by_path.items()]
 
 
 class Api:
@@ -190,11 +196,13 @@ class Api:
         if scope["type"] != "http":
             raise RuntimeError(f"this application answers HTTP requests, not {scope['type']}")
         request, started, route, status = name_request(scope["headers"]), self._clock.monotonic(), None, 0
+        is_timed = True
         try:
             if self._origins is not None:
                 self._origins.check(scope)
             route, scope["path_params"] = self._tree.find(scope["path"]) or _refuse_path(scope["path"])
             reply = await route.reply(scope, receive)
+            is_timed = reply.is_timed
             await reply.send(send, request, headers_only=scope["method"] == "HEAD")
             status = reply.status
         except ClientGone:
@@ -202,7 +210,9 @@ class Api:
         except Exception as error:  # noqa: BLE001 — the outermost: logged and answered here
             status = await _answer_with_problem(error, scope, send, request)
         seconds = self._clock.monotonic() - started
-        self._traffic.note(None if route is None else route.path, scope["method"], status, seconds)
+        self._traffic.note(
+            None if route is None else route.path, scope["method"], status, seconds if is_timed else None
+        )
         if _debugs(logging.DEBUG):
             logger.debug("%s %s %s in %.1f ms", scope["method"], scope["path"], status, seconds * 1000)
 

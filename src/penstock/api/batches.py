@@ -16,6 +16,7 @@ from penstock.engine.batches import BatchKey, SubmitOutcome
 from penstock.model.errors import Invalid, PenstockError, TooLarge
 from penstock.model.keys import KeyScope
 from penstock.model.sdk_keys import REPEATED_HEADER, SHARDS_HEADER, write_shards
+from penstock.model.submission import Inserted
 from penstock.model.wire.jobs import BatchAnswer, BatchRequest, BatchResponse, Key, SubmitRequest
 
 IDEMPOTENCY_KEY = Header("Idempotency-Key", Key, "Repeating the request with the same key gives the same job back.")
@@ -86,11 +87,13 @@ async def submit_batch(call: ApiRequest) -> ApiReply:
     key = header_key(call, BATCH_KEY)
     read = _read_jobs(call, jobs)
     _check_size(len(read), call.engine.settings.limits.batch_jobs)
-    wanted = {index: request for index, request in enumerate(read) if isinstance(request, SubmitRequest)}
+    wanted = {index: request for index, request in enumerate(read) if type(request) is SubmitRequest}
     with call.engine.sdk_placement.choosing(key, repeated=is_repeated(call)):
         outcomes = await _submit(call, wanted, None if key is None else BatchKey(key, _fingerprint(jobs)))
-    refused = {index: refusal for index, refusal in enumerate(read) if isinstance(refusal, PenstockError)}
-    return json_reply(200, _response({**refused, **outcomes}), shards_header(call, key))
+    if len(wanted) < len(read):
+        refused = {index: refusal for index, refusal in enumerate(read) if isinstance(refusal, PenstockError)}
+        outcomes = {**refused, **outcomes}
+    return json_reply(200, _response(outcomes), shards_header(call, key))
 
 
 def _read_jobs(call: ApiRequest, jobs: Raw) -> Sequence[SubmitRequest | PenstockError]:
@@ -145,6 +148,9 @@ def _response(outcomes: Mapping[int, SubmitOutcome]) -> BatchResponse:
 
 
 def _answer(index: int, outcome: SubmitOutcome) -> BatchAnswer:
+    # Most are new.
+    if type(outcome) is Inserted:
+        return BatchAnswer(index, outcome.new.id, outcome.state, True)
     if isinstance(outcome, PenstockError):
         return BatchAnswer(index, problem=problem_of(outcome, f"#/jobs/{index}"))
     return BatchAnswer(index, outcome.id, outcome.state, outcome.created)

@@ -74,14 +74,19 @@ class Traffic:
     def __init__(self) -> None:
         self._answered: dict[tuple[str, str], _Answered] = {}
 
-    def note(self, path: str | None, method: str, status: int, seconds: float) -> None:
-        """Count one request. `path` is the route's template, None where none fits; status 0: the client hung up."""
+    def note(self, path: str | None, method: str, status: int, seconds: float | None) -> None:
+        """Count one request. `path` is the route's template, None where none fits; status 0: the client hung up.
+
+        `seconds` None: a stream, which takes as long as its client wants.
+        """
         # Clients may send any method and path; a series for each would fill the memory.
         route = (path or "unknown", method if method in METHODS else "other")
         answered = self._answered.get(route)
         if answered is None:
             answered = self._answered[route] = _Answered()
         answered.statuses[status] = answered.statuses.get(status, 0) + 1
+        if seconds is None:
+            return
         measured = answered.durations
         measured.counts[bisect_left(BOUNDS, seconds)] += 1
         measured.seconds += seconds

@@ -83,12 +83,12 @@ async def list_jobs(call: ApiRequest) -> ApiReply:
     return json_reply(200, await call.engine.jobs.list(where, query.cursor, limit))
 
 
-@operation("GET /v1/jobs/{job}", {200: Answer("The job.", JobItem)}, query=GetQuery, refusals=(404,))
+@operation("GET /v1/jobs/{job}", {200: Answer("The job.", JobItem, headers=("ETag",))}, query=GetQuery, refusals=(404,))
 async def get_job(call: ApiRequest) -> ApiReply:
     """Look at a job, or wait until it has ended."""
     job, query = call.job(), call.query(GetQuery)
     found = await _wait_for_end(call, job, query.wait) if query.wait else await call.engine.jobs.get(job)
-    return json_reply(200, await call.engine.jobs.item(found))
+    return json_reply(200, await call.engine.jobs.item(found), ((b"etag", b'"%d"' % found.version),))
 
 
 @operation(

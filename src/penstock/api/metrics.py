@@ -74,6 +74,10 @@ BROKER_UP = Family("penstock_broker_up", "gauge", "1 if this process reaches the
 OBJECTS_UP = Family("penstock_objects_up", "gauge", "1 if this process reaches the object store, 0 if not.")
 CONNECTIONS = Family("penstock_http_connections", "gauge", "Open connections of this process.")
 CONNECTIONS_MAX = Family("penstock_http_connections_max", "gauge", "Most connections that this process takes.")
+STREAMS = Family("penstock_event_streams", "gauge", "Open streams of events of this process.")
+TAIL_LAG = Family(
+    "penstock_event_lag_seconds", "gauge", "How old the last move of a shard was when its streams were given it."
+)
 BUILD = Family("penstock_build_info", "gauge", "1, with the version of this process.")
 CPU = Family("process_cpu_seconds_total", "counter", "User and system CPU time of this process.")
 MEMORY = Family("process_resident_memory_bytes", "gauge", "Resident memory of this process.")
@@ -82,8 +86,8 @@ FILES_MAX = Family("process_max_fds", "gauge", "Most files that this process may
 
 PROCESS_FAMILIES = (
     SUBMITTED, ENDED, RETRIES, LEASES_LOST, RELEASES, REFUSALS, WAITS, RUNS, TICKS, STEPS, FAILURES, SHARD_UP,
-    SHARD_CALLS, SHARD_FAILURES, BROKER_UP, OBJECTS_UP, CONNECTIONS, CONNECTIONS_MAX, BUILD, CPU, MEMORY, FILES,
-    FILES_MAX,
+    SHARD_CALLS, SHARD_FAILURES, BROKER_UP, OBJECTS_UP, CONNECTIONS, CONNECTIONS_MAX, STREAMS, TAIL_LAG,
+    BUILD, CPU, MEMORY, FILES, FILES_MAX,
 )  # fmt: skip
 
 FAMILIES = (
@@ -221,6 +225,8 @@ async def _read_process(engine: Engine) -> list[str]:
         OBJECTS_UP.text(one(objects)),
         CONNECTIONS.text(one(engine.meters.connections())),
         CONNECTIONS_MAX.text(one(engine.meters.connections_max)),
+        STREAMS.text(one(engine.meters.streams)),
+        TAIL_LAG.text(labelled("shard", {str(shard): lag for shard, lag in engine.meters.tail_lags.items()})),
         *_process_usage(),
     ]
 

@@ -151,6 +151,7 @@ TAGS = {
     "batch": "Submit many jobs in one request; each is accepted or refused by itself.",
     "files": "Upload inputs, and download inputs and outputs.",
     "logs": "What jobs wrote while they ran.",
+    "events": "What changed the states of jobs: as pages, and as streams that go on.",
     "queues": "How much waits in each queue; pause and resume it.",
     "types": "Job types: which are known, their aliases, and taking one out of use.",
     "schedules": "Jobs at intervals or by a cron: create, change, pause, trigger, preview, backfill.",
@@ -284,7 +285,7 @@ def _content(content_type: str, answer: Answer, schemas: Schemas) -> Json:
     match content_type:
         case "application/json":
             return schemas.of(answer.body) if answer.body is not None else OBJECT
-        case "text/plain":
+        case "text/plain" | "text/event-stream":
             return {"type": "string"}
         case _:
             return {}

@@ -6,9 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from penstock.api.access import Scopes, scopes_of
-from penstock.api.request import JSON, ApiReply, ApiRequest
+from penstock.api.request import JSON, AnyReply, ApiRequest
 
-Endpoint = Callable[[ApiRequest], Awaitable[ApiReply]]
+Endpoint = Callable[[ApiRequest], Awaitable[AnyReply]]
 
 GROUPS = {"batches": "batch"}
 """Tags that differ from the name of their operations' module: a tag is public and stays."""

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -22,6 +22,7 @@ from penstock.model.shards import ShardNumber
 
 if TYPE_CHECKING:
     from penstock.api.exposition import Traffic
+    from penstock.events.streams import Streams
 
 
 JOB_ID = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -119,13 +120,15 @@ class ApiRequest:
     `key` is the API key that it was admitted with; None where none was shown and none is needed.
     """
 
-    __slots__ = ("_headers", "_receive", "engine", "key", "scope", "traffic")
+    __slots__ = ("_admitted", "_headers", "_receive", "engine", "key", "scope", "streams", "traffic")
 
-    def __init__(self, engine: Engine, traffic: "Traffic", scope: Scope, receive: Receive) -> None:
+    def __init__(self, engine: Engine, traffic: "Traffic", streams: "Streams", scope: Scope, receive: Receive) -> None:
         self.engine = engine
         self.traffic = traffic
+        self.streams = streams
         self.scope = scope
         self.key: ApiKey | None = None
+        self._admitted: tuple[KeyScope, ...] = ()
         self._receive = receive
         # Of a header that comes twice the first counts.
         self._headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
@@ -135,7 +138,12 @@ class ApiRequest:
 
         With `always` a key is needed also on a server that otherwise needs none.
         """
+        self._admitted = scopes
         self.key = await self.engine.keys.admit(self.header(b"authorization"), scopes, always=always)
+
+    async def readmit(self) -> None:
+        """Check the key again, for an answer that goes on: it may have been revoked or have expired."""
+        await self.engine.keys.admit(self.header(b"authorization"), self._admitted)
 
     def may(self, scope: KeyScope) -> bool:
         """Whether the key has this scope too; anything may be done where none was needed."""
@@ -235,9 +243,22 @@ class ApiRequest:
             pass
 
 
+class AnyReply(Protocol):
+    """What an operation answers with. `is_timed`: how long it takes is worth measuring."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def is_timed(self) -> bool: ...
+
+    async def send(self, send: Send, request: bytes, *, headers_only: bool = False) -> None: ...
+
+
 class ApiReply(Struct, frozen=True):
     """An answer. A body in chunks needs its length among the headers."""
 
+    is_timed: ClassVar[bool] = True
     status: int
     body: bytes | AsyncIterator[bytes] = b""
     content_type: str | None = None

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from penstock.autoscaler.backends import FleetBackend
 from penstock.autoscaler.controller import ControllerContext, FleetController
-from penstock.autoscaler.leader import Leadership
 from penstock.autoscaler.snapshot import Snapshot, observe
 from penstock.autoscaler.workers import FleetWorkers
 from penstock.config import variable
 from penstock.engine import Engine
+from penstock.engine.leader import Leadership
 from penstock.model.clock import Clock, seconds
 from penstock.model.declarations import DeclaredType
 from penstock.model.errors import FleetUnavailable, Unavailable
@@ -37,6 +37,11 @@ NAME_KEPT_FOR = timedelta(hours=1)
 NAME_RENEWED_AFTER = timedelta(minutes=1)
 
 
+def role_of(app: str) -> str:
+    """The role that the autoscalers of an app share."""
+    return f"autoscaler/{app}"
+
+
 class Autoscaler:
     """A service to be run with `step` and `wake`; `close` lets another autoscaler lead at once.
 
@@ -58,7 +63,7 @@ class Autoscaler:
         self._app = app_name or app
         passed = {**(environment or {}), APP_NAME: self._app}
         self._context = ControllerContext(engine, backend, app, self._app, passed, holder)
-        self._leadership = Leadership(engine.store, engine.clock, holder, self._app)
+        self._leadership = Leadership(engine.store, engine.clock, holder, role_of(self._app))
         self._own = OwnFleets(engine.store, engine.clock, self._app)
         self._controllers_fence: int | None = None
         self._observed_at = float("-inf")

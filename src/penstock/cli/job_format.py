@@ -9,7 +9,7 @@ import msgspec
 from penstock.cli import style
 from penstock.cli.exit_codes import REFUSED
 from penstock.cli.format import ago, lasted, print_json, print_pairs, print_table
-from penstock.model.job import Progress
+from penstock.model.job import LogLine, Progress
 from penstock.model.lifecycle import State
 from penstock.model.wire.jobs import FileItem, JobItem
 
@@ -49,6 +49,15 @@ def print_submitted(item: JobItem) -> None:
     """Print a new job's id alone on stdout, so that it can be piped, and how to follow it on stderr."""
     click.echo(item.id)
     style.hint(f"{item.state}; follow it with: penstock jobs watch {item.id}")
+
+
+LOUD = frozenset({"stderr", "warning", "error", "critical"})
+
+
+def print_line(line: LogLine) -> None:
+    """One line that a job wrote."""
+    text = style.warned(line.text) if line.stream.lower() in LOUD else line.text
+    style.say(f"{style.dim(f'{line.at.astimezone():%H:%M:%S} {line.attempt} {line.stream:<7}')} {text}")
 
 
 def took(item: JobItem) -> timedelta | None:

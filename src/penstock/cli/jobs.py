@@ -1,6 +1,5 @@
 """`penstock jobs`: everything a client can do with jobs."""
 
-import sys
 import time
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,13 +11,12 @@ import click
 from penstock.cli import style
 from penstock.cli.commands import CommandGroup, command
 from penstock.cli.connection import RemoteServer, remote
-from penstock.cli.exit_codes import REFUSED
 from penstock.cli.format import first_items, instant, page_size, print_json, span
 from penstock.cli.job_format import (
-    note,
     print_ended,
     print_job,
     print_jobs,
+    print_line,
     print_submitted,
     size,
     state_and_reason,
@@ -26,13 +24,12 @@ from penstock.cli.job_format import (
 from penstock.cli.job_params import params_schema, read_params, split_pair
 from penstock.model.clock import SystemClock
 from penstock.model.errors import NotFound
-from penstock.model.job import LogLine
 from penstock.model.lifecycle import State
 from penstock.model.retry import RetryKind
 from penstock.model.wire.jobs import FileItem, JobItem
 
 if TYPE_CHECKING:
-    from penstock.client import Client
+    pass
 
 
 jobs = CommandGroup(
@@ -43,7 +40,7 @@ jobs = CommandGroup(
         "submit": ("penstock.cli.jobs:submit", "Submit a job; with --wait, print its result."),
         "list": ("penstock.cli.jobs:list_jobs", "List jobs, newest first."),
         "show": ("penstock.cli.jobs:show", "Show everything about jobs."),
-        "watch": ("penstock.cli.jobs:watch", "Follow jobs until they end."),
+        "watch": ("penstock.cli.watch:watch", "Follow jobs until they end."),
         "logs": ("penstock.cli.jobs:logs", "Print what a job wrote."),
         "output": ("penstock.cli.jobs:output", "Download an output file of a job."),
         "cancel": ("penstock.cli.jobs:cancel", "Cancel jobs."),
@@ -148,72 +145,7 @@ def show(*, ids: tuple[str, ...], server: RemoteServer) -> None:
     server.show_each(ids, lambda client, job: client.get(job), lambda _, item: print_job(item))
 
 
-POLL_SECONDS = 0.25
-BAR_WIDTH = 24
-CLEAR_LINE = "\r\033[K"
-
-
-@command("watch", "penstock jobs watch 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
-@remote
-def watch(*, ids: tuple[str, ...], server: RemoteServer) -> int:
-    """Follow jobs until they end: a line for each change of state, and on a terminal a bar for their progress.
-
-    Exits 1 if any of them did not succeed.
-    """
-    show = Follower(as_json=server.as_json)
-    with server.connect() as client:
-        ended = [follow(client, job, show) for job in ids]
-    return 0 if all(item.state is State.SUCCEEDED for item in ended) else REFUSED
-
-
-def follow(client: "Client", job: str, show: "Follower") -> JobItem:
-    """Look at a job until it has ended, and show what changes."""
-    while True:
-        item = client.get(job)
-        show.see(item)
-        if item.state.terminal:
-            return item
-        time.sleep(POLL_SECONDS)
-
-
-class Follower:
-    """Shows a job's changes: a line per state and attempt, and between them a bar if there is a terminal."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self._as_json = as_json
-        self._bars = sys.stdout.isatty() and not as_json
-        self._last: tuple[object, ...] = ()
-
-    def see(self, item: JobItem) -> None:
-        key = (item.id, item.state, item.attempt, item.reason)
-        if key != self._last:
-            self._last = key
-            self._change(item)
-        if self._bars and item.state is State.RUNNING:
-            click.echo(f"{CLEAR_LINE}{bar(item)}", nl=False)
-
-    def _change(self, item: JobItem) -> None:
-        if self._as_json:
-            print_json(item)
-            return
-        if self._bars:
-            click.echo(CLEAR_LINE, nl=False)
-        attempt = f" (attempt {item.attempt} of {item.max_attempts})" if item.attempt else ""
-        said = "" if item.state is State.RUNNING else note(item)
-        style.say(f"{style.dim(item.id)}  {style.state(item.state)}{attempt}" + (f"  {said}" if said else ""))
-
-
-def bar(item: JobItem) -> str:
-    """The progress of a running job in one line."""
-    fraction = item.progress.fraction if item.progress else 0.0
-    filled = round(fraction * BAR_WIDTH)
-    message = f"  {item.progress.message}" if item.progress and item.progress.message else ""
-    return f"  {'█' * filled}{'░' * (BAR_WIDTH - filled)} {fraction:>4.0%}{message}"
-
-
 LOG_POLL_SECONDS = 0.5
-LOUD = frozenset({"stderr", "warning", "error", "critical"})
 
 
 @command("logs", "penstock jobs logs --follow 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55")
@@ -222,7 +154,7 @@ LOUD = frozenset({"stderr", "warning", "error", "critical"})
 @remote
 def logs(*, id: str, follow: bool, server: RemoteServer) -> None:
     """Print what a job wrote: stdout, stderr and its log records, of all attempts."""
-    show = print_json if server.as_json else _print_line
+    show = print_json if server.as_json else print_line
     position = 0
     with server.connect() as client:
         while True:
@@ -235,11 +167,6 @@ def logs(*, id: str, follow: bool, server: RemoteServer) -> None:
                 return
             position = page.position
             time.sleep(LOG_POLL_SECONDS)
-
-
-def _print_line(line: LogLine) -> None:
-    text = style.warned(line.text) if line.stream.lower() in LOUD else line.text
-    style.say(f"{style.dim(f'{line.at.astimezone():%H:%M:%S} {line.attempt} {line.stream:<7}')} {text}")
 
 
 @command("output", "penstock jobs output 0190a6e2-7c1f-7000-8a3e-1f6f2f3b9c55 thumbnail.png -o cat-small.png")

@@ -2,17 +2,19 @@
 
 import random
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
 from msgspec import Raw
 
-from penstock.client import admin_calls, calls, fleet_calls, schedule_calls
+from penstock.client import admin_calls, calls, event_calls, fleet_calls, schedule_calls
 from penstock.client.admin_calls import StateName, key_request, rotate_request
 from penstock.client.aio_subscriptions import AsyncClientSubscriptions
 from penstock.client.calls import AsyncTransport, Reply
 from penstock.client.environment import server_url
+from penstock.client.event_calls import EventOptions, JobUpdate, StreamPosition, Update
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
 from penstock.client.http import AsyncHttpTransport
 from penstock.client.options import (
@@ -36,6 +38,7 @@ from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import Unavailable
 from penstock.model.job import JobFilter
 from penstock.model.lifecycle import State
+from penstock.model.wire.events import EventItem
 from penstock.model.wire.fleets import FleetItem
 from penstock.model.wire.history import HistoryReport
 from penstock.model.wire.jobs import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
@@ -123,6 +126,28 @@ class AsyncClient:
     async def logs(self, job: str, after: int = 0) -> LogPage:
         """What the job wrote after a position; `position` of the answer is where to go on."""
         return await self._run(self._protocol.logs(job, after))
+
+    async def events(self, *, follow: bool = True, **options: Unpack[EventOptions]) -> AsyncIterator[EventItem]:
+        """Changes of jobs' states, in order for each job, as they happen: from now or `since` on. Never ends by itself.
+
+        After a lost connection it goes on where it was, without gap or double. JournalGone if that is no longer kept.
+        With `follow` False it ends with the last that is there, and begins with the oldest that is kept.
+        """
+        if follow:
+            async for item in self._follow(self._protocol.follow(event_calls.events(options))):
+                yield item
+            return
+        cursor, more = None, True
+        while more:
+            page = await self._run(self._protocol.ask(event_calls.events(options, cursor)))
+            for item in page.events:
+                yield item
+            cursor, more = page.cursor, page.more
+
+    async def stream(self, job: str) -> AsyncIterator[JobUpdate]:
+        """Everything about a job as it happens: changes of its state, progress and log lines. Ends with the job."""
+        async for item in self._follow(self._protocol.follow(event_calls.job_events(job))):
+            yield item
 
     async def upload(self, name: str, content: Content) -> Upload:
         """Store a file that a job may link to; unlinked it is swept away after a day."""
@@ -344,6 +369,20 @@ class AsyncClient:
         except StopIteration as end:
             value: T = end.value
             return value
+
+    async def _follow(self, position: StreamPosition[Update]) -> AsyncIterator[Update]:
+        while not position.has_ended:
+            try:
+                async with aclosing(self._transport.stream(position.connect())) as blocks:
+                    async for block in blocks:
+                        for item in position.read(block):
+                            yield item
+                        if position.is_cut or position.has_ended:
+                            break
+            except Unavailable as error:
+                position.note_failure(error)
+            if not position.has_ended:
+                await self._perform(Pause(position.pause()))
 
     async def _perform(self, step: Step) -> Reply:
         if not isinstance(step, Pause):

@@ -1,6 +1,6 @@
 """The calls of the clients as values: one function per endpoint, each returning a `Call` for any transport."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -77,18 +77,32 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
+class StreamBlock(msgspec.Struct, frozen=True):
+    """One block of a stream: `id` is the last id that was set, `data` is empty where it only sets the id."""
+
+    event: str
+    data: str
+    id: str
+
+
 class Transport(Protocol):
-    """Carries calls to a server. `send` raises ServerUnavailable when there is no answer."""
+    """Carries calls to a server. `send` and `stream` raise ServerUnavailable when there is no answer."""
 
     def send(self, call: Call[Any]) -> Reply: ...
+
+    def stream(self, call: Call[Any]) -> Generator[StreamBlock, None, None]:
+        """The blocks of a stream as they come. What the server refuses is raised."""
+        ...
 
     def close(self) -> None: ...
 
 
 class AsyncTransport(Protocol):
-    """Carries calls to a server without blocking. `send` raises ServerUnavailable when there is no answer."""
+    """Carries calls to a server without blocking. As `Transport` otherwise."""
 
     async def send(self, call: Call[Any]) -> Reply: ...
+
+    def stream(self, call: Call[Any]) -> AsyncGenerator[StreamBlock, None]: ...
 
     async def close(self) -> None: ...
 

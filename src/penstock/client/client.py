@@ -3,16 +3,18 @@
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Self, TypeVar, Unpack
 
 from msgspec import Raw
 
-from penstock.client import admin_calls, calls, fleet_calls, schedule_calls
+from penstock.client import admin_calls, calls, event_calls, fleet_calls, schedule_calls
 from penstock.client.admin_calls import StateName, key_request, rotate_request
 from penstock.client.calls import Reply, Transport
 from penstock.client.environment import server_url
+from penstock.client.event_calls import EventOptions, JobUpdate, StreamPosition, Update
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
 from penstock.client.http import HttpTransport
 from penstock.client.options import (
@@ -37,6 +39,7 @@ from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import Unavailable
 from penstock.model.job import JobFilter
 from penstock.model.lifecycle import State
+from penstock.model.wire.events import EventItem
 from penstock.model.wire.fleets import FleetItem
 from penstock.model.wire.history import HistoryReport
 from penstock.model.wire.jobs import BatchAnswer, Health, JobItem, LogPage, QueueItem, Upload
@@ -128,6 +131,25 @@ class Client:
     def logs(self, job: str, after: int = 0) -> LogPage:
         """What the job wrote after a position; `position` of the answer is where to go on."""
         return self._run(self._protocol.logs(job, after))
+
+    def events(self, *, follow: bool = True, **options: Unpack[EventOptions]) -> Iterator[EventItem]:
+        """Changes of jobs' states, in order for each job, as they happen: from now or `since` on. Never ends by itself.
+
+        After a lost connection it goes on where it was, without gap or double. JournalGone if that is no longer kept.
+        With `follow` False it ends with the last that is there, and begins with the oldest that is kept.
+        """
+        if follow:
+            yield from self._follow(self._protocol.follow(event_calls.events(options)))
+            return
+        cursor, more = None, True
+        while more:
+            page = self._run(self._protocol.ask(event_calls.events(options, cursor)))
+            yield from page.events
+            cursor, more = page.cursor, page.more
+
+    def stream(self, job: str) -> Iterator[JobUpdate]:
+        """Everything about a job as it happens: changes of its state, progress and log lines. Ends with the job."""
+        yield from self._follow(self._protocol.follow(event_calls.job_events(job)))
 
     def upload(self, name: str, content: Content) -> Upload:
         """Store a file that a job may link to; unlinked it is swept away after a day."""
@@ -345,6 +367,19 @@ class Client:
         except StopIteration as end:
             value: T = end.value
             return value
+
+    def _follow(self, position: StreamPosition[Update]) -> Iterator[Update]:
+        while not position.has_ended:
+            try:
+                with closing(self._transport.stream(position.connect())) as blocks:
+                    for block in blocks:
+                        yield from position.read(block)
+                        if position.is_cut or position.has_ended:
+                            break
+            except Unavailable as error:
+                position.note_failure(error)
+            if not position.has_ended:
+                self._perform(Pause(position.pause()))
 
     def _perform(self, step: Step) -> Reply:
         if not isinstance(step, Pause):

@@ -1,5 +1,6 @@
 """A handle of a submitted job, typed by what its handler returns."""
 
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -7,6 +8,7 @@ import msgspec
 
 from penstock.client.aio import AsyncClient
 from penstock.client.client import Client
+from penstock.client.event_calls import JobUpdate
 from penstock.client.options import Duration
 from penstock.client.protocol import DEFAULT_WAIT
 from penstock.model.errors import Conflict, Invalid, JobEnded
@@ -106,6 +108,14 @@ class JobHandle(Generic[R]):
     def logs(self) -> tuple[LogLine, ...]:
         """What the job has written so far."""
         return self._clients.client.logs(self.id).lines
+
+    def stream(self) -> Iterator[JobUpdate]:
+        """Changes of the job's state, its progress and its log lines as they happen, from its first on; to its end."""
+        return self._clients.client.stream(self.id)
+
+    def stream_async(self) -> AsyncIterator[JobUpdate]:
+        """`stream` without blocking the event loop."""
+        return self._clients.async_client.stream(self.id)
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id}{f' {self._item.type} {self._item.state}' if self._item else ''}>"

@@ -7,7 +7,7 @@ On an event loop a thread does both. For a server that speaks plain HTTP no cert
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from penstock.client.calls import Call, Reply
+from penstock.client.calls import Call, Reply, StreamBlock
 from penstock.client.environment import server_key, worker_key
 from penstock.client.sinks import BytesSink, Sink
 from penstock.model.errors import BY_CODE, PenstockError, Refused, ServerUnavailable, TooLarge, Unavailable
@@ -37,6 +37,8 @@ LEAST_ANSWER_TIMEOUT = timedelta(seconds=10)
 """Longer than a server waits for a shard: it can still say whether the submit was done, and where else it can be."""
 CONNECTIONS = 100
 _CHUNK = 256 * 1024
+BLOCK_BYTES = 64 << 20
+"""The largest block of a stream: an event with a job item, whose params and result are as large as may be."""
 
 
 def _shown(url: str, key: str | None) -> Callable[[], Mapping[str, str]]:
@@ -69,6 +71,18 @@ class HttpTransport:
             for chunk in response.iter_bytes():
                 sink.write(chunk)
             return Reply(response.status_code, sink.finish(), response.headers)
+
+    def stream(self, call: Call[Any]) -> Generator[StreamBlock, None, None]:
+        import httpx2
+
+        with (
+            _explained(self.url),
+            self._open_client().stream(call.method, call.target, **_manner(call, self._shown())) as response,
+        ):
+            if not response.is_success:
+                raise problem_of(call, Reply(response.status_code, response.read(), response.headers))
+            for one in httpx2.EventSource(response, BLOCK_BYTES):
+                yield StreamBlock(one.event, one.data, one.id)
 
     def close(self) -> None:
         if self._http is not None:
@@ -104,6 +118,17 @@ class AsyncHttpTransport:
                     async for chunk in response.aiter_bytes():
                         sink.write(chunk)
                     return Reply(response.status_code, sink.finish(), response.headers)
+
+    async def stream(self, call: Call[Any]) -> AsyncGenerator[StreamBlock, None]:
+        http = await self._open_client()
+        import httpx2
+
+        with _explained(self.url):
+            async with http.stream(call.method, call.target, **_manner(call, self._shown())) as response:
+                if not response.is_success:
+                    raise problem_of(call, Reply(response.status_code, await response.aread(), response.headers))
+                async for one in httpx2.EventSource(response, BLOCK_BYTES):
+                    yield StreamBlock(one.event, one.data, one.id)
 
     async def close(self) -> None:
         if self._http is not None:

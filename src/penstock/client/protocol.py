@@ -19,6 +19,7 @@ from penstock.client import calls, http
 from penstock.client.calls import Call, Reply
 from penstock.client.direct import Direct, ShardPlacement
 from penstock.client.environment import default_patience
+from penstock.client.event_calls import StreamPosition
 from penstock.client.options import Content, JobSpec, body_of, check_submit
 from penstock.model.clock import Clock
 from penstock.model.errors import (
@@ -88,6 +89,10 @@ class ClientProtocol:
                 if not call.repeatable or self._now() + pause > give_up_at:
                     raise
             yield Pause(pause)
+
+    def follow(self, call: Call[Any]) -> StreamPosition[Any]:
+        """The position of a client that begins to read a stream."""
+        return StreamPosition(call, self._clock, self._rng, self._patience)
 
     def submit(self, spec: JobSpec) -> Exchange[JobItem]:
         """Upload the inputs, then add the job. Never adds it twice, however often it is sent."""

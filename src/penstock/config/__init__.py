@@ -1,5 +1,6 @@
 """One frozen tree of settings: file < environment < flags; all faults reported at once."""
 
+from penstock.config.event_settings import EventSettings
 from penstock.config.load import is_setting, load, variable
 from penstock.config.settings import (
     BrokerSettings,
@@ -19,6 +20,7 @@ from penstock.config.settings import (
 
 __all__ = [
     "BrokerSettings",
+    "EventSettings",
     "FleetSettings",
     "LimitSettings",
     "LogSettings",

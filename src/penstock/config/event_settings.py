@@ -1,4 +1,4 @@
-"""Settings of the journal and of webhooks."""
+"""Settings of job events: the journal, and where webhooks may be sent."""
 
 from typing import Annotated
 

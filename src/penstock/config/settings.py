@@ -184,6 +184,7 @@ class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     )
     file_bytes: Annotated[int, Meta(description="Largest input or output file.", ge=1)] = 5 * KIB * MIB
     log_bytes: Annotated[int, Meta(description="Most log text kept per job.", ge=0)] = 256 * KIB
+    streams: Annotated[int, Meta(description="Most streams of events that one process serves at once.", ge=0)] = 1_000
 
     @property
     def result_bytes(self) -> int:

@@ -16,6 +16,7 @@ from penstock.engine.repeats import RepeatedSubmits
 from penstock.engine.scheduler_api import Ticks
 from penstock.engine.schedules import Schedules
 from penstock.engine.shards import SdkPlacement, Shards
+from penstock.engine.signals import Actions
 from penstock.engine.subscriptions import Subscriptions
 from penstock.engine.worker_api import EngineWorkerApi
 from penstock.model.clock import Clock
@@ -45,6 +46,8 @@ class Engine:
         self.settings = settings
         self.clock = clock
         self.leaving = False
+        self.departure = Actions[None]()
+        """What happens when this process is asked to stop."""
         parts = make_parts(store, broker, objects, settings, clock, rng)
         self.meters = parts.meters
         self.signals = parts.signals
@@ -77,6 +80,11 @@ class Engine:
             raise ShuttingDown("this server is stopping: send requests to another")
         self.catalog.require_types()
         await self.store.probe()
+
+    def leave(self) -> None:
+        """Be about to stop: not ready any more, and streams end."""
+        self.leaving = True
+        self.departure.run(None)
 
     async def close(self) -> None:
         """Close the connections to sinks, the broker, the object store and the store, in this order."""

@@ -158,7 +158,11 @@ class Batches:
         return await self._preparation.prepare([requests[index] for index in indexes], series.ids(indexes))
 
     async def _insert(self, jobs: Sequence[Prepared]) -> list[SubmitOutcome]:
-        answers = iter(await self._insertion.insert_in_one([job for job in jobs if isinstance(job, NewJob)]))
+        accepted = [job for job in jobs if isinstance(job, NewJob)]
+        inserted = await self._insertion.insert_in_one(accepted)
+        if len(accepted) == len(jobs):
+            return [*inserted]
+        answers = iter(inserted)
         return [next(answers) if isinstance(job, NewJob) else job for job in jobs]
 
 

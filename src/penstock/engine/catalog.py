@@ -144,7 +144,13 @@ class Catalog:
     async def _read(self) -> CatalogReading:
         """Read for all concurrent callers."""
         task = asyncio.current_task()
-        reading = await self._fetch_or_reuse()
+        try:
+            reading = await self._fetch_or_reuse()
+        except BaseException:
+            # Else every later caller would get this error again.
+            if self._reading_now is task:
+                self._reading_now = None
+            raise
         if self._reading_now is task:
             # Otherwise the registry was changed meanwhile, and a later read has begun.
             self._reading, self._reading_now, self._stale = reading, None, False
@@ -155,7 +161,6 @@ class Catalog:
             return await self._fetch()
         except Unavailable:
             if self._reading is None:
-                self._reading_now = None
                 raise
             return replace(self._reading, at=self._clock.monotonic())
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
+from operator import attrgetter
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -13,8 +14,9 @@ from penstock.engine.parts import EngineParts
 from penstock.engine.type_fit import unfit_types
 from penstock.engine.window import BacklogHints
 from penstock.model.clock import seconds
-from penstock.model.declarations import plain_type, unfit_for
+from penstock.model.declarations import UNFIT_FOR, plain_type
 from penstock.model.errors import BrokerUnavailable, CorruptObject, NotFound, Unavailable
+from penstock.model.ids import ShardId
 from penstock.model.job import BacklogKey, Claim, ErrorCode, JobError, Lease, ObjectLink, Ticket
 from penstock.model.wire.jobs import Outcome, Refusal
 from penstock.model.workers import WorkRequest
@@ -24,6 +26,9 @@ from penstock.store.answers import PATIENCE, Call, error_of, group_by, let_finis
 ZERO = timedelta(0)
 BROKERLESS_INTERVAL = timedelta(milliseconds=500)
 """How often a waiting claim reads the backlogs while the broker is unavailable."""
+
+_QUEUE = attrgetter("queue")
+_SHARD: Callable[[Ticket], ShardId] = attrgetter("shard")
 
 Settle = Callable[[Sequence[Outcome]], Awaitable[list[Refusal]]]
 Release = Callable[[Sequence[Lease]], Awaitable[list[Refusal]]]
@@ -39,6 +44,7 @@ class Claims:
         self._tickets = parts.tickets
         self._files = parts.files
         self._meters = parts.meters
+        self._signals = parts.signals
         self._rng = parts.rng
         self._lease = seconds(parts.settings.timing.lease_seconds)
         self._settle = settle
@@ -101,11 +107,13 @@ class Claims:
     async def _claim_tickets(
         self, tickets: Sequence[Ticket], worker: str, limit: int, backlogs: frozenset[BacklogKey]
     ) -> list[Claim]:
+        taken = {(ticket.shard, ticket.queue, ticket.type) for ticket in tickets}
+        keys = {(shard, BacklogKey(queue, type_name)) for shard, queue, type_name in taken}
         if len(tickets) >= limit:
-            self._hints.mark_full({(ticket.shard, ticket.backlog_key) for ticket in tickets})
-        if dispatched := {ticket.backlog_key for ticket in tickets} - backlogs:
+            self._hints.mark_full(keys)
+        if dispatched := {key for _, key in keys} - backlogs:
             await self._tickets.wake_if_low(dispatched)
-        parts = list(group_by(tickets, lambda ticket: ticket.shard).values())
+        parts = list(group_by(tickets, _SHARD).values())
         return await self._claim_and_fill([(self._store.claim(part, worker, self._lease), part) for part in parts])
 
     # -- from backlogs
@@ -152,7 +160,7 @@ class Claims:
                 self._hints.record_check(shard.shard, asked, [])
                 return claims
             self._hints.record_check(shard.shard, asked, got)
-            found = Counter(claim.queue for claim in got)
+            found = Counter(map(_QUEUE, got))
             ended = {share.queue for share in asked if found[share.queue] < share.jobs}
             left = [queue for queue in left if queue not in ended]
             claims += got
@@ -170,14 +178,18 @@ class Claims:
         try:
             filled = await self._fill_all(await asyncio.shield(claiming))
             self._meters.note_claims(filled)
+            self._signals.journal.tell()
             return filled
         finally:
             if filled is None:
                 await run_to_end(self._undo(claiming, ()))
 
     async def _fill_all(self, claims: Sequence[Claim]) -> list[Claim]:
-        if given_back := [claim for claim in claims if unfit_for(claim.type) is not None]:
+        if given_back := [claim for claim in claims if UNFIT_FOR in claim.type]:
             claims = [*(claim for claim in claims if claim not in given_back), *await self._restore_types(given_back)]
+        small = [claim for claim in claims if claim.params_object is None]
+        if len(small) == len(claims):
+            return small
         filled = [
             claim if claim.params_object is None else await self._fill(claim, claim.params_object) for claim in claims
         ]

@@ -20,7 +20,8 @@ from penstock.model.workers import JobType
 
 def new_job(job: JobId, request: SubmitRequest, declared: JobType, now: datetime, ring: int | None = None) -> NewJob:
     """The job that was asked for, its key placed by a ring. Large params and inputs are still to be stored."""
-    _check_times(request, now)
+    if request.scheduled_at is not None or request.expires_at is not None:
+        _check_times(request, now)
     params = bytes(request.params)
     if not params.startswith(b"{") and not params.lstrip().startswith(b"{"):
         raise InvalidParams("params: expected a JSON object of named parameters")

@@ -279,9 +279,12 @@ class Jobs:
     async def list(self, where: JobFilter, cursor: str | None, limit: int) -> JobPage:
         """Newest first; large params and results are left out."""
         page = await self._store.page(where, cursor, limit)
+        return JobPage(tuple(await self.items(page.jobs)), page.cursor, page.missing)
+
+    async def items(self, jobs: Sequence[Job]) -> Sequence[JobItem]:
+        """Jobs as clients see them; large params and results are left out."""
         reading, now = await self._catalog.read(), await self._store.now()
-        items = tuple(job_item(job, self._reasons.find(job, reading, now)) for job in page.jobs)
-        return JobPage(items, page.cursor, page.missing)
+        return [job_item(job, self._reasons.find(job, reading, now)) for job in jobs]
 
 
 def _conflict(known: Known) -> KeyConflict:

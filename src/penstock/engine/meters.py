@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from penstock.model.ids import ShardId
 from penstock.model.job import Claim, Loss
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.wire.jobs import Refusal
@@ -62,6 +63,8 @@ class Meters:
         self.services: dict[str, Beat] = {}
         self.connections: Callable[[], int] = lambda: 0
         self.connections_max = 0
+        self.streams = 0
+        self.tail_lags: dict[ShardId, float] = {}
 
     def count_moves(self, events: Sequence[Event]) -> None:
         """Count moves that have become durable."""

@@ -4,8 +4,8 @@ A signal has local actions. `publish` runs them and tells the other processes, w
 is a hint: a process that misses one finds the same in the store a little later. `Signals.events` has the moves that
 this process made durable; it is local, and the signals about jobs are derived from it.
 
-The table in `parts.py` names what each signal causes. To add a signal (a `journal` for a live feed, say), add an
-attribute to `Signals`, and a row to the table; a notifier of events is one more row of `events`.
+The table in `parts.py` names what each signal causes. To add a signal, add an attribute to `Signals`, and a row to the
+table.
 """
 
 import asyncio
@@ -135,6 +135,48 @@ class Signal(Actions[Payload]):
         return self._encode(payloads)
 
 
+JOURNAL_WANTED_FOR = timedelta(seconds=10)
+JOURNAL_WANTED_EVERY = timedelta(seconds=3)
+"""How long another process counts as a reader of the journal, and how often a reader says that it is one."""
+
+
+class JournalSignal(Signal[None]):
+    """Entries were added to a journal. Costs one attribute test, and sends nothing, while no process reads journals.
+
+    Readers of this process subscribe; other processes are told only as long as one of them says that it reads.
+    """
+
+    def __init__(self, outbox: _Outbox, clock: Clock) -> None:
+        super().__init__(outbox, "journal", lambda _: b"", lambda _: None)
+        self._clock = clock
+        self._is_wanted = False
+        self._wanted_until = 0.0
+        self.wanted = _plain(outbox, "journal_wanted")
+        """Another process reads journals. Its readers send it every JOURNAL_WANTED_EVERY."""
+        self.wanted.subscribe(lambda _: self._note_wanted())
+
+    def subscribe(self, action: Action[None]) -> Callable[[], None]:
+        self._is_wanted = True
+        self.wanted.send(None)
+        return super().subscribe(action)
+
+    def tell(self) -> None:
+        """Wake the readers of the journal, if there are any."""
+        if self._is_wanted:
+            self._tell_readers()
+
+    def _tell_readers(self) -> None:
+        self.run(None)
+        if self._clock.monotonic() < self._wanted_until:
+            self.send(None)
+        elif not self._actions:
+            self._is_wanted = False
+
+    def _note_wanted(self) -> None:
+        self._is_wanted = True
+        self._wanted_until = self._clock.monotonic() + JOURNAL_WANTED_FOR.total_seconds()
+
+
 class PackedIds:
     """The job ids of a message, unpacked when they are iterated: mostly no task waits for any of them."""
 
@@ -188,14 +230,20 @@ class Signals:
             lambda message: _decode_backlogs(message or b"[]"),
         )
         """A dispatcher left jobs of these backlogs in the store, as the broker's window for them is full."""
-        known = (self.backlog, self.notices, self.schedules, self.cancels, self.ended, self.work, self.window_full)
+        self.journal = JournalSignal(outbox, clock)
+        """Jobs were moved."""
+        known = (
+            self.backlog, self.notices, self.schedules, self.cancels, self.ended, self.work, self.window_full,
+            self.journal, self.journal.wanted,
+        )  # fmt: skip
         self._receivers: dict[str, Callable[[bytes], None]] = {signal.name: signal.receive for signal in known}
 
     def publish_events(self, events: Sequence[Event]) -> None:
         """Tell this process, and others as far as it concerns them, what has become durable."""
         self.events.run(events)
-        if queues := frozenset(event.queue for event in events if event.after is State.QUEUED):
-            self.work.publish(queues)
+        self.journal.tell()
+        if queues := {event.queue for event in events if event.after is State.QUEUED}:
+            self.work.publish(frozenset(queues))
         if not self._outbox.is_open:
             return
         if ended := [event.job for event in events if event.after in TERMINAL]:

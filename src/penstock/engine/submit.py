@@ -116,6 +116,9 @@ class _TypeResolver:
             return error
 
 
+_REFUSED = frozenset({Held, Misplaced})
+
+
 class Insertion:
     """Inserts jobs, with one write at a time to each shard; the jobs of concurrent calls go with the next write.
 
@@ -141,12 +144,14 @@ class Insertion:
             answers = await self._add(jobs)
         else:
             answers = await self._insert(jobs)
+        if _REFUSED.isdisjoint(map(type, answers)):
+            return [*answers]
         return [answer.refusal if isinstance(answer, Held | Misplaced) else answer for answer in answers]
 
     async def insert_in_one(self, jobs: Sequence[NewJob]) -> list[Submission]:
         """Insert jobs of one shard; Unavailable if it does not answer, or takes one of them not now."""
         answers = await self._add(jobs) if jobs else []
-        for answer in answers:
+        for answer in answers if not _REFUSED.isdisjoint(map(type, answers)) else ():
             if isinstance(answer, Held | Misplaced):
                 raise answer.refusal
         return answers
@@ -180,6 +185,7 @@ class Insertion:
         answers: list[Submission] = require(await self._store.submit(marked, self._tickets.ticket_for))
         made = [answer for answer in answers if isinstance(answer, Inserted)]
         self._meters.submitted += len(made)
+        self._signals.journal.tell()
         await self._tickets.publish_marked(marked, [one.new for one in made])
         # Of all signals only this one is about new jobs; an event for each would tell no more.
         if queues := frozenset([one.new.queue for one in made if one.state is State.QUEUED]):

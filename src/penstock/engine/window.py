@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -25,11 +26,11 @@ from penstock.model.job import BacklogKey, Claim, Job, NewJob, Ticket
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.workers import WorkRequest
 from penstock.store import Shard, Share
-from penstock.store.answers import group_by
 
 logger = logging.getLogger("penstock.engine")
 
 ZERO = timedelta(0)
+WAITING = frozenset({State.QUEUED, State.SCHEDULED})
 POSTED_BY_SUBMITTER = frozenset({Move.SUBMIT, Move.TICK})
 PUBLISH_WITHIN = timedelta(seconds=2)
 """How long a publish may take; the tickets of one that takes longer expire and are published again."""
@@ -228,7 +229,8 @@ class Tickets:
     def observe(self, events: Sequence[Event]) -> None:
         """Wake the dispatchers for jobs that came back to queued or scheduled."""
         for event in events:
-            if event.move in POSTED_BY_SUBMITTER:
+            # Most have ended.
+            if event.after not in WAITING or event.move in POSTED_BY_SUBMITTER:
                 continue
             if event.after is State.QUEUED:
                 self.mark_backlog(BacklogKey(event.queue, event.type))
@@ -246,6 +248,7 @@ def _cancelling() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+_QUEUE = attrgetter("queue")
 CHECK_INTERVAL = timedelta(seconds=1)
 """How often a backlog is checked of which nothing is known."""
 
@@ -283,12 +286,12 @@ class BacklogHints:
     def record_check(self, shard: ShardId, asked: Iterable[Share], claims: Sequence[Claim]) -> None:
         """Note which backlogs have more jobs: those of a queue that gave as many as were asked for."""
         now = self._clock.monotonic()
-        found = group_by(claims, lambda claim: claim.queue)
+        found = Counter(map(_QUEUE, claims))
+        next_of = {(claim.queue, claim.type): claim.priority for claim in claims}
         for share in asked:
-            given = found.get(share.queue, [])
-            if len(given) >= share.jobs:
-                next_of = {(shard, BacklogKey(claim.queue, claim.type)): claim.priority for claim in given}
-                self._priority_of.update(next_of)
+            if found[share.queue] >= share.jobs:
+                keys = (BacklogKey(*key) for key in next_of if key[0] == share.queue)
+                self._priority_of.update({(shard, key): next_of[key] for key in keys})
             else:
                 self._mark_empty([(shard, BacklogKey(share.queue, type_name)) for type_name in share.types], now)
 

@@ -174,7 +174,8 @@ class EngineWorkerApi:
         if not settlements:
             return refused
         answers = await self._store.settle(settlements)
-        self._note_runs(answers, jobs)
+        if jobs:
+            self._note_runs(answers, jobs)
         return refused + self._report(settlements, answers)
 
     def _note_runs(self, answers: Sequence[Settled | Unavailable], jobs: Mapping[JobId, Job]) -> None:
@@ -238,6 +239,8 @@ class EngineWorkerApi:
             if answer.loss is not None and answer.loss is not Loss.MINE_ALREADY
         ]
         self._meters.note_refusals(refused)
+        if len(settled) == len(asked):
+            return refused
         return refused + _unsure(
             [one for one, answer in zip(asked, answers, strict=True) if isinstance(answer, Unavailable)]
         )

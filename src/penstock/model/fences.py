@@ -11,12 +11,15 @@ from datetime import UTC, datetime
 EPOCH_SHIFT = 22
 """31 bits of seconds since EPOCHS_BEGIN are left below 2**53, up to which readers of JSON count exactly: until 2094."""
 
+CLAIMS_MASK = (1 << EPOCH_SHIFT) - 1
+"""The bits of a fence that count."""
+
 EPOCHS_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def claims_of(fence: int) -> int:
     """How often the fence has grown by one, over all epochs."""
-    return fence & ((1 << EPOCH_SHIFT) - 1)
+    return fence & CLAIMS_MASK
 
 
 def epoch_of(fence: int) -> int:

@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta, Raw, Struct, field
 
 from penstock.model.clock import Instant, check_instants
-from penstock.model.fences import claims_of
+from penstock.model.fences import CLAIMS_MASK
 from penstock.model.ids import JobId, ShardId
 from penstock.model.lifecycle import TERMINAL, Event, State
 from penstock.model.retry import Retry
@@ -222,7 +222,7 @@ class Claim(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     @property
     def doubtful(self) -> bool:
         """Whether an earlier claim of this job ended without an outcome: given back, or lost."""
-        return claims_of(self.fence) > self.attempt
+        return self.fence & CLAIMS_MASK > self.attempt
 
 
 class Loss(StrEnum):

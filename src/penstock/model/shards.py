@@ -42,7 +42,7 @@ class Ring(Struct, frozen=True):
         """The other shards that may hold the job of a key; none for most keys."""
         if not self.before:
             return ()
-        former = dict.fromkeys(shard_for_key(key, ring.shards) for ring in self.before)
+        former = dict.fromkeys(shard_for_key(key, ring.shards) for ring in self.before if ring.shards)
         former.pop(self.shard_for(key), None)
         return tuple(former)
 

@@ -1,6 +1,7 @@
 """The results of a submit. The job of an inserted one is built on demand: a bulk submit needs few of them."""
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
 from msgspec import Struct
@@ -61,7 +62,7 @@ class Inserted(Struct, frozen=True, gc=False):
     @property
     def event(self) -> Event:
         new = self.new
-        return Event(new.id, new.type, new.queue, self.move, None, self.state, from_millis(self.now), 0, 0)
+        return Event(new.id, new.type, new.queue, self.move, None, self.state, _instant(self.now), 0, 0)
 
     @property
     def job(self) -> Job:
@@ -86,6 +87,12 @@ class Inserted(Struct, frozen=True, gc=False):
             tick_at=None if new.tick_at is None else _whole_at(new.tick_at),
             interval=None if new.interval is None else _whole(new.interval),
         )
+
+
+@lru_cache(maxsize=16)
+def _instant(now: int) -> datetime:
+    """Cached: it is the same for all jobs of a commit."""
+    return from_millis(now)
 
 
 class Held(Struct, frozen=True, gc=False):

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import random
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -20,7 +19,15 @@ from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
 from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
 from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
-from penstock.runtime.services import Stopping, run_loops, services, signal_loops, step_recorder, ticker_loops
+from penstock.runtime.services import (
+    Stopping,
+    process_name,
+    run_loops,
+    services,
+    signal_loops,
+    step_recorder,
+    ticker_loops,
+)
 from penstock.runtime.tallies import collect_tallies
 from penstock.runtime.worker import warn_of_no_metrics
 from penstock.runtime.worker_environ import container_environ, pod_environ, worker_environ
@@ -70,12 +77,6 @@ async def _schedule_over_http(settings: Settings, stopping: Stopping) -> None:
             await stopping.asked.wait()
     finally:
         await api.close()
-
-
-def process_name() -> str:
-    """A name for this process, as a worker has one."""
-    host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname()).strip("-") or "host"
-    return f"{host[:64]}-{os.getpid()}"
 
 
 logger = logging.getLogger("penstock.autoscaler")

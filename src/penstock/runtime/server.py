@@ -92,9 +92,9 @@ async def serve(settings: Settings, *, on_ready: Callable[[str], None] | None = 
 
 
 async def _wait_for_stop(stopping: Stopping, engine: Engine) -> None:
-    """Wait for the request to stop; from then on `/readyz` is not ready."""
+    """Wait for the request to stop; from then on `/readyz` is not ready, and streams end."""
     await stopping.asked.wait()
-    engine.leaving = True
+    engine.leave()
 
 
 def _call(on_ready: Callable[[str], None] | None, url: str) -> None:
@@ -144,6 +144,7 @@ async def _http(engine: Engine, listener: socket.socket) -> AsyncIterator[str]:
     """Answer requests while the body runs; then those that wait for something are let go."""
 
     async def let_go() -> None:
+        engine.leave()
         await engine.broker.close()
         engine.schedule_version.close()
 

@@ -1,7 +1,10 @@
-"""The loops of a scheduler: dispatcher, reaper and pruner for each shard, and one ticker."""
+"""The loops of a scheduler: dispatcher, reaper, pruner and journal of each shard, the relays, and one ticker."""
 
 import asyncio
+import os
+import secrets
 import signal
+import socket
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -10,7 +13,8 @@ from penstock.engine import Engine
 from penstock.loop import OnStep, Step
 from penstock.model.clock import seconds
 from penstock.model.ids import ShardId
-from penstock.scheduler import Dispatcher, Pruner, Reaper, Ticker, run_service
+from penstock.runtime.relays import RelayServices
+from penstock.scheduler import Dispatcher, JournalService, Pruner, Reaper, Ticker, run_service
 from penstock.store import Shard
 
 CHECK_INTERVAL = timedelta(seconds=1)
@@ -21,9 +25,14 @@ Loop = Coroutine[None, None, None]
 
 @asynccontextmanager
 async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
-    """Sweep every shard while the body runs; with `ticker`, also turn the ticks of schedules into jobs."""
+    """Sweep every shard and deliver events while the body runs; with `ticker`, also turn ticks into jobs."""
     sweeping = ShardServices(engine)
-    loops = [run_service("shards", sweeping.step), *signal_loops(engine)]
+    relaying = RelayServices(engine, f"{process_name()}-{secrets.token_hex(4)}")
+    loops = [
+        run_service("shards", sweeping.step),
+        run_service("relays", relaying.step, relaying.wake, step_recorder(engine, "relays")),
+        *signal_loops(engine),
+    ]
     if ticker:
         slot = seconds(engine.settings.timing.slot_seconds)
         loops += ticker_loops(Ticker(engine.ticks, slot, engine.clock), step_recorder(engine, "ticker"))
@@ -31,7 +40,14 @@ async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
         try:
             yield
         finally:
+            await relaying.end()
             await sweeping.end()
+
+
+def process_name() -> str:
+    """A name for this process, as a worker has one."""
+    host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname()).strip("-") or "host"
+    return f"{host[:64]}-{os.getpid()}"
 
 
 class ShardServices:
@@ -53,11 +69,12 @@ class ShardServices:
         return CHECK_INTERVAL
 
     def _loops(self, shard: Shard) -> list[Loop]:
-        dispatching, reaping, pruning = _names(shard.shard)
+        dispatching, reaping, pruning, numbering = _names(shard.shard)
         return [
             self._run_dispatcher(dispatching, Dispatcher(self._engine, shard)),
             self._service(reaping, Reaper(self._engine, shard).step),
             self._service(pruning, Pruner(self._engine, shard).step),
+            self._service(numbering, JournalService(shard).step),
         ]
 
     def _service(self, name: str, step: Step, wake: asyncio.Event | None = None) -> Loop:
@@ -81,8 +98,8 @@ class ShardServices:
             await self._end(number)
 
 
-def _names(shard: ShardId) -> tuple[str, str, str]:
-    return f"dispatcher {shard}", f"reaper {shard}", f"pruner {shard}"
+def _names(shard: ShardId) -> tuple[str, str, str, str]:
+    return f"dispatcher {shard}", f"reaper {shard}", f"pruner {shard}", f"journal {shard}"
 
 
 def step_recorder(engine: Engine, service: str) -> OnStep:

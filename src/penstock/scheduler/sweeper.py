@@ -11,6 +11,7 @@ from penstock.model.clock import EARLIEST, seconds
 from penstock.model.errors import BrokerUnavailable, Unavailable
 from penstock.model.ids import JobId, shard_of
 from penstock.model.job import Job, Retention
+from penstock.model.journal import EventRetention
 from penstock.model.lifecycle import Event
 from penstock.model.workers import Seen
 from penstock.store import Shard
@@ -80,6 +81,7 @@ class Reaper:
 
 
 PRUNE_JOBS = 500
+PRUNE_ENTRIES = 500
 PRUNE_INTERVAL = timedelta(minutes=1)
 BATCH_PAUSE = timedelta(milliseconds=50)
 """Between two full passes, so that removing millions of jobs does not delay the calls of workers."""
@@ -89,13 +91,14 @@ _OF_A_JOB = re.compile(r"^jobs/(?P<job>[0-9a-f-]{36})/(?:(?P<fence>\d+)/)?")
 
 
 class Pruner:
-    """One step removes a bounded number of a shard's ended jobs, with the objects that they own."""
+    """One step removes a bounded number of a shard's ended jobs, with the objects that they own, and old events."""
 
     def __init__(self, engine: Engine, shard: Shard) -> None:
         self._engine = engine
         self._shard = shard
         retention = engine.settings.retention
         self._keep = Retention(seconds(retention.succeeded_seconds), seconds(retention.failed_seconds))
+        self._events = EventRetention(seconds(retention.events_seconds), seconds(retention.history_seconds))
         self._orphaned = seconds(retention.upload_seconds)
         self._swept_at: float | None = None
         self._workers = WorkerPruner(engine, shard)
@@ -107,7 +110,9 @@ class Pruner:
         await self._sweep_when_due()
         await self._engine.shards.forget_former_rings(self._keep)
         all_forgotten = await self._workers.step()
-        return PRUNE_INTERVAL if pruned.jobs < PRUNE_JOBS and all_forgotten else BATCH_PAUSE
+        events = await self._shard.prune_journal(self._events, PRUNE_ENTRIES)
+        all_pruned = pruned.jobs < PRUNE_JOBS and events < PRUNE_ENTRIES
+        return PRUNE_INTERVAL if all_pruned and all_forgotten else BATCH_PAUSE
 
     async def _sweep_when_due(self) -> None:
         now = self._engine.clock.monotonic()

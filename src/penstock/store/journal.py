@@ -8,8 +8,8 @@ and clears them under the job's version.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from datetime import datetime
+from typing import Protocol
 
 from penstock.model.ids import JobId
 from penstock.model.journal import (
@@ -23,21 +23,6 @@ from penstock.model.journal import (
     RelayState,
     RelayTotals,
     RelayWrite,
-)
-
-
-class SpanFold(NamedTuple):
-    """Spans of the history of one length become longer ones at this age."""
-
-    fine: timedelta
-    coarse: timedelta
-    age: timedelta
-
-
-NEWEST_SPAN = timedelta(seconds=10)
-FOLDS = (
-    SpanFold(NEWEST_SPAN, timedelta(minutes=1), timedelta(hours=2)),
-    SpanFold(timedelta(minutes=1), timedelta(hours=1), timedelta(hours=48)),
 )
 
 

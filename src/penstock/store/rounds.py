@@ -14,11 +14,11 @@ def in_rounds(
 
     Answers are in the order of the items; of two for one subject, the first is moved first.
     """
-    rounds = _rounds([subject(item) for item in items])
-    if len(rounds) == 1:
+    subjects = list(map(subject, items))
+    if len(set(subjects)) == len(items):
         return move(items)
     answers: dict[int, Answer] = {}
-    for positions in rounds:
+    for positions in _rounds(subjects):
         answers |= zip(positions, move([items[position] for position in positions]), strict=True)
     return [answers[position] for position in range(len(items))]
 
@@ -29,7 +29,7 @@ async def run_rounds(
     move: Callable[[Sequence[Item]], Awaitable[list[Answer]]],
 ) -> list[Answer]:
     """As `in_rounds`, for an async move."""
-    subjects = [subject(item) for item in items]
+    subjects = list(map(subject, items))
     if len(set(subjects)) == len(items):
         return await move(items)
     answers: dict[int, Answer] = {}

@@ -18,6 +18,7 @@ from penstock.model.job import BacklogKey, Claim, Count, Job, JobFilter, Lease, 
 from penstock.model.lifecycle import State
 from penstock.store.seam import Shard, Share, Store
 from penstock.testing.clock import SimulatedClock
+from penstock.testing.journal import JournalReader
 from penstock.testing.store_model import KEEP, LEASE, TICKET, Model, ModelJob, by_shard
 from penstock.testing.sweeps import AllShardSweeps
 
@@ -70,6 +71,7 @@ class StoreMachine(RuleBasedStateMachine):
         # Typed as a shard, whose answers are never Unavailable: no shard is down here.
         self._store = cast(Shard, self._run(self._open()))
         self._sweeps = AllShardSweeps(self._store)
+        self._reader = JournalReader(self._store)
         self._model = Model(self._clock)
         self._jobs: list[JobId] = [self._new_id()]
         self._leases: list[Lease] = [Lease(self._jobs[0], 1)]
@@ -175,6 +177,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert {one for one in self._run(self._store.counts()) if one.jobs} == {
             Count(*key, jobs) for key, jobs in by_hand.items()
         }
+        self._run(self._reader.read())
+        self._reader.check(page.jobs)
 
     @invariant()
     def the_outlook_agrees(self) -> None:
@@ -262,7 +266,7 @@ def _kept(job: Job) -> tuple[object, ...]:
     marked = job.state is State.RUNNING and job.cancel_requested_at is not None
     return (
         job.id, job.state, job.priority, job.due_at, job.expires_at, job.attempt, job.fence, job.losses, job.worker,
-        job.completed_at, marked,
+        job.completed_at, marked, job.version,
     )  # fmt: skip
 
 
@@ -270,5 +274,5 @@ def _modelled(job: ModelJob) -> tuple[object, ...]:
     marked = job.state is State.RUNNING and job.marked
     return (
         job.id, job.state, job.priority, job.due_at, job.expires_at, job.attempt, job.fence, job.losses, job.worker,
-        job.completed_at, marked,
+        job.completed_at, marked, job.version,
     )  # fmt: skip

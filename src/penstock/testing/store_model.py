@@ -40,6 +40,7 @@ class ModelJob(Struct, frozen=True):
     ticket_until: datetime | None = None
     lease_until: datetime | None = None
     completed_at: datetime | None = None
+    version: int = 1
 
     def waits(self, now: datetime) -> bool:
         """Queued and not expired."""
@@ -62,7 +63,10 @@ class Model:
         self.jobs: dict[JobId, ModelJob] = {}
 
     def change(self, job: JobId, **fields: Any) -> None:
-        self.jobs[job] = replace(self.jobs[job], **fields)
+        """Change a job. Another state, and a mark for cancelling, are another version."""
+        old = self.jobs[job]
+        new = replace(old, **fields)
+        self.jobs[job] = replace(new, version=old.version + ((new.state, new.marked) != (old.state, old.marked)))
 
     def end(self, job: JobId, state: State, **fields: Any) -> None:
         self.change(job, state=state, completed_at=self.clock.now(), lease_until=None, ticket_until=None, **fields)

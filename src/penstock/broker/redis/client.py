@@ -52,6 +52,9 @@ class RedisBreaker:
 
 Word = str | int | bytes
 
+WRITTEN_TOO_LATE = "the connection was lost"
+"""uvloop raises RuntimeError for a write to a connection whose loss its reader has not been told yet."""
+
 
 class RedisAddress:
     """The address of the server. Shown without user and password."""
@@ -79,6 +82,9 @@ class RedisAddress:
         connection: Connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            await connection.disconnect(nowait=True)
+            raise Disconnected(WRITTEN_TOO_LATE) from error
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
@@ -107,9 +113,16 @@ class Pipeline:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         async with self._sending:
             if not self.is_open:
-                raise Disconnected("the connection was lost")
+                raise Disconnected(WRITTEN_TOO_LATE)
             self._unanswered.append(answer)
-            await self._connection.send_packed_command(self._connection.pack_command(*words), check_health=False)
+            try:
+                await self._connection.send_packed_command(self._connection.pack_command(*words), check_health=False)
+            except BaseException as error:
+                # The connection is closed by now, so that no reply comes for it.
+                answer.cancel()
+                if isinstance(error, RuntimeError):
+                    raise Disconnected(WRITTEN_TOO_LATE) from error
+                raise
         return await answer
 
     async def close(self) -> None:

@@ -164,6 +164,6 @@ async def _send(connection: Connection, words: Iterable[str]) -> None:
     try:
         if connection.is_connected:
             await connection.send_command(*words, check_health=False)
-    except (RedisError, OSError):
-        # The reading task gets the same error, and logs it.
+    except (RedisError, OSError, RuntimeError):
+        # The reading task gets the same error, and logs it. RuntimeError: see WRITTEN_TOO_LATE.
         return

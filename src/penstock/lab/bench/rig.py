@@ -51,6 +51,9 @@ class Amounts(Struct, frozen=True, kw_only=True):
     zero_jobs: int = 20
     idle_seconds: float = 10.0
     starts: int = 5
+    readers: int = 500
+    events_per_second: int = 1_000
+    events_seconds: float = 10.0
 
     def scaled(self, scale: float, drain_jobs: int | None) -> "Amounts":
         """The same in another size, but never too small for a meaningful figure."""
@@ -67,6 +70,9 @@ class Amounts(Struct, frozen=True, kw_only=True):
             zero_jobs=_scaled(self.zero_jobs, min(1.0, scale), 3),
             idle_seconds=max(1.0, self.idle_seconds * min(1.0, scale)),
             starts=max(3, round(self.starts * min(1.0, scale))),
+            readers=max(20, round(self.readers * min(1.0, scale))),
+            events_per_second=max(100, round(self.events_per_second * min(1.0, scale))),
+            events_seconds=max(1.0, self.events_seconds * min(1.0, scale)),
         )
 
 

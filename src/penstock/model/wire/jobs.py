@@ -145,6 +145,7 @@ class JobItem(Struct, frozen=True, kw_only=True):
     schedule: str | None = None
     tick_at: Instant | None = None
     interval: float | None = None
+    version: int = 1
     omitted: tuple[str, ...] = ()
 
 
@@ -367,6 +368,7 @@ def job_item(job: Job, reason: str | None = None) -> JobItem:
         schedule=job.schedule,
         tick_at=job.tick_at,
         interval=job.interval.total_seconds() if job.interval is not None else None,
+        version=job.version,
         omitted=_omitted(job),
     )
 

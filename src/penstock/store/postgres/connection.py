@@ -254,7 +254,12 @@ def refused(error: Exception) -> Exception:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the error comes from the server, missing tables or the network; any other error is one call's fault."""
-    if isinstance(error, psycopg.ProgrammingError):
-        return error.sqlstate is not None
+    """Whether the error comes from the server, the driver or the network; any other error is one call's fault."""
     return isinstance(error, psycopg.Error | OSError) and not isinstance(error, FAULTS)
+
+
+def is_unexpected(error: BaseException) -> bool:
+    """Whether the driver itself raised it, for another reason than a lost connection: most likely a fault of ours."""
+    if not isinstance(error, psycopg.Error) or isinstance(error, (psycopg.OperationalError, *FAULTS)):
+        return False
+    return error.sqlstate is None

@@ -26,13 +26,13 @@ WAL_PAGE_BYTES = 8192
 logger = logging.getLogger(__name__)
 
 
-class Position(Struct, frozen=True):
+class WalPosition(Struct, frozen=True):
     """The WAL position of a cluster in bytes, and the epoch of the shard; None where the server does not tell."""
 
     flushed: int | None
     epoch: int
 
-    def is_before(self, known: "Position") -> bool:
+    def is_before(self, known: "WalPosition") -> bool:
         """Whether the cluster has gone back since it was at `known`, and its epoch was not raised since."""
         if self.flushed is None or known.flushed is None:
             return False
@@ -44,7 +44,7 @@ class EpochWatch:
 
     def __init__(self, given: Callable[[], int | None]) -> None:
         self._given = given
-        self._known: Position | None = None
+        self._known: WalPosition | None = None
 
     async def check(self, connection: Connection) -> None:
         """On each new connection and with each probe: raise the epoch of a cluster that was put back to a snapshot."""
@@ -61,9 +61,9 @@ class EpochWatch:
         except Conflict as held:
             raise StoreUnavailable(held.message) from held
 
-    async def _read(self, connection: Connection) -> Position:
+    async def _read(self, connection: Connection) -> WalPosition:
         ((flushed, epoch),) = await query(connection, _POSITION)
-        return Position(flushed, epoch)
+        return WalPosition(flushed, epoch)
 
 
 async def raise_epoch(tx: PostgresTransaction, *, restored: bool = False, stale: int | None = None) -> None:

@@ -45,8 +45,7 @@ async def _claim(session: Session, wanted: Sequence[Wanted]) -> list[Claim | Non
     jobs = [ticket.job for ticket, _, _ in wanted]
     order = sorted(range(len(wanted)), key=jobs.__getitem__)
     rows = [wanted[position] for position in order]
-    scope = {
-        "now": session.test_now,
+    scope = session.scope | {
         "ids": arrays.uuids([ticket.job for ticket, _, _ in rows]),
         "workers": arrays.texts([worker for _, worker, _ in rows]),
         "leases": arrays.bigints([lease for _, _, lease in rows]),
@@ -65,8 +64,7 @@ async def claim_next(session: Session, asked: Sequence[Share], worker: str, leas
     if not shares:
         return []
     span = millis(lease)
-    scope: dict[str, object] = {
-        "now": session.test_now,
+    scope = session.scope | {
         "queues": arrays.texts([share.queue for share in shares]),
         "jobs": arrays.bigints([share.jobs for share in shares]),
         "types": arrays.texts([type_name for share in shares for type_name in share.types]),
@@ -106,7 +104,7 @@ def _claim_of(job: JobId, row: Row, lease: int) -> Claim:
         alone=alone,
         alone_in_worker=alone_in_worker,
         priority=priority,
-        waited_seconds=max(0, waited) / 1000,
+        waited_seconds=waited / 1000 if waited > 0 else 0.0,
     )
 
 
@@ -140,26 +138,29 @@ async def release(session: Session, given_back: Sequence[GivenBack]) -> list[Set
 async def _release(session: Session, given_back: Sequence[GivenBack]) -> list[Settled]:
     rows = sorted(given_back, key=lambda one: one[0].job)
     leases = [lease for lease, *_ in rows]
-    scope = held_by(leases) | {
-        "now": session.test_now,
-        "suspects": arrays.booleans([suspect for _, suspect, _ in rows]),
-        "delays": arrays.bigints([None if delay is None else millis(delay) for *_, delay in rows]),
-    }
+    scope = (
+        session.scope
+        | held_by(leases)
+        | {
+            "suspects": arrays.booleans([suspect for _, suspect, _ in rows]),
+            "delays": arrays.bigints([None if delay is None else millis(delay) for *_, delay in rows]),
+        }
+    )
     moved = moved_by(leases, await query(session.connection, _RELEASE, scope), Move.RELEASE)
     if rest := [lease for lease in leases if lease.job not in moved]:
-        scope = held_by(rest) | {"now": session.test_now}
+        scope = session.scope | held_by(rest)
         moved |= moved_by(rest, await query(session.connection, _RELEASE_MARKED, scope), Move.RELEASE)
     return await answers_to(session, [lease for lease, *_ in given_back], moved)
 
 
 async def retype(session: Session, leases: Sequence[Lease], type_name: str) -> None:
     rows = sorted(leases, key=lambda lease: lease.job)
-    await query(session.connection, _RETYPE, held_by(rows) | {"type": type_name})
+    await query(session.connection, _RETYPE, session.scope | held_by(rows) | {"type": type_name})
 
 
 async def reclaim(session: Session, limit: int) -> list[Event]:
     """Those whose lease ran out first."""
-    scope = {"now": session.test_now, "limit": limit, "poison": POISON_LOSSES, "suspect": SUSPECT_LOSSES}
+    scope = session.scope | {"limit": limit, "poison": POISON_LOSSES, "suspect": SUSPECT_LOSSES}
     rows = await query(session.connection, _RECLAIM, scope)
     return [event_of(row[0], row, Move.RECLAIM, State.RUNNING) for row in rows]
 
@@ -173,11 +174,11 @@ def held_by(shown: Sequence[Shown]) -> dict[str, object]:
 
 
 def moved_by(shown: Sequence[Shown], rows: Sequence[Row], move: Move) -> dict[JobId, Event]:
-    """The events of rows whose first column is the lease's position, from 1; a ninth is how long the attempt ran."""
+    """The events of rows whose first column is the lease's position, from 1; a tenth is how long the attempt ran."""
     jobs = [shown[row[0] - 1].job for row in rows]
     before = State.RUNNING
     return {
-        job: event_of(job, row, move, before, ran=row[8] if len(row) > 8 else None)
+        job: event_of(job, row, move, before, ran=row[9] if len(row) > 9 else None)
         for job, row in zip(jobs, rows, strict=True)
     }
 
@@ -241,19 +242,19 @@ def _cancelled(one: Settlement) -> Settlement:
 
 
 async def _put_off(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
-    scope = held_by(rows) | _columns(rows) | {"now": session.test_now}
+    scope = session.scope | held_by(rows) | _columns(rows)
     return moved_by(rows, await query(session.connection, _SETTLE_LATER, scope), Move.SETTLE)
 
 
 async def _end(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Event]:
     kept = {
-        "now": session.test_now,
         "states": arrays.texts([one.state for one in rows]),
         "results": arrays.byteas([one.result for one in rows]),
         "objects": _structured([one.result_object for one in rows]),
         "outputs": _structured([one.outputs for one in rows]),
+        "reasoned": any(one.reason is not None for one in rows),
     }
-    scope = held_by(rows) | _columns(rows) | kept
+    scope = session.scope | held_by(rows) | _columns(rows) | kept
     return moved_by(rows, await query(session.connection, _SETTLE, scope), Move.SETTLE)
 
 
@@ -277,9 +278,9 @@ _EXPIRE = load("expire")
 
 async def cancel(session: Session, jobs: Sequence[JobId], *, force: bool) -> list[Cancellation]:
     """One answer each, in order; of a job named twice the first answer has the event. The jobs are as they are now."""
-    scope = {"ids": arrays.uuids(sorted(set(jobs))), "force": force, "now": session.test_now}
+    scope = session.scope | {"ids": arrays.uuids(sorted(set(jobs))), "force": force}
     rows = await query(session.connection, _CANCEL, scope)
-    moved = {row[0]: event_of(row[0], row, Move.CANCEL, State(row[8])) for row in rows}
+    moved = {row[0]: event_of(row[0], row, Move.CANCEL, State(row[9])) for row in rows}
     after = await jobs_by_id(session.connection, jobs)
     return [Cancellation(after.get(job), moved.pop(job, None)) for job in jobs]
 
@@ -294,5 +295,5 @@ async def yield_jobs(session: Session, schedule: str, jobs: Sequence[JobId]) -> 
 
 async def expire(session: Session, limit: int) -> list[Event]:
     """Those that expired first."""
-    rows = await query(session.connection, _EXPIRE, {"now": session.test_now, "limit": limit})
-    return [event_of(row[0], row, Move.EXPIRE, State(row[8])) for row in rows]
+    rows = await query(session.connection, _EXPIRE, session.scope | {"limit": limit})
+    return [event_of(row[0], row, Move.EXPIRE, State(row[9])) for row in rows]

@@ -10,6 +10,7 @@ _SHARD = load("shard")
 _FOUND_SHARD = load("found_shard")
 _FOUND_ADMISSION = load("found_admission")
 _FOUND_LINEAGE = load("found_lineage")
+_FOUND_JOURNAL = load("found_journal")
 _DURABILITY = load("durability")
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,11 @@ async def take_ownership(connection: Connection, shard: ShardId, shown: str, giv
             f"{shown} holds shard {number}, not {shard}: correct the shard map or choose another database"
         )
     await execute(connection, _FOUND_LINEAGE)
+
+
+async def found_journal(connection: Connection, *, keep_events: bool) -> None:
+    """Write down whether events are kept, for jobs that are submitted in SQL."""
+    await execute(connection, _FOUND_JOURNAL, {"keep": keep_events})
 
 
 async def warn_of_lost_commits(connection: Connection, shown: str) -> None:

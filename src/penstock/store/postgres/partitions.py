@@ -160,7 +160,7 @@ async def _drop(tx: PostgresTransaction, partition: Partition, keep: Retention) 
     await _run(tx, _HOLD, partition)
     if not await _is_past(tx, partition, keep):
         return Pruned(0)
-    ((jobs, owners),) = await query(tx.connection, _CLEAR, partition.range)
+    ((jobs, owners),) = await query(tx.connection, _CLEAR, tx.scope | partition.range)
     await _run(tx, _DROP, partition)
     return Pruned(jobs, tuple(owners))
 

@@ -23,6 +23,7 @@ from penstock.store.postgres.connection import (
     is_exhausted,
     is_outage,
     is_stale,
+    is_unexpected,
     unavailable,
 )
 from penstock.store.postgres.statements import Connection
@@ -94,6 +95,8 @@ class ConnectionPool:
             raise
         except Exception as error:
             self.doubted |= isinstance(error, DiskFull)
+            if is_unexpected(error):
+                logger.error("a call of %s failed in the driver", self.address.shown, exc_info=error)
             if is_outage(error):
                 raise unavailable(self.address, error) from error
             raise

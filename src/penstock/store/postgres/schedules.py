@@ -164,7 +164,6 @@ async def prune_ticks(tx: PostgresTransaction, until: int, limit: int) -> None:
 async def _tick(tx: PostgresTransaction, entries: Sequence[Entry]) -> list[Ticked]:
     """Tick schedules, each named at most once."""
     ticked = await _apply_all(tx, [entry for entry in entries if not _early(entry[0], tx.at)])
-    tx.record(event for one in ticked.values() for event in one.events)
     return [ticked.get(move.decision.name, REFUSED) for move, _ in entries]
 
 

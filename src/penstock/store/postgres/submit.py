@@ -46,30 +46,26 @@ _FIELDS = (
 
 async def submit(session: Session, entries: Sequence[Entry]) -> list[Submission]:
     """One answer each, in order. A job whose id or key is there already is given back as it is."""
-    return await _insert(session, entries, Move.SUBMIT, counted=True)
+    return await insert(session, entries, Move.SUBMIT)
 
 
 async def insert(session: Session, entries: Sequence[Entry], move: Move) -> list[Submission]:
-    """`submit` for any move that creates jobs; the caller records the events."""
-    return await _insert(session, entries, move, counted=False)
-
-
-async def held_keys(session: Session, keys: Sequence[str]) -> set[str]:
-    """The keys that an open transaction holds."""
-    return {key for (key,) in await query(session.connection, _HELD_KEYS, {"keys": arrays.texts(keys)})}
-
-
-async def _insert(session: Session, entries: Sequence[Entry], move: Move, *, counted: bool) -> list[Submission]:
+    """`submit` for any move that creates jobs."""
     jobs = [new for new, _ in entries]
-    scope = _columns(entries) | {"now": session.test_now, "asked": len(jobs), "counted": counted}
+    scope = session.scope | _columns(entries) | {"asked": len(jobs), "move": move}
     ((now, complete, fresh, ring, closed),) = await _run_insert(session, jobs, scope)
     if complete:
         return [Inserted(new, now, move) for new in jobs]
     answers = await _resolve_existing(session, jobs, set(fresh or ()), now, move, Admission(ring, closed))
     # A job that was found and is gone was pruned between the two statements: its key is free now.
     gone = [entry for entry, answer in zip(entries, answers, strict=True) if answer is None]
-    again = iter(await _insert(session, gone, move, counted=counted) if gone else ())
+    again = iter(await insert(session, gone, move) if gone else ())
     return [next(again) if answer is None else answer for answer in answers]
+
+
+async def held_keys(session: Session, keys: Sequence[str]) -> set[str]:
+    """The keys that an open transaction holds."""
+    return {key for (key,) in await query(session.connection, _HELD_KEYS, {"keys": arrays.texts(keys)})}
 
 
 async def _run_insert(session: Session, jobs: Sequence[NewJob], scope: dict[str, Any]) -> list[Row]:

@@ -20,7 +20,7 @@ _EXPIRE_TICKETS, _EXPIRE_OVERDUE_TICKETS = load("expire_tickets"), load("expire_
 
 async def promote(session: Session, limit: int) -> list[Event]:
     """Earliest due first."""
-    rows = await query(session.connection, _PROMOTE, {"now": session.test_now, "limit": limit})
+    rows = await query(session.connection, _PROMOTE, session.scope | {"limit": limit})
     return [event_of(row[0], row, Move.DISPATCH, State.SCHEDULED) for row in rows]
 
 
@@ -62,7 +62,6 @@ async def expire_tickets(session: Session, jobs: Sequence[JobId] | None) -> int:
 
 _PRUNE = load("prune")
 _PRUNE_ANCHORS = load("prune_anchors")
-_FOLD_COUNTS = load("fold_counts")
 
 TICK_RECORDS_PER_JOB = 50
 """Tick records pruned per job: they are small, and a schedule that mostly skips has far more of them than jobs."""
@@ -72,17 +71,12 @@ async def prune(tx: PostgresTransaction, keep: Retention, limit: int) -> Pruned:
     """At most `limit` jobs over all states, the longest ended first within each."""
     rows: list[Row] = []
     for state, kept in _retentions(keep):
-        scope = {"state": state, "until": tx.now - millis(kept), "limit": limit - len(rows)}
+        scope = tx.scope | {"state": state, "until": tx.now - millis(kept), "limit": limit - len(rows)}
         rows += await query(tx.connection, _PRUNE, scope)
-    anchors = {"until": tx.now - millis(keep.longest), "limit": limit - len(rows)}
+    anchors = tx.scope | {"until": tx.now - millis(keep.longest), "limit": limit - len(rows)}
     rows += await query(tx.connection, _PRUNE_ANCHORS, anchors)
     await prune_ticks(tx, tx.now - millis(keep.failed), limit * TICK_RECORDS_PER_JOB)
     return Pruned(len(rows), tuple(job for job, owns_objects in rows if owns_objects))
-
-
-async def fold_counts(session: Session) -> None:
-    """Add the recorded changes to the counts, so that a reader sums up few of them."""
-    await execute(session.connection, _FOLD_COUNTS)
 
 
 def _retentions(keep: Retention) -> Iterator[tuple[State, timedelta]]:

@@ -1,6 +1,7 @@
 """Entries of the journal as rows: packed when they are written with a commit, unpacked when they are read."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -134,6 +135,11 @@ def unpack(packed: Any, jobs: int) -> list[int]:
     if packed is None:
         return []
     return [packed] * jobs if isinstance(packed, int) else _ints.decode(packed)
+
+
+def tally(packed: Any, jobs: int) -> Mapping[int, int]:
+    """How many of the jobs have each integer."""
+    return {packed: jobs} if isinstance(packed, int) else Counter(unpack(packed, jobs))
 
 
 def _pack(values: list[int]) -> "int | bytes | None":

@@ -7,12 +7,11 @@ import apsw
 
 from penstock.model.clock import from_millis, millis, to_millis
 from penstock.model.job import Count
-from penstock.model.journal import EventRetention, History, HistoryFilter, HistoryRow
+from penstock.model.journal import FOLDS, NEWEST_SPAN, EventRetention, History, HistoryFilter, HistoryRow
 from penstock.model.lifecycle import State
-from penstock.store.journal import FOLDS, NEWEST_SPAN
 from penstock.store.rows import Row
 from penstock.store.sqlite.connection import Readers
-from penstock.store.sqlite.entries import unpack
+from penstock.store.sqlite.entries import tally
 from penstock.store.sqlite.journal import prune_entries, read_bounds
 from penstock.store.sqlite.queries import counts
 from penstock.store.sqlite.relays import prune_deliveries
@@ -78,11 +77,10 @@ def sum_entries(connection: apsw.Connection, after: int, limit: int) -> tuple[in
 def _add_entry(sums: Sums, row: Row) -> None:
     _, at, move, queue, type_name, before, after, jobs, packed = row
     line = (at - at % _SPAN, queue, type_name, move, before or "", after or "")
-    spans = unpack(packed, jobs)
-    if not spans:
+    if packed is None:
         _add(sums, (*line, NO_BUCKET), jobs, 0)
-    for span in spans:
-        _add(sums, (*line, span.bit_length()), 1, span)
+    for span, alike in tally(packed, jobs).items():
+        _add(sums, (*line, span.bit_length()), alike, span * alike)
 
 
 def _add(sums: Sums, key: Key, jobs: int, spent: int) -> None:

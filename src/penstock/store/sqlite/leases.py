@@ -1,9 +1,11 @@
 """The moves of a lease: claim, renew, settle, release, and reclaim from a lost owner; cancel and expire."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from heapq import heapify, heappop, heappush
+from operator import attrgetter
 
 import apsw
 from msgspec import Raw
@@ -45,7 +47,7 @@ def _claim(tx: SqliteTransaction, wanted: Sequence[Wanted]) -> list[Claim | None
     rows = [(to_bytes(ticket.job), worker, tx.now + millis(lease), tx.now) for ticket, worker, lease in wanted]
     claimed = {row[0]: row for row in _CLAIM.run(tx.connection, rows)}
     answers = [
-        _claim_of(ticket.job, claimed[raw_id], lease) if raw_id in claimed else None
+        _claim_of(ticket.job, claimed[raw_id], lease.total_seconds()) if raw_id in claimed else None
         for (raw_id, *_), (ticket, _, lease) in zip(rows, wanted, strict=True)
     ]
     tx.record_rows(Move.CLAIM, State.QUEUED, list(claimed.values()), timed=True)
@@ -57,7 +59,8 @@ def claim_next(tx: SqliteTransaction, asked: Sequence[Share], worker: str, lease
     held = {"worker": worker, "lease_until": tx.now + millis(lease), "now": tx.now}
     rows = [row for share in asked for row in sorted(_next(tx, share, held), key=lambda row: (-row[-2], row[-1]))]
     tx.record_rows(Move.CLAIM, State.QUEUED, rows, timed=True)
-    return [_claim_of(from_bytes(row[0]), row[:-1], lease) for row in rows]
+    span = lease.total_seconds()
+    return [_claim_of(from_bytes(row[0]), row[:-1], span) for row in rows]
 
 
 def _next(tx: SqliteTransaction, share: Share, held: Mapping[str, object]) -> list[Row]:
@@ -89,7 +92,7 @@ def _head(tx: SqliteTransaction, queue: str, type_name: str) -> Head | None:
     return next(((-priority, seq, type_name) for priority, seq in rows), None)
 
 
-def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
+def _claim_of(job: JobId, row: Row, lease_seconds: float) -> Claim:
     (
         _, type_name, queue, _, fence, attempt, _, _, waited, params, params_object, timeout, inputs, tags, alone,
         alone_in_worker, priority,
@@ -101,13 +104,13 @@ def _claim_of(job: JobId, row: Row, lease: timedelta) -> Claim:
         attempt=attempt,
         fence=fence,
         params=Raw(JSON_NULL if params is None else params),
-        params_object=object_of(params_object),
+        params_object=None if params_object is None else object_of(params_object),
         timeout_seconds=None if timeout is None else timeout / 1000,
-        lease_seconds=lease.total_seconds(),
-        inputs=files_of(inputs),
-        tags=tags_of(tags),
-        alone=bool(alone),
-        alone_in_worker=bool(alone_in_worker),
+        lease_seconds=lease_seconds,
+        inputs=() if inputs is None else files_of(inputs),
+        tags=() if tags is None else tags_of(tags),
+        alone=alone != 0,
+        alone_in_worker=alone_in_worker != 0,
         priority=priority,
         waited_seconds=waited / 1000,
     )
@@ -154,11 +157,12 @@ def _release(tx: SqliteTransaction, given_back: Sequence[GivenBack]) -> list[Set
 
 
 def retype(tx: SqliteTransaction, leases: Sequence[Lease], type_name: str) -> None:
+    retyped: Counter[tuple[str, str]] = Counter()
     for lease in leases:
         scope = {"id": to_bytes(lease.job), "fence": lease.fence, "type": type_name}
         before = query(tx.connection, _TYPE_OF, {"id": scope["id"]})
-        for (queue,) in query(tx.connection, _RETYPE, scope):
-            tx.record_retyped(queue, before[0][0], type_name)
+        retyped.update((queue, before[0][0]) for (queue,) in query(tx.connection, _RETYPE, scope))
+    tx.record_retyped(retyped, type_name)
 
 
 def reclaim(tx: SqliteTransaction, limit: int) -> list[Event]:
@@ -190,11 +194,12 @@ def _loss(fence: int | None, shown: int) -> Loss:
 
 
 _SETTLE = Bulk("settle")
+_JOB = attrgetter("job")
 
 
 def settle(tx: SqliteTransaction, settlements: Sequence[Settlement]) -> list[Settled]:
     """One answer each, in order."""
-    return in_rounds(settlements, lambda one: one.job, partial(_settle, tx))
+    return in_rounds(settlements, _JOB, partial(_settle, tx))
 
 
 def _settle(tx: SqliteTransaction, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -217,13 +222,13 @@ def _row_of(one: Settlement, now: int) -> Row:
         one.state,
         now,
         None if one.retry_in is None else now + millis(one.retry_in),
-        int(one.loss),
+        one.loss,
         one.reason,
-        text_of(one.error),
+        text_of(one.error) if one.error else None,
         one.result,
-        text_of(one.result_object),
-        text_of(one.outputs),
-        int(bool(one.result_object or one.outputs)),
+        text_of(one.result_object) if one.result_object else None,
+        text_of(one.outputs) if one.outputs else None,
+        1 if one.result_object or one.outputs else 0,
     )
 
 

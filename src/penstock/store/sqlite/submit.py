@@ -31,13 +31,12 @@ def submit(tx: SqliteTransaction, entries: Sequence[Entry]) -> list[Submission]:
 
 def insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[Submission]:
     """As `submit`, for any move that inserts jobs; the caller records the events."""
-    takes = tx.admission.takes
-    taken = [entry for entry in entries if takes(entry[0].ring)]
-    answers = _insert(tx, taken, move)
-    if len(taken) == len(entries):
-        return answers
-    inserted = iter(answers)
-    return [next(inserted) if takes(new.ring) else Misplaced(new) for new, _ in entries]
+    rings = {new.ring for new, _ in entries}
+    accepted = set(filter(tx.admission.takes, rings))
+    if len(accepted) == len(rings):
+        return _insert(tx, entries, move)
+    inserted = iter(_insert(tx, [entry for entry in entries if entry[0].ring in accepted], move))
+    return [next(inserted) if new.ring in accepted else Misplaced(new) for new, _ in entries]
 
 
 def _insert(tx: SqliteTransaction, entries: Sequence[Entry], move: Move) -> list[Submission]:

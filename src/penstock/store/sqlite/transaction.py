@@ -8,20 +8,21 @@ from datetime import datetime, timedelta
 
 import apsw
 
-from penstock.model.clock import Clock, from_millis, millis, seconds
+from penstock.model.clock import Clock, from_millis, millis, seconds, to_millis
 from penstock.model.ids import JobId, from_bytes, to_bytes
 from penstock.model.job import Job, NewJob
 from penstock.model.journal import PRUNED, RETYPED
 from penstock.model.lifecycle import Event, Move, State
 from penstock.model.submission import Inserted, due
 from penstock.store import rows
-from penstock.store.rows import Admission, Row, optional_millis, retry_of, text_of
+from penstock.store.rows import Admission, Row, retry_of, text_of
 from penstock.store.sqlite.entries import Draft, EntryKey, by_line, events_by_key, new_by_key
 from penstock.store.sqlite.statements import Bulk, load, query
 
 _ADMISSION = load("admission")
 _RECORD_COUNTS = Bulk("record_counts")
 _RECORD_ENTRIES = Bulk("record_entries")
+_STATES = {str(state): state for state in State}
 
 
 class SqliteTransaction:
@@ -73,10 +74,11 @@ class SqliteTransaction:
         for (queue, type_name, state), jobs in gone.items():
             self._record_count(EntryKey(PRUNED, queue, type_name, state, None), jobs)
 
-    def record_retyped(self, queue: str, before: str, after: str) -> None:
-        """Note that a running job has another type now; this is no move, and no event."""
-        self._record_count(EntryKey(RETYPED, queue, before, State.RUNNING, None), 1)
-        self._record_count(EntryKey(RETYPED, queue, after, None, State.RUNNING), 1)
+    def record_retyped(self, left: Mapping[tuple[str, str], int], type_name: str) -> None:
+        """Note how many running jobs of which queue and type have this type now; this is no move, and no event."""
+        for (queue, before), jobs in left.items():
+            self._record_count(EntryKey(RETYPED, queue, before, State.RUNNING, None), jobs)
+            self._record_count(EntryKey(RETYPED, queue, type_name, None, State.RUNNING), jobs)
 
     def _record_count(self, key: EntryKey, jobs: int) -> None:
         if draft := self._draft(key, jobs):
@@ -116,7 +118,7 @@ class SqliteTransaction:
         """
         _, type_name, queue, state, fence, attempt, reason, version, *_ = row
         seconds = None if ran is None else ran / 1000
-        after = State(state)
+        after = _STATES[state]
         return Event(job, type_name, queue, move, before, after, self.at, fence, attempt, reason, seconds, version)
 
 
@@ -136,22 +138,22 @@ def row_of(new: NewJob, now: int, ticket_for: timedelta) -> Row:
         new.priority,
         due_at,
         now,
-        optional_millis(new.expires_at),
+        None if new.expires_at is None else to_millis(new.expires_at),
         now + millis(ticket_for) if queued and new.ticketed else None,
         None if new.timeout is None else millis(new.timeout),
-        int(bool(new.params_object or new.inputs)),
+        1 if new.params_object or new.inputs else 0,
         new.key,
         new.fingerprint or None,
         to_bytes(new.retry_of) if new.retry_of else None,
         retry_of(new.retry),
-        text_of(new.tags),
-        text_of(new.inputs),
-        text_of(new.params_object),
+        text_of(new.tags) if new.tags else None,
+        text_of(new.inputs) if new.inputs else None,
+        text_of(new.params_object) if new.params_object else None,
         new.params,
         new.schedule,
-        optional_millis(new.tick_at),
+        None if new.tick_at is None else to_millis(new.tick_at),
         None if new.interval is None else millis(new.interval),
-        int(new.anchor),
+        new.anchor,
     )
 
 

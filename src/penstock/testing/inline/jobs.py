@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from penstock.api.problems import problem_of
 from penstock.app import Handler, Penstock
-from penstock.client.calls import Call, Reply
+from penstock.client.calls import Call, Reply, StreamBlock
 from penstock.engine.job_spec import fingerprint, new_job, same_again
 from penstock.engine.worker_api import settle_error
 from penstock.model.clock import Clock, to_millis
@@ -76,6 +76,9 @@ class InlineJobs:
         sink = call.sink()
         sink.write(answer.read_bytes() if isinstance(answer, Path) else msgspec.json.encode(answer))
         return Reply(200, sink.finish())
+
+    def stream(self, call: Call[Any]) -> Generator[StreamBlock, None, None]:
+        raise NotFound(f"inline mode has no streams, and so no {call.path}: a job has ended once it is submitted")
 
     def close(self) -> None:
         """Nothing to close."""
@@ -242,6 +245,10 @@ class AsyncInline:
 
     async def send(self, call: Call[Any]) -> Reply:
         return self._jobs.send(call)
+
+    async def stream(self, call: Call[Any]) -> AsyncGenerator[StreamBlock, None]:
+        for block in self._jobs.stream(call):
+            yield block
 
     async def close(self) -> None:
         """Nothing to close."""

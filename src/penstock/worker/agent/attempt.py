@@ -68,9 +68,8 @@ class Attempt(Struct, eq=False):
 
     @classmethod
     def of(cls, claim: Claim, asked_at: float, now: float, scratch: str) -> Self:
-        attempt = cls(claim, scratch, asked_at + claim.lease_seconds, NEVER)
-        attempt.count_from(now)
-        return attempt
+        timeout = claim.timeout_seconds
+        return cls(claim, scratch, asked_at + claim.lease_seconds, NEVER if timeout is None else now + timeout)
 
     def count_from(self, now: float) -> None:
         """Start its timeout at `now`."""

@@ -52,6 +52,11 @@ class Logs:
         """Register a callback for when `pending` may have become False."""
         self._when_sent = call
 
+    @property
+    def any_unsent(self) -> bool:
+        """Whether lines of any attempt are unsent. Most jobs write nothing, and need not be looked up then."""
+        return any(lane.written or lane.due or lane.sent for lane in self._lanes.values())
+
     def wrote(self, attempt: Attempt, lines: Iterable[LogLine]) -> None:
         attempt.lines = (*attempt.lines, *lines)
         self._lanes.setdefault(shard_of(attempt.claim.job), LogQueue()).written[attempt] = None

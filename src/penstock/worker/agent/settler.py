@@ -41,7 +41,7 @@ UNACCEPTABLE = (Malformed, Invalid, TooLarge)
 """Errors that concern the outcome itself. Any other refusal may be temporary."""
 
 
-class PendingOutcome(Struct, eq=False):
+class PendingOutcome(Struct, eq=False, gc=False):
     """The outcome of an attempt, not told before `ready_at`, nor before its log until `log_until`; monotonic seconds.
 
     `failing_since` is when the engine first failed to accept it alone; `simplified` if a plain error has replaced it.
@@ -71,7 +71,7 @@ async def tell_engine(api: WorkerApi, group: Sequence[PendingOutcome]) -> list[R
     telling = group[0].telling
     if isinstance(telling, Release):
         return await api.release([one.attempt.lease for one in group], suspects=telling.suspect)
-    return await api.settle([one.telling for one in group if isinstance(one.telling, Outcome)])
+    return await api.settle([one.telling for one in group if type(one.telling) is Outcome])
 
 
 def unsure_of(group: Sequence[PendingOutcome], refused: Sequence[Refusal]) -> list[PendingOutcome]:
@@ -114,13 +114,15 @@ class Settler:
     def tell(self, told: Sequence[tuple[Attempt, Telling]]) -> None:
         """Queue these; those to be discarded are only logged."""
         log_until = self._clock.monotonic() + LOG_SECONDS
+        has_logs = self._logs.any_unsent
         for attempt, telling in told:
             if isinstance(telling, Discard):
                 logger.warning("%s: %s; its outcome is discarded", attempt, attempt.reason)
                 self._logs.forget(attempt)
             else:
-                self._waiting.append(PendingOutcome(attempt, telling, log_until=log_until))
-                self._logs.hurry(attempt)
+                self._waiting.append(PendingOutcome(attempt, telling, 0.0, log_until))
+                if has_logs:
+                    self._logs.hurry(attempt)
         if self._waiting:
             self._news.set()
 
@@ -167,8 +169,14 @@ class Settler:
                 await within(seconds(wait), self._news.wait())
 
     def _next_ready_in(self) -> float:
+        """How long until one of them can be told; zero or less if one can be told now."""
         now = self._clock.monotonic()
-        return min((self._ready_at(one) - now for one in self._waiting), default=NEVER)
+        soonest = NEVER
+        for one in self._waiting:
+            soonest = min(soonest, self._ready_at(one) - now)
+            if soonest <= 0:
+                break
+        return soonest
 
     def _ready_at(self, one: PendingOutcome) -> float:
         return max(one.ready_at, one.log_until) if self._logs.pending(one.attempt) else one.ready_at
@@ -176,16 +184,22 @@ class Settler:
     def _take(self) -> list[PendingOutcome]:
         """Take the outcomes that can be told and fit in one call, oldest first."""
         now, size = self._clock.monotonic(), 0
+        has_logs = self._logs.any_unsent
         taken: list[PendingOutcome] = []
         left: list[PendingOutcome] = []
-        for one in self._waiting:
-            length = len(one.telling.result) if isinstance(one.telling, Outcome) else 0
-            full = len(taken) == CALL_OUTCOMES or (taken and size + length > CALL_BYTES)
-            if full or self._ready_at(one) > now:
+        waiting = iter(self._waiting)
+        for one in waiting:
+            if (self._ready_at(one) if has_logs else one.ready_at) > now:
                 left.append(one)
-            else:
-                size += length
-                taken.append(one)
+                continue
+            size += len(one.telling.result) if type(one.telling) is Outcome else 0
+            if taken and size > CALL_BYTES:
+                left.append(one)
+                break
+            taken.append(one)
+            if len(taken) == CALL_OUTCOMES:
+                break
+        left.extend(waiting)
         self._waiting = left
         return taken
 
@@ -239,10 +253,12 @@ class Settler:
             one.ready_at = again_at
 
     def _report(self, group: list[PendingOutcome], refused: Sequence[Refusal]) -> None:
-        unsure = unsure_of(group, refused)
+        unsure = unsure_of(group, refused) if refused else []
+        has_logs = self._logs.any_unsent
         for one in set(group).difference(unsure) if unsure else group:
             one.told = True
-            self._logs.forget(one.attempt)
+            if has_logs:
+                self._logs.forget(one.attempt)
         self._tell_again(unsure)
         misfits = {refusal.job for refusal in refused if refusal.loss is Loss.GIVEN_BACK}
         for refusal in refused:

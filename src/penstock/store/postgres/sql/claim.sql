@@ -17,17 +17,26 @@ claimed AS (
         worker = wanted.worker,
         lease_until = clock.now + wanted.lease,
         started_at = clock.now,
-        begun = false
+        begun = false,
+        version = version + 1
     FROM wanted, clock
     WHERE jobs.id = ANY (ARRAY[wanted.id])
       AND state = 'queued'
       AND (expires_at IS NULL OR expires_at > clock.now)
     RETURNING n,
         -- include claim,
-        started_at - due_at
+        started_at - due_at AS waited, jobs.id, version
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'queued', 'running', count(*) FROM claimed GROUP BY queue, type
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'claim', 'queued', 'running',
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version) FILTER (WHERE %(keep)s), array_agg(attempt) FILTER (WHERE %(keep)s), NULL,
+        array_agg(least(greatest(waited, 0), 2147483647)::integer) FILTER (WHERE %(keep)s)
+    FROM claimed GROUP BY queue, type
 )
-SELECT * FROM claimed
+SELECT n,
+    -- include claim,
+    waited
+FROM claimed

@@ -26,16 +26,22 @@ claimed AS (
         worker = %(worker)s,
         lease_until = clock.now + %(lease)s,
         started_at = clock.now,
-        begun = false
+        begun = false,
+        version = version + 1
     FROM next, clock
     WHERE jobs.ctid = next.row AND state = 'queued' AND ticket_until IS NULL
     RETURNING jobs.id,
         -- include claim,
-        started_at - due_at AS waited, n, seq
+        started_at - due_at AS waited, n, seq, version
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'queued', 'running', count(*) FROM claimed GROUP BY queue, type
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'claim', 'queued', 'running',
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version) FILTER (WHERE %(keep)s), array_agg(attempt) FILTER (WHERE %(keep)s), NULL,
+        array_agg(least(greatest(waited, 0), 2147483647)::integer) FILTER (WHERE %(keep)s)
+    FROM claimed GROUP BY queue, type
 )
 SELECT id,
     -- include claim,

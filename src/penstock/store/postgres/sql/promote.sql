@@ -9,13 +9,18 @@ late AS MATERIALIZED (
 ),
 moved AS (
     UPDATE penstock.jobs
-    SET state = 'queued'
+    SET state = 'queued', version = version + 1
     FROM late
     WHERE jobs.id = ANY (ARRAY[late.id]) AND state = 'scheduled' AND due_at <= now
-    RETURNING jobs.id, type, queue, state, fence, attempt, reason, now, due_at, seq
+    RETURNING jobs.id, type, queue, state, fence, attempt, reason, now, version, due_at, seq
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'scheduled', 'queued', count(*) FROM moved GROUP BY queue, type
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'dispatch', 'scheduled', 'queued',
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version) FILTER (WHERE %(keep)s), array_agg(attempt) FILTER (WHERE %(keep)s),
+        CASE WHEN count(reason) > 0 THEN array_agg(reason) FILTER (WHERE %(keep)s) END, NULL
+    FROM moved GROUP BY queue, type
 )
 SELECT * FROM moved ORDER BY due_at, seq

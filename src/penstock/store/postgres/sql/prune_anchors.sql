@@ -19,8 +19,8 @@ untagged AS (
 unlogged AS (
     DELETE FROM penstock.job_logs USING gone WHERE job_logs.seq = ANY (ARRAY[gone.seq])
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, jobs)
-    SELECT queue, type, state, count(*) FROM gone GROUP BY queue, type, state
+told AS (
+    INSERT INTO penstock.journal (at, jobs, queue, type, move, before)
+    SELECT CASE WHEN %(keep)s THEN %(now)s::bigint END, count(*), queue, type, 'prune', state FROM gone GROUP BY queue, type, state
 )
 SELECT id, owns_objects FROM gone

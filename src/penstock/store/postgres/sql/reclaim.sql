@@ -29,11 +29,12 @@ back AS (
         attempt = attempt - 1,
         losses = losses + begun::integer,
         alone_in_worker = alone_in_worker OR (begun AND losses + 1 >= %(suspect)s),
-        fence = fence + 1
+        fence = fence + 1,
+        version = version + 1
     FROM lost
     WHERE jobs.id = ANY (ARRAY[lost.id]) AND outcome = 'queued'
       AND state = 'running' AND lease_until <= now
-    RETURNING jobs.id, type, queue, state, fence, attempt, reason, now
+    RETURNING jobs.id, type, queue, state, fence, attempt, reason, now, version
 ),
 gone AS (
     DELETE FROM penstock.jobs USING lost
@@ -55,17 +56,22 @@ kept AS (
             'message', 'worker ' || worker || ' was lost while it ran this job and no other; ' || losses || ' processes died under it before',
             'attempt', attempt
         )::text END,
-        inputs, NULL, params_object, NULL, params, NULL
+        inputs, NULL, params_object, NULL, params, NULL, version + 1
     FROM gone
     ON CONFLICT (id) DO NOTHING
 ),
 moved AS (
-    SELECT id, type, queue, state, fence, attempt, reason, now FROM back
+    SELECT id, type, queue, state, fence, attempt, reason, now, version FROM back
     UNION ALL
-    SELECT id, type, queue, outcome, fence + 1, attempt - 1, outcome_reason, now FROM gone
+    SELECT id, type, queue, outcome, fence + 1, attempt - 1, outcome_reason, now, version + 1 FROM gone
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'running', state, count(*) FROM moved GROUP BY queue, type, state
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'reclaim', 'running', state,
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version) FILTER (WHERE %(keep)s), array_agg(attempt) FILTER (WHERE %(keep)s),
+        CASE WHEN count(reason) > 0 THEN array_agg(reason) FILTER (WHERE %(keep)s) END, NULL
+    FROM moved GROUP BY queue, type, state
 )
 SELECT * FROM moved

@@ -17,16 +17,21 @@ moved AS (
         started_at = NULL,
         progress = NULL,
         attempt = attempt - 1,
-        alone = alone OR given_back.suspect
+        alone = alone OR given_back.suspect,
+        version = version + 1
     FROM given_back, clock
     WHERE jobs.id = ANY (ARRAY[given_back.id])
       AND jobs.fence = given_back.fence
       AND state = 'running'
       AND cancel_requested_at IS NULL
-    RETURNING n, type, queue, state, jobs.fence, attempt, reason, now
+    RETURNING n, type, queue, state, jobs.fence, attempt, reason, now, version, jobs.id
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'running', state, count(*) FROM moved GROUP BY queue, type, state
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'release', 'running', state,
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version) FILTER (WHERE %(keep)s), array_agg(attempt) FILTER (WHERE %(keep)s), NULL, NULL
+    FROM moved GROUP BY queue, type, state
 )
-SELECT * FROM moved
+SELECT n, type, queue, state, fence, attempt, reason, now, version FROM moved

@@ -21,12 +21,17 @@ kept AS (
         id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
         attempt - 1, (fence & 4194303)::integer, (fence >> 22)::integer, losses, priority, owns_objects, retry_of, 'cancelled', type, queue, worker,
         'cancel requested', idempotency_key, anchor, schedule, retry, tags, progress, error, inputs, NULL, params_object,
-        NULL, params, NULL
+        NULL, params, NULL, version + 1
     FROM gone, clock
     ON CONFLICT (id) DO NOTHING
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'running', 'cancelled', count(*) FROM gone GROUP BY queue, type
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'release', 'running', 'cancelled',
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version + 1) FILTER (WHERE %(keep)s), array_agg(attempt - 1) FILTER (WHERE %(keep)s),
+        array_agg('cancel requested'::text) FILTER (WHERE %(keep)s), NULL
+    FROM gone GROUP BY queue, type
 )
-SELECT n, type, queue, 'cancelled', fence, attempt - 1, 'cancel requested', now FROM gone, clock
+SELECT n, type, queue, 'cancelled', fence, attempt - 1, 'cancel requested', now, version + 1 FROM gone, clock

@@ -1,4 +1,6 @@
 -- jobs_pkey, in the order of the ids. The fence lets only the newest claim write an outcome; the state lets it do so once.
+-- `gone` is read three times. What all three read comes first, and a column that is not read is left out: a row is taken apart up
+-- to the last column that is read.
 -- An error stays until another replaces it: it tells of the last attempt that errored, whatever came after.
 WITH clock AS MATERIALIZED (SELECT * FROM penstock.fenced_clock(%(now)s)),
 outcome AS (
@@ -16,21 +18,31 @@ gone AS (
     WHERE jobs.id = ANY (ARRAY[outcome.id])
       AND jobs.fence = outcome.fence
       AND jobs.state = 'running'
-    RETURNING n, outcome, outcome_reason, retry_in, loss, owning, outcome_error, result, result_object, outputs, jobs.*
+    RETURNING n, jobs.fence, started_at, now, attempt, version + 1 AS version, outcome, type, queue, outcome_reason, jobs.id, seq,
+        coalesce(now + retry_in, due_at) AS due_at, created_at, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        losses + loss::integer AS losses, priority, owns_objects OR owning AS owns_objects, retry_of, worker,
+        idempotency_key, anchor, schedule, retry, tags, progress, coalesce(outcome_error, error) AS error, inputs, outputs,
+        params_object, result_object, params, result
 ),
 kept AS (
     INSERT INTO penstock.ended (
         -- include ended
     )
     SELECT
-        id, seq, coalesce(now + retry_in, due_at), created_at, started_at, now, expires_at, cancel_requested_at,
-        timeout, tick_at, "interval", attempt, (fence & 4194303)::integer, (fence >> 22)::integer, losses + loss::integer, priority, owns_objects OR owning,
-        retry_of, outcome, type, queue, worker, outcome_reason, idempotency_key, anchor, schedule, retry, tags, progress,
-        coalesce(outcome_error, error), inputs, outputs, params_object, result_object, params, result
-    FROM gone, clock
+        id, seq, due_at, created_at, started_at, now, expires_at, cancel_requested_at, timeout, tick_at, "interval",
+        attempt, (fence & 4194303)::integer, (fence >> 22)::integer, losses, priority, owns_objects, retry_of, outcome,
+        type, queue, worker, outcome_reason, idempotency_key, anchor, schedule, retry, tags, progress, error, inputs,
+        outputs, params_object, result_object, params, result, version
+    FROM gone
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'running', outcome, count(*) FROM gone GROUP BY queue, type, outcome
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'settle', 'running', outcome,
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version) FILTER (WHERE %(keep)s), array_agg(attempt) FILTER (WHERE %(keep)s),
+        array_agg(outcome_reason) FILTER (WHERE %(keep)s AND %(reasoned)s),
+        array_agg(least(greatest(now - started_at, 0), 2147483647)::integer) FILTER (WHERE %(keep)s)
+    FROM gone GROUP BY queue, type, outcome
 )
-SELECT n, type, queue, outcome, fence, attempt, outcome_reason, now, now - started_at FROM gone, clock
+SELECT n, type, queue, outcome, fence, attempt, outcome_reason, now, version, now - started_at FROM gone

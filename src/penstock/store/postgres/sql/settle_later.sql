@@ -22,16 +22,22 @@ moved AS (
         alone = alone AND outcome.loss,
         alone_in_worker = alone_in_worker AND outcome.loss,
         error = coalesce(outcome.error, jobs.error),
-        owns_objects = owns_objects OR outcome.owning
+        owns_objects = owns_objects OR outcome.owning,
+        version = version + 1
     FROM outcome, clock
     WHERE jobs.id = ANY (ARRAY[outcome.id])
       AND jobs.fence = outcome.fence
       AND jobs.state = 'running'
       AND cancel_requested_at IS NULL
-    RETURNING n, type, queue, state, jobs.fence, attempt, jobs.reason, now
+    RETURNING n, type, queue, state, jobs.fence, attempt, jobs.reason, now, version, jobs.id
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, before, after, jobs)
-    SELECT queue, type, 'running', 'scheduled', count(*) FROM moved GROUP BY queue, type
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, 'settle', 'running', 'scheduled',
+        array_agg(id) FILTER (WHERE %(keep)s), array_agg(version) FILTER (WHERE %(keep)s), array_agg(attempt) FILTER (WHERE %(keep)s),
+        CASE WHEN count(reason) > 0 THEN array_agg(reason) FILTER (WHERE %(keep)s) END, NULL
+    FROM moved GROUP BY queue, type
 )
-SELECT * FROM moved
+SELECT n, type, queue, state, fence, attempt, reason, now, version FROM moved

@@ -68,9 +68,13 @@ tagged AS (
     WHERE tags IS NOT NULL
     ON CONFLICT DO NOTHING
 ),
-counted AS (
-    INSERT INTO penstock.count_changes (queue, type, after, jobs)
-    SELECT queue, type, state, count(*) FROM inserted WHERE %(counted)s GROUP BY queue, type, state
+told AS (
+    INSERT INTO penstock.journal (
+        -- include entry
+    )
+    SELECT CASE WHEN %(keep)s THEN (SELECT now FROM clock) END, count(*), queue, type, %(move)s, NULL, state, array_agg(id) FILTER (WHERE %(keep)s),
+        NULL, NULL, NULL, NULL
+    FROM inserted GROUP BY queue, type, state
 )
 SELECT clock.now, fresh.jobs = %(asked)s, CASE WHEN fresh.jobs < %(asked)s THEN ARRAY(SELECT id FROM inserted) END,
     gate.ring, gate.closed

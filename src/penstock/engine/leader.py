@@ -1,4 +1,4 @@
-"""Leader election among the autoscalers of an app: a role in the store, held for a time and renewed."""
+"""Leader election among processes: a role in the store, held for a time and renewed."""
 
 import asyncio
 import logging
@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from penstock.model.clock import Clock, seconds
 from penstock.model.errors import Unavailable
-from penstock.store import Store
+from penstock.store.registry import Registry
 
-logger = logging.getLogger("penstock.autoscaler")
+logger = logging.getLogger("penstock.engine")
 
 HELD_FOR = timedelta(seconds=10)
 RENEWED_AFTER = timedelta(seconds=3)
@@ -18,25 +18,20 @@ RENEWED_AFTER = timedelta(seconds=3)
 T = TypeVar("T")
 
 
-def role_of(app: str) -> str:
-    """The role that the autoscalers of an app share."""
-    return f"autoscaler/{app}"
-
-
 class Leadership:
-    """The role of leader, as one autoscaler knows it.
+    """A role, as one process knows it that wants to hold it.
 
     `fence` grows each time the role passes to another holder; None while this one does not hold it. `taken`: at the
-    last answer of the store another autoscaler held it.
+    last answer of the store another process held it.
     """
 
-    def __init__(self, store: Store, clock: Clock, holder: str, app: str) -> None:
+    def __init__(self, store: Registry, clock: Clock, holder: str, role: str) -> None:
         self.fence: int | None = None
         self.taken = False
         self._store = store
         self._clock = clock
         self._holder = holder
-        self._name = role_of(app)
+        self._role = role
         self._acquired_at = float("-inf")
 
     @property
@@ -56,9 +51,9 @@ class Leadership:
             return
         self.fence = None
         try:
-            await self._store.release_role(self._name, self._holder)
+            await self._store.release_role(self._role, self._holder)
         except Unavailable as error:
-            logger.debug("the role of autoscaler runs out by itself: %s", error)
+            logger.debug("the role %s runs out by itself: %s", self._role, error)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Do the work and renew the role meanwhile; None if the role was lost before the work ended.
@@ -84,13 +79,13 @@ class Leadership:
             try:
                 await self._renew()
             except Unavailable as error:
-                logger.debug("the role of autoscaler is not renewed: %s", error)
+                logger.debug("the role %s is not renewed: %s", self._role, error)
 
     async def _renew(self) -> None:
         asked_at = self._clock.monotonic()
-        fence = await self._store.acquire_role(self._name, self._holder, HELD_FOR)
+        fence = await self._store.acquire_role(self._role, self._holder, HELD_FOR)
         if fence != self.fence:
-            logger.info("autoscaler %s %s", self._holder, "acts" if fence is not None else "stands by")
+            logger.info("%s %s as %s", self._holder, "acts" if fence is not None else "stands by", self._role)
         self.fence, self.taken, self._acquired_at = fence, fence is None, asked_at
 
     def _left(self) -> timedelta:
