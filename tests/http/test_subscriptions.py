@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.config import Settings
-from penstock.config.settings import EventSettings, WebhookSettings
+from penstock.config.event_settings import EventSettings, WebhookSettings
 from penstock.engine import Engine
 from penstock.model.events import parse_event_id, unpack_event
 from penstock.model.journal import DeliveryRecord, EventRetention, Parked, ParkedState, Position, RelayState, RelayWrite
@@ -388,7 +388,7 @@ class TestLog:
         await log(shard, *(delivered(f"evt_{n}", one, ok=False) for n, one in enumerate(at)))
         found: list[str] = []
         sizes: list[int] = []
-        before = ""
+        before, page = "", {}
         for _ in range(3):
             page = (await client.get(f"/v1/subscriptions/orders/deliveries?limit=2{before}")).json()
             found += [one["first"] for one in page["deliveries"]]
