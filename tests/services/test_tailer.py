@@ -69,6 +69,15 @@ async def test_an_event_is_encoded_once_for_all_filters(
     assert len(encoded) == 3
 
 
+async def test_the_id_of_a_flush_follows_its_events(live: SteppedFeed, engine: Engine) -> None:
+    """A client that has read a part of a flush reads it again."""
+    reader = await live.reader().join()
+    await run_job(engine)
+    await live.step()
+    lines = (await reader.take()).decode().strip().split("\n\n")
+    assert [line.partition(":")[0] for line in lines] == ["data", "data", "data", "id"]
+
+
 async def test_a_bulk_is_cut_into_flushes(live: SteppedFeed, engine: Engine) -> None:
     reader = await live.reader().join()
     await engine.jobs.submit([request() for _ in range(FLUSH_EVENTS + 10)])
