@@ -11,7 +11,7 @@ from penstock.events.cursor import EventCursor, parse_cursor
 from penstock.events.selection import StreamFilter
 from penstock.events.stream import HEARTBEAT, MAX_FLUSHES
 from penstock.events.streams import CLOSE_AFTER, Streams
-from penstock.events.tailer import FLUSH_EVENTS, pause_after
+from penstock.events.tailer import FLUSH_EVENTS, LOOK_INTERVAL, RECHECKS, Tailer, pause_after
 from penstock.model.ids import ShardId
 from penstock.model.journal import EventRetention, Position
 from penstock.model.lifecycle import State
@@ -92,6 +92,14 @@ async def test_a_bulk_is_cut_into_flushes(live: SteppedFeed, engine: Engine) -> 
 def test_a_flush_waits_longer_the_more_events_there_are() -> None:
     assert pause_after(1) < timedelta(milliseconds=25)
     assert pause_after(1000) == timedelta(milliseconds=100)
+
+
+async def test_a_tailer_looks_again_soon_after_a_signal(live: SteppedFeed, engine: Engine) -> None:
+    """Another process may have been numbering the entries that the signal was about."""
+    tailer = Tailer(engine, engine.store.shards()[0], live.feed)
+    assert await tailer.step() == LOOK_INTERVAL
+    tailer.hear()
+    assert [await tailer.step() for _ in range(4)] == [*RECHECKS, LOOK_INTERVAL]
 
 
 async def test_a_reader_that_is_far_behind_is_told_from_where_to_ask(live: SteppedFeed, engine: Engine) -> None:
