@@ -16,7 +16,7 @@ from penstock.model.ids import ShardId
 from penstock.model.journal import EventRetention, Position
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
-from tests.services.engine_steps import claim_one, join, request, submit, success
+from tests.services.engine_steps import claim_one, join, pruner, request, submit, success
 from tests.services.event_readers import HandReader, SteppedFeed
 
 ZERO = timedelta(0)
@@ -131,6 +131,28 @@ async def test_a_reader_ahead_of_the_feed_gets_nothing_twice(
     await live.step()
     await taking
     assert [event["job"] for event in reader.events] == [second.id]
+
+
+async def test_entries_without_events_are_passed_over_by_readers_and_feed(
+    live: SteppedFeed, engine: Engine, clock: SimulatedClock
+) -> None:
+    await run_job(engine)
+    (shard,) = engine.store.shards()
+    before = await shard.number_entries()
+    await live.step()
+    assert live.feed.position(ShardId(0)) == Position(before + 1)
+    clock.advance(timedelta(days=60))
+    await pruner(engine).step()
+    after = await shard.number_entries()
+    assert after > before
+    await live.step()
+    assert live.feed.position(ShardId(0)) == Position(after + 1)
+    reader = await live.reader(EventCursor(clock.now(), {ShardId(0): Position(before + 1)})).join()
+    job = await submit(engine)
+    await live.step()
+    assert [event["job"] for event in await reader.take_until(1)] == [job.id]
+    ahead = await live.reader(EventCursor(clock.now(), {ShardId(0): Position(after + 2)})).join()
+    assert ahead.events == []
 
 
 async def test_what_the_journal_no_longer_keeps_is_told(

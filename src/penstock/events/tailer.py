@@ -69,12 +69,15 @@ class Tailer:
 
     async def _read(self) -> int:
         position = await self._position()
-        await self._shard.number_entries()
+        head = await self._shard.number_entries()
         page = await self._shard.read_journal(position.number - 1, READ_EVENTS)
         if is_gone(position, page):
             page = await self._skip(page)
             position = await self._position()
         self._note_lag(page.entries[0] if page.entries else None)
+        if not page.entries and head >= position.number:
+            # Entries without events. The head was read before: what has come since is not passed over.
+            self._feed.begin(self._shard.shard, Position(head + 1))
         return await self._publish(page, position)
 
     async def _publish(self, page: JournalPage, position: Position) -> int:
