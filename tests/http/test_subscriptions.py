@@ -381,6 +381,14 @@ class TestLog:
             before = f"&before={page['before'].replace('+', '%2B')}"
         assert found == [f"evt_{n}" for n in reversed(range(12))]
 
+    @pytest.mark.parametrize(
+        "before", ["null", "0.5", "17", "yesterday", "2026-11-18T00:00:00", "5786-11-29T23:33:40Z"]
+    )
+    async def test_what_is_no_instant_is_refused(self, client: Client, before: str) -> None:
+        await create(client)
+        answer = await client.get("/v1/subscriptions/orders/deliveries", params={"before": before})
+        assert "before" in problem(answer, 422)["detail"]
+
     async def test_those_of_one_instant_are_on_one_page(self, client: Client, shard: Shard) -> None:
         await create(client)
         start = datetime(2026, 11, 18, tzinfo=UTC)

@@ -44,6 +44,7 @@ class Deliveries:
 
     def __init__(self, parts: EngineParts, subscriptions: Subscriptions) -> None:
         self._store = parts.store
+        self._signals = parts.signals
         self._subscriptions = subscriptions
         self._retention = seconds(parts.settings.retention.events_seconds)
 
@@ -76,10 +77,15 @@ class Deliveries:
                 f"subscription {name} is disabled ({subscription.reason}); "
                 f"`penstock subscriptions resume {name}` first, then replay"
             )
+        answer = await self._park_again(subscription, request)
+        self._signals.journal.tell()
+        return answer
+
+    async def _park_again(self, subscription: Subscription, request: ReplayRequest) -> ReplayAnswer:
         if request.event is not None:
             return await self._replay_event(subscription, request.event)
         if request.dead:
-            return await self._replay_dead(name)
+            return await self._replay_dead(subscription.name)
         return await self._replay_span(subscription, request)
 
     async def _replay_event(self, subscription: Subscription, text: str) -> ReplayAnswer:
