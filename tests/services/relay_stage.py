@@ -67,9 +67,9 @@ class RelayStage:
     async def parked(self, state: ParkedState = ParkedState.WAITING) -> list[Parked]:
         return await self.shard.parked(NAME, state, 1_000)
 
-    def arrivals(self) -> dict[JobId, list[int]]:
+    def arrivals(self) -> dict[str, list[int]]:
         """The versions of each job that the sink took, in order."""
-        found = defaultdict(list)
+        found: dict[str, list[int]] = defaultdict(list)
         for id in self.taken:
             _, job, version = id.split("_")
             found[job].append(int(version))
