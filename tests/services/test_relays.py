@@ -253,7 +253,9 @@ async def test_a_batch_with_one_refused_event_holds_up_only_that_one(stage: Rela
     relay = await stage.relay()
     poison, *others = [await submit(stage.engine) for _ in range(10)]
     stage.refuses = lambda id: id == f"evt_{plain(poison.id)}_1"
-    await run(relay, stage, timedelta(seconds=10))
+    await run(relay, stage)
+    stage.clock.advance(timedelta(seconds=10))
+    await run(relay, stage)
     assert stage.arrivals() == {plain(job.id): [1] for job in others}
 
 
