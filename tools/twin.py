@@ -1,18 +1,19 @@
-"""Writes `client/aio.py`, the client for asyncio, from `client/client.py`, the blocking one.
+"""Writes `client/aio.py`, the client for asyncio, from `client/client.py`, the blocking one; and its parts.
 
     python tools/twin.py
 
-Every method is rewritten by the same rules; what differs otherwise is listed in EDITS. A test compares the files.
+Every method is rewritten by the same rules; what differs otherwise is listed as edits. A test compares the files.
 """
 
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCKING = ROOT / "src/penstock/client/client.py"
-ASYNC = ROOT / "src/penstock/client/aio.py"
+CLIENT = ROOT / "src/penstock/client"
 
 CLASS_DOCSTRING = re.compile(r'(?<=^class AsyncClient:\n    """).*?(?=    """)', re.DOTALL | re.MULTILINE)
 ASYNC_DOCSTRING = """`Client` for asyncio: the same calls with the same guarantees, awaited. May be shared by tasks.
@@ -28,10 +29,13 @@ RULES = (
     (r"\bIterator\b", "AsyncIterator"),
     (r"^( *)yield from (\S+)$", r"\1for item in \2:\n\1    yield item"),
     (r"^class Client:", "class AsyncClient:"),
+    (r"\bClientSubscriptions\b", "AsyncClientSubscriptions"),
+    (r"\bpenstock\.client\.subscriptions\b", "penstock.client.aio_subscriptions"),
+    (r"\bRunExchange\b", "AsyncRunExchange"),
 )
 """Patterns and what each match becomes, one after the other."""
 
-EDITS = (
+CLIENT_EDITS = (
     (
         '"""The blocking client. `tools/twin.py` writes the one for asyncio from this file: run it after a change."""',
         '"""The client for asyncio. Written by `tools/twin.py` from `client.py`: change that and run the tool."""',
@@ -48,28 +52,65 @@ EDITS = (
 )
 """Texts that occur once, after the rules, and what replaces them: an event loop sleeps by its clock."""
 
+SUBSCRIPTION_EDITS = (
+    (
+        '"""Subscriptions, by the blocking client. `tools/twin.py` writes the same for asyncio from this file."""',
+        '"""Subscriptions, for asyncio. Written by `tools/twin.py` from `subscriptions.py`: change that instead."""',
+    ),
+)
+
+
+class Twin(NamedTuple):
+    """A file of the blocking client, the one for asyncio, and the edits between them."""
+
+    blocking: Path
+    asynchronous: Path
+    edits: Sequence[tuple[str, str]]
+
+
+TWINS = (
+    Twin(CLIENT / "client.py", CLIENT / "aio.py", CLIENT_EDITS),
+    Twin(CLIENT / "subscriptions.py", CLIENT / "aio_subscriptions.py", SUBSCRIPTION_EDITS),
+)
+
 
 def main() -> int:
-    ASYNC.write_text(async_text(BLOCKING.read_text("utf-8")), "utf-8")
+    for twin in TWINS:
+        twin.asynchronous.write_text(async_text(twin), "utf-8")
     return 0
 
 
-def async_text(blocking: str) -> str:
-    """The text of `aio.py` for this text of `client.py`; ValueError if an edit does not apply exactly once."""
-    text = blocking
+def async_text(twin: Twin) -> str:
+    """The text for asyncio of the blocking file; ValueError if an edit does not apply exactly once."""
+    text, name = twin.blocking.read_text("utf-8"), twin.blocking.name
     for pattern, becomes in RULES:
         text = re.sub(pattern, becomes, text, flags=re.MULTILINE)
-    for old, new in EDITS:
+    for old, new in twin.edits:
         if text.count(old) != 1:
-            raise ValueError(f"tools/twin.py: expected once in client.py, found {text.count(old)} times: {old!r}")
+            raise ValueError(f"tools/twin.py: expected once in {name}, found {text.count(old)} times: {old!r}")
         text = text.replace(old, new)
-    return format_code(CLASS_DOCSTRING.sub(ASYNC_DOCSTRING, text))
+    return format_code(CLASS_DOCSTRING.sub(ASYNC_DOCSTRING, text), twin.asynchronous)
 
 
-def format_code(text: str) -> str:
-    """The text as `make format` leaves it."""
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(ASYNC), "-"]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+def format_code(text: str, path: Path) -> str:
+    """The text as `make format` leaves it; imports are sorted anew, as names have changed."""
+    sort = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--quiet",
+        "--select",
+        "I",
+        "--fix",
+        "--stdin-filename",
+        str(path),
+        "-",
+    ]
+    shape = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(path), "-"]
+    for command in (sort, shape):
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return text
 
 
 if __name__ == "__main__":

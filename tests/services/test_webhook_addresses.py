@@ -16,7 +16,7 @@ from typing import Any
 import httpcore2
 import pytest
 
-from penstock.config.settings import WebhookSettings
+from penstock.config.event_settings import WebhookSettings
 from penstock.events import AddressRules, Delivered, Rejected, Unreachable, WebhookNotifier
 from penstock.events.addresses import IpAddress, address_rules, check_url, literal
 from penstock.events.network import PinnedBackend, SystemResolver

@@ -157,6 +157,7 @@ TAGS = {
     "workers": "The list of workers, and the calls by which a worker gets jobs and settles them.",
     "schedulers": "The calls by which a scheduler reads what is due and records its decisions.",
     "fleets": "Workers that are scaled together: their size, why, and changing it by hand.",
+    "subscriptions": "Job events delivered to sinks: create, test, pause, rotate and replay them; their logs.",
     "shards": "The job stores: their health, and adding, draining and removing them.",
     "keys": "API keys: create, list, rotate and revoke them.",
     "health": "Whether this process is alive, and whether it takes jobs now.",

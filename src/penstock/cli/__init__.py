@@ -29,6 +29,11 @@ ROOT = CommandGroup(
         "schedules": ("penstock.cli.schedules:schedules", "Run jobs again and again: on an interval or by cron."),
         "queues": ("penstock.cli.queues:queues", "Look at queues, pause and resume them."),
         "history": ("penstock.cli.history:history", "Draw what happened over time."),
+        "subscriptions": (
+            "penstock.cli.subscriptions:subscriptions",
+            "Have job events delivered to web hooks of your own.",
+        ),
+        "webhooks": ("penstock.cli.webhooks:webhooks", "Receive webhooks on this machine, to try them."),
         "types": ("penstock.cli.types:types", "Look at job types, rename and retire them."),
         "keys": ("penstock.cli.keys:keys", "Make API keys, list, rotate and revoke them."),
         "workers": ("penstock.cli.workers:workers", "List the workers and how they are."),

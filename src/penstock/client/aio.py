@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from penstock.client import admin_calls, calls, fleet_calls, schedule_calls
 from penstock.client.admin_calls import StateName, key_request, rotate_request
+from penstock.client.aio_subscriptions import AsyncClientSubscriptions
 from penstock.client.calls import AsyncTransport, Reply
 from penstock.client.environment import server_url
 from penstock.client.fleet_calls import FleetChanges, WorkerCount
@@ -70,6 +71,7 @@ class AsyncClient:
         self._protocol = ClientProtocol(
             self._clock, rng or random.Random(), None if patience is None else span_of(patience)
         )
+        self.subscriptions = AsyncClientSubscriptions(self._run, self._protocol)
 
     async def submit(self, type: str, params: object = None, **options: Unpack[SubmitOptions]) -> JobItem:
         """Add a job. Once this returns the job is durable, and it was added once however often the call was sent."""

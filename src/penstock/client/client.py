@@ -32,6 +32,7 @@ from penstock.client.options import (
     spec_of,
 )
 from penstock.client.protocol import DEFAULT_WAIT, NOTHING, ClientProtocol, Exchange, Pause, Step
+from penstock.client.subscriptions import ClientSubscriptions
 from penstock.model.clock import Clock, SystemClock
 from penstock.model.errors import Unavailable
 from penstock.model.job import JobFilter
@@ -75,6 +76,7 @@ class Client:
         self._protocol = ClientProtocol(
             clock or SystemClock(), rng or random.Random(), None if patience is None else span_of(patience)
         )
+        self.subscriptions = ClientSubscriptions(self._run, self._protocol)
         self._sleep = sleep
 
     def submit(self, type: str, params: object = None, **options: Unpack[SubmitOptions]) -> JobItem:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from penstock.config.event_settings import EventSettings, WebhookSettings
+from penstock.config.tables import SubscriptionTable, VariableName
 from penstock.model.fleets import MOST_WORKERS, Fleet
 from penstock.model.ids import SERIES_MAX
 from penstock.model.names import whole
@@ -16,7 +18,6 @@ MIB = 1024 * KIB
 
 
 HostName = Annotated[str, whole(r"(?:[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?)", max_length=253)]
-VariableName = Annotated[str, whole("[A-Za-z_][A-Za-z0-9_]*", max_length=200)]
 
 
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -210,41 +211,6 @@ class RetentionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only
     history_seconds: Annotated[float, Meta(description="The history of counts and times.", ge=60)] = 90 * 86_400.0
 
 
-class EventSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The journal of state changes."""
-
-    keep: Annotated[
-        bool,
-        Meta(
-            description="Write every state change of every job to the journal. Without it there are no streams, "
-            "subscriptions and history. The same for all processes."
-        ),
-    ] = True
-
-
-class WebhookSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where job events may be delivered to. Addresses are judged when a subscription is made and at every connect."""
-
-    allow: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Networks of your own that webhooks may be sent to, such as `10.0.0.0/8`, besides the public "
-            "internet. This machine itself is allowed while the server listens on loopback only."
-        ),
-    ] = ()
-    http: Annotated[
-        bool, Meta(description="Send webhooks to `http://` URLs too. To this machine itself they need not be https.")
-    ] = False
-    source: Annotated[
-        str,
-        whole(
-            r"[\x21-\x7e]+",
-            max_length=255,
-            description="Name of this Penstock system in the events it sends: a URI, as `source` of every CloudEvent.",
-        ),
-    ] = "penstock"
-
-
 class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a worker runs jobs."""
 
@@ -392,7 +358,7 @@ def is_loopback(host: str) -> bool:
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole tree, one section per concern.
 
-    `fleets` and `subscriptions` hold the tables `[fleets.NAME]` and `[subscriptions.NAME]` as they were written.
+    `fleets` holds the tables `[fleets.NAME]` as they were written, `subscriptions` those `[subscriptions.NAME]`.
     """
 
     server: ServerSettings = ServerSettings()
@@ -409,4 +375,4 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
-    subscriptions: Mapping[str, Mapping[str, object]] = {}
+    subscriptions: Mapping[str, SubscriptionTable] = {}

@@ -33,6 +33,9 @@ from penstock.store.answers import gather_answers, require
 PATIENCE = timedelta(seconds=2)
 """How long slower shards are waited for, once the first has answered."""
 
+MOST_OF_AN_INSTANT = 100
+"""So many lines of one millisecond a page may have beyond its limit."""
+
 Answer = TypeVar("Answer")
 
 
@@ -54,12 +57,12 @@ class Deliveries:
     async def log(self, name: str, before: datetime | None, limit: int) -> DeliveryPage:
         """A page of the delivery logs of all shards, newest first."""
         await self._subscriptions.find(name)
-        # One more than wanted tells whether there is a next page.
-        found, missing = await self._ask(lambda shard: _read_log(shard, name, before, limit + 1))
+        asked = limit + MOST_OF_AN_INSTANT
+        found, missing = await self._ask(lambda shard: _read_log(shard, name, before, asked))
         newest_first = list(merge(*found, key=_at, reverse=True))
         page = cut_page(newest_first, limit)
-        next_before = page[-1].at if len(page) < len(newest_first) else None
-        return DeliveryPage(tuple(page), next_before, missing)
+        has_more = len(page) < len(newest_first) or any(len(one) == asked for one in found)
+        return DeliveryPage(tuple(page), page[-1].at if has_more else None, missing)
 
     async def replay(self, name: str, request: ReplayRequest) -> ReplayAnswer:
         """Have events delivered again: one, those of a span that the filter fits, or the dead ones.

@@ -126,8 +126,7 @@ class Subscriptions:
         await self.find(name)
         if change.sink is not UNSET:
             await self._reachable.check(change.sink)
-        said = {field: value for field, value in _said(change).items() if value is not UNSET}
-        return await self._change(name, lambda one, now: replace(one, **said, changed_at=now))
+        return await self._change(name, change.laid_over)
 
     async def pause(self, name: str) -> SubscriptionItem:
         """Deliver nothing until it is resumed; events wait in the journal as long as that keeps them."""
@@ -175,10 +174,15 @@ class Subscriptions:
         """Send one test event now, whatever the subscription's state, and say what came of it. It is not retried."""
         return await self._reachable.send_test(await self.find(name))
 
+    async def check(self, request: SubscriptionRequest) -> None:
+        """Raise Invalid if no subscription can be made like this, or its sink may not be used."""
+        self._new(request, None, await self._store.now())
+        await self._reachable.check(request.sink)
+
     async def declare(self, request: SubscriptionRequest) -> None:
         """Make a subscription of the settings what its table says; its state, and a secret made here, stay.
 
-        An unchanged one is left untouched. Its sink has been checked by the caller.
+        An unchanged one is left untouched. Nothing is checked again that `check` has.
         """
         fresh = self._new(request, None, await self._store.now())
 
@@ -316,12 +320,6 @@ def _declared(before: Subscription, fresh: Subscription, *, given: bool) -> Subs
     if given and before.secrets[0].text != fresh.secrets[0].text:
         after = rotate(after, fresh.secrets[0].text, fresh.changed_at)
     return before if after == before else replace(after, changed_at=fresh.changed_at)
-
-
-def _said(change: SubscriptionChange) -> dict[str, object]:
-    """The fields of a change, with its filter checked; UNSET where nothing is said."""
-    fields = {name: getattr(change, name) for name in change.__struct_fields__}
-    return fields if change.filter is UNSET else fields | {"filter": change.filter.checked()}
 
 
 def _encode(*subscriptions: Subscription) -> dict[str, bytes | None]:

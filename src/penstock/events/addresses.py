@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct
 
-from penstock.config.settings import WebhookSettings
+from penstock.config.event_settings import WebhookSettings
 from penstock.model.errors import Invalid, RefusedAddress
 from penstock.model.subscriptions import URL_LENGTH
 

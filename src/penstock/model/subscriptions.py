@@ -71,11 +71,15 @@ class EventFilter(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return self.tags is None or not set(self.tags).isdisjoint(tags)
 
 
+InFlight = Annotated[int, Meta(ge=1, le=MOST_IN_FLIGHT)]
+PerSecond = Annotated[float, Meta(gt=0, le=MOST_PER_SECOND)]
+
+
 class DeliveryLimits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The load that a sink is given at most: requests at a time, and requests in a second (None: no limit)."""
 
-    in_flight: Annotated[int, Meta(ge=1, le=MOST_IN_FLIGHT)] = 8
-    per_second: Annotated[float, Meta(gt=0, le=MOST_PER_SECOND)] | None = None
+    in_flight: InFlight = 8
+    per_second: PerSecond | None = None
 
 
 class SigningSecret(Struct, frozen=True, kw_only=True):
@@ -120,6 +124,8 @@ def rotate(subscription: Subscription, secret: str, now: datetime) -> Subscripti
     signing_key(secret)
     newest = SigningSecret(text=secret, created_at=now)
     current, *_ = subscription.secrets
+    if secret == current.text:
+        raise Invalid("secret: this is the present one; give another, or leave it out for a new one")
     before = replace(current, valid_until=now + SECRET_OVERLAP)
     return replace(subscription, secrets=(newest, before), changed_at=now)
 

@@ -1,9 +1,11 @@
 """Subscriptions, their delivery logs and replays on the wire. Only answers about a new secret have one."""
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec.structs import asdict, replace
 
 from penstock.model.clock import Instant, check_instants
 from penstock.model.errors import Invalid
@@ -19,6 +21,8 @@ from penstock.model.subscriptions import (
     DeliveryLimits,
     EventContent,
     EventFilter,
+    InFlight,
+    PerSecond,
     Subscription,
     SubscriptionSink,
     SubscriptionState,
@@ -32,6 +36,8 @@ NameText = Annotated[str, Meta(extra_json_schema=_NAME_SCHEMA)]
 NameTexts = Annotated[tuple[NameText, ...], Meta(extra_json_schema=_LIST_SCHEMA)]
 StateText = Annotated[str, Meta(extra_json_schema={"enum": list(State)})]
 TagText = Annotated[str, Meta(max_length=128)]
+StateTexts = Annotated[tuple[StateText, ...], Meta(extra_json_schema=_LIST_SCHEMA)]
+TagTexts = Annotated[tuple[TagText, ...], Meta(extra_json_schema=_LIST_SCHEMA)]
 Batch = Annotated[int, Meta(ge=1, le=MOST_BATCHED)]
 SecretText = Annotated[str, Meta(max_length=128, description="`whsec_…`; made by the server unless it is given.")]
 EventIdText = Annotated[str, Meta(max_length=64, description="An event, by its id.")]
@@ -42,8 +48,8 @@ class FilterRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     types: NameTexts | None = None
     queues: NameTexts | None = None
-    states: Annotated[tuple[StateText, ...], Meta(extra_json_schema=_LIST_SCHEMA)] | None = None
-    tags: Annotated[tuple[TagText, ...], Meta(extra_json_schema=_LIST_SCHEMA)] | None = None
+    states: StateTexts | None = None
+    tags: TagTexts | None = None
 
     def checked(self) -> EventFilter:
         """Invalid names the list that is empty or has a wrong value."""
@@ -62,14 +68,49 @@ class SubscriptionRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_on
     secret: SecretText | None = None
 
 
-class SubscriptionChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What to change; the rest stays. A filter and limits are replaced as a whole."""
+class FilterChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Lists to replace; null lets through all. The others stay."""
+
+    types: NameTexts | UnsetType | None = UNSET
+    queues: NameTexts | UnsetType | None = UNSET
+    states: StateTexts | UnsetType | None = UNSET
+    tags: TagTexts | UnsetType | None = UNSET
+
+    def laid_over(self, before: EventFilter) -> EventFilter:
+        """Invalid names the list that is empty or has a wrong value."""
+        return event_filter(**asdict(before) | said(self))
+
+
+class LimitsChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Limits to replace; null of `per_second` is none. The other stays."""
+
+    in_flight: InFlight | UnsetType = UNSET
+    per_second: PerSecond | UnsetType | None = UNSET
+
+
+class SubscriptionChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What to change; the rest stays."""
 
     sink: SubscriptionSink | UnsetType = UNSET
-    filter: FilterRequest | UnsetType = UNSET
+    filter: FilterChange | UnsetType = UNSET
     include: EventContent | UnsetType = UNSET
     batch: Batch | UnsetType = UNSET
-    limits: DeliveryLimits | UnsetType = UNSET
+    limits: LimitsChange | UnsetType = UNSET
+
+    def laid_over(self, before: Subscription, now: datetime) -> Subscription:
+        """The subscription, changed; Invalid names what of the filter is wrong."""
+        changes = said(self) | {"changed_at": now}
+        if self.filter is not UNSET:
+            changes["filter"] = self.filter.laid_over(before.filter)
+        if self.limits is not UNSET:
+            changes["limits"] = replace(before.limits, **said(self.limits))
+        return replace(before, **changes)
+
+
+def said(change: Struct) -> dict[str, Any]:
+    """The fields of a change that are not UNSET."""
+    fields = {name: getattr(change, name) for name in change.__struct_fields__}
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 class RotateSecretRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
