@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from penstock.api.relay_metrics import read_relays
 from penstock.engine import Engine
 from penstock.events.relay import Relay
 from penstock.model.journal import EventRetention, ParkedState
@@ -317,3 +318,26 @@ async def test_facts_only_are_sent_without_the_job_and_items_with_it(stage: Rela
     await run(await stage.relay("r1", include=EventContent.ITEM), stage)
     facts, item = [msgspec.json.decode(one.body)["data"] for one in stage.sink.requests]
     assert (facts.get("job"), item["job"]["params"]) == (None, {"a": 1})
+
+
+async def test_how_a_relay_stands_is_measured_by_subscription_and_shard(stage: RelayStage) -> None:
+    assert "".join(await read_relays(stage.engine)) == ""
+    await stage.subscribe()
+    relay = await stage.relay()
+    poison, _ = await submit(stage.engine), await submit(stage.engine)
+    stage.refuses = lambda id: id == f"evt_{plain(poison.id)}_1"
+    await run(relay, stage)
+    await submit(stage.engine)
+    stage.clock.advance(timedelta(seconds=30))
+    text = "".join(await read_relays(stage.engine))
+    labels = f'{{subscription="orders",shard="{stage.shard.shard}"}}'
+    values = dict(line.replace(labels, "").split() for line in text.splitlines() if not line.startswith("#"))
+    assert {name.removeprefix("penstock_subscription_"): value for name, value in values.items()} == {
+        "lag_seconds": "30",
+        "lag_entries": "1",
+        "parked": "1",
+        "dead": "0",
+        "circuit_open": "0",
+        "delivered_total": "1",
+        "failed_total": "1",
+    }
