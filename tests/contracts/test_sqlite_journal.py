@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -60,6 +61,14 @@ async def test_no_number_is_given_again_after_everything_was_pruned(path: Path, 
     await StoreStage(again, clock).submit()
     assert [entry.number for entry in (await again.read_journal(0, 99)).entries] == [head + 1]
     await again.close()
+
+
+async def test_an_instant_between_two_milliseconds_is_after_the_first(
+    store: SqliteStore, clock: SimulatedClock
+) -> None:
+    await StoreStage(store, clock).submit()
+    assert await store.find_number(clock.now() + timedelta(microseconds=1)) == 1
+    assert await store.find_number(clock.now()) == 0
 
 
 async def test_what_is_not_in_the_history_is_not_pruned(store: SqliteStore, clock: SimulatedClock) -> None:

@@ -47,7 +47,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     async with local_sink() as sink:
         stage = RelayStage(engine, clock, sink)
         yield stage
-        await stage.notifier.close()
+        await stage.close()
     await engine.close()
 
 

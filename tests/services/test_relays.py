@@ -25,7 +25,7 @@ async def stage(engine: Engine, clock: SimulatedClock) -> AsyncIterator[RelaySta
     async with local_sink() as sink:
         stage = RelayStage(engine, clock, sink)
         yield stage
-        await stage.notifier.close()
+        await stage.close()
 
 
 async def run(relay: Relay, stage: RelayStage, span: timedelta = timedelta(0)) -> None:
@@ -85,7 +85,7 @@ async def test_no_two_events_of_a_job_are_under_way_at_once(stage: RelayStage) -
     jobs = [await submit(stage.engine) for _ in range(3)]
     await stage.settle_all()
     stage.sink.answers = [hang] * 3
-    await run(await stage.relay(), stage)
+    await run(await stage.relay("impatient"), stage)
     first = [one.headers["webhook-id"] for one in stage.sink.requests]
     assert sorted(first) == sorted(f"evt_{plain(job.id)}_1" for job in jobs)
     assert [(one.attempts, one.due_at is None) for one in await stage.parked()] == [

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import apsw
 
-from penstock.model.clock import to_millis
 from penstock.model.journal import Entry, JournalPage
 from penstock.store.sqlite.entries import entry_of
+from penstock.store.sqlite.schedules import ceil_millis
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.transaction import SqliteTransaction
 
@@ -46,7 +46,7 @@ def read_journal(connection: apsw.Connection, after: int, limit: int) -> Journal
 
 def find_number(connection: apsw.Connection, at: datetime) -> int:
     """Bisect the numbers: times grow along them, but for steps of the wall clock."""
-    bounds, wanted = read_bounds(connection), to_millis(at)
+    bounds, wanted = read_bounds(connection), ceil_millis(at)
     least, most = bounds.oldest, bounds.head + 1
     while least < most:
         middle = (least + most) // 2

@@ -1,5 +1,6 @@
 """The moves of a lease: claim, renew, settle, release, and reclaim from a lost owner; cancel and expire."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -154,11 +155,12 @@ def _release(tx: SqliteTransaction, given_back: Sequence[GivenBack]) -> list[Set
 
 
 def retype(tx: SqliteTransaction, leases: Sequence[Lease], type_name: str) -> None:
+    retyped: Counter[tuple[str, str]] = Counter()
     for lease in leases:
         scope = {"id": to_bytes(lease.job), "fence": lease.fence, "type": type_name}
         before = query(tx.connection, _TYPE_OF, {"id": scope["id"]})
-        for (queue,) in query(tx.connection, _RETYPE, scope):
-            tx.record_retyped(queue, before[0][0], type_name)
+        retyped.update((queue, before[0][0]) for (queue,) in query(tx.connection, _RETYPE, scope))
+    tx.record_retyped(retyped, type_name)
 
 
 def reclaim(tx: SqliteTransaction, limit: int) -> list[Event]:

@@ -73,10 +73,11 @@ class SqliteTransaction:
         for (queue, type_name, state), jobs in gone.items():
             self._record_count(EntryKey(PRUNED, queue, type_name, state, None), jobs)
 
-    def record_retyped(self, queue: str, before: str, after: str) -> None:
-        """Note that a running job has another type now; this is no move, and no event."""
-        self._record_count(EntryKey(RETYPED, queue, before, State.RUNNING, None), 1)
-        self._record_count(EntryKey(RETYPED, queue, after, None, State.RUNNING), 1)
+    def record_retyped(self, left: Mapping[tuple[str, str], int], type_name: str) -> None:
+        """Note how many running jobs of which queue and type have this type now; this is no move, and no event."""
+        for (queue, before), jobs in left.items():
+            self._record_count(EntryKey(RETYPED, queue, before, State.RUNNING, None), jobs)
+            self._record_count(EntryKey(RETYPED, queue, type_name, None, State.RUNNING), jobs)
 
     def _record_count(self, key: EntryKey, jobs: int) -> None:
         if draft := self._draft(key, jobs):

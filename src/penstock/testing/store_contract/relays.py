@@ -41,7 +41,7 @@ class RelayStage:
     def park(self, job: int, version: int, **fields: Any) -> Parked:
         return Parked(job=self.jobs[job], version=version, event=b"{}", **fields)
 
-    async def waiting(self, **where: Any) -> list[Parked]:
+    async def read_waiting(self, **where: Any) -> list[Parked]:
         return await self.shard.parked(NAME, ParkedState.WAITING, 99, **where)
 
     def success(self, first: str, last: str, events: int, **fields: Any) -> DeliveryRecord:
@@ -91,7 +91,7 @@ class RelayContract(OnStage):
                 position=Position(9), fence=late, parked=[relay.park(0, 1)], log=[relay.failure("e")]
             )
         assert await relay.shard.relay_totals(NAME) == RelayTotals(state=RelayState(position=Position(1)))
-        assert (await relay.waiting(), await relay.log()) == ([], [])
+        assert (await relay.read_waiting(), await relay.log()) == ([], [])
         assert await relay.save(position=Position(2), fence=fence)
 
     async def test_the_role_of_another_subscription_is_of_no_use(self, relay: RelayStage) -> None:
@@ -105,10 +105,10 @@ class RelayContract(OnStage):
         behind = [relay.park(0, 5), relay.park(0, 6), relay.park(1, 3)]
         dead = relay.park(2, 1, state=ParkedState.DEAD, attempts=10, error="410")
         await relay.save(parked=[*behind, later, dead, soon])
-        assert await relay.waiting() == [soon, later, *behind]
-        assert await relay.waiting(due_before=now + SECOND) == []
-        assert await relay.waiting(due_before=now + SECOND * 2) == [soon]
-        assert await relay.waiting(due_before=now + MINUTE) == [soon, later]
+        assert await relay.read_waiting() == [soon, later, *behind]
+        assert await relay.read_waiting(due_before=now + SECOND) == []
+        assert await relay.read_waiting(due_before=now + SECOND * 2) == [soon]
+        assert await relay.read_waiting(due_before=now + MINUTE) == [soon, later]
         assert await relay.shard.parked(NAME, ParkedState.WAITING, 1) == [soon]
         assert await relay.shard.parked(NAME, ParkedState.DEAD, 9) == [dead]
         assert await relay.shard.parked(OTHER, ParkedState.WAITING, 9) == []
@@ -126,7 +126,7 @@ class RelayContract(OnStage):
         await relay.save(parked=[relay.park(0, 1, due_at=relay.clock.now()), relay.park(1, 1)])
         again = relay.park(0, 1, state=ParkedState.DEAD, attempts=10, error="gone")
         await relay.save(parked=[again], unparked=[(relay.jobs[1], 1), (relay.jobs[1], 2)])
-        assert await relay.waiting() == []
+        assert await relay.read_waiting() == []
         assert await relay.shard.parked(NAME, ParkedState.DEAD, 9) == [again]
 
     async def test_a_user_makes_events_due(self, relay: RelayStage) -> None:
@@ -135,7 +135,7 @@ class RelayContract(OnStage):
         again, other = relay.park(0, 1), relay.park(1, 7, due_at=relay.clock.now() + SECOND)
         await relay.shard.park_again(NAME, [other, again])
         assert await relay.shard.parked(NAME, ParkedState.DEAD, 9) == []
-        assert await relay.waiting() == [relay.park(0, 1, due_at=relay.clock.now()), other]
+        assert await relay.read_waiting() == [relay.park(0, 1, due_at=relay.clock.now()), other]
 
     async def test_successes_in_a_row_are_one_record(self, relay: RelayStage) -> None:
         await relay.save(log=[relay.success("a", "c", 3)])
@@ -175,5 +175,5 @@ class RelayContract(OnStage):
         await relay.shard.park_again(OTHER, [relay.park(0, 1)])
         await relay.shard.drop_relay(NAME)
         assert await relay.shard.relay_totals(NAME) == RelayTotals(state=RelayState())
-        assert (await relay.waiting(), await relay.log()) == ([], [])
+        assert (await relay.read_waiting(), await relay.log()) == ([], [])
         assert len(await relay.shard.parked(OTHER, ParkedState.WAITING, 9)) == 1
