@@ -55,6 +55,14 @@ class Deliveries:
         fields = subscription_fields(subscription, self._subscriptions.source(subscription))
         return SubscriptionReport(**fields, relays=tuple(found), missing_shards=missing)
 
+    async def relays(self) -> list[tuple[str, RelayItem]]:
+        """How the relays of all subscriptions stand, by name and shard; without shards that give no answer."""
+        known = await self._subscriptions.read()
+        if not known:
+            return []
+        found, _ = await self._ask(lambda shard: _read_relays(shard, [known[name] for name in sorted(known)]))
+        return [pair for pairs in found for pair in pairs]
+
     async def log(self, name: str, before: datetime | None, limit: int) -> DeliveryPage:
         """A page of the delivery logs of all shards, newest first."""
         await self._subscriptions.find(name)
@@ -141,6 +149,10 @@ def cut_page(newest_first: Sequence[DeliveryItem], limit: int) -> Sequence[Deliv
     first_left = newest_first[limit].at
     page = [one for one in newest_first[:limit] if one.at != first_left]
     return page or [one for one in newest_first if one.at == first_left]
+
+
+async def _read_relays(shard: Shard, subscriptions: Sequence[Subscription]) -> list[tuple[str, RelayItem]]:
+    return [(one.name, await _read_relay(shard, one)) for one in subscriptions]
 
 
 async def _read_relay(shard: Shard, subscription: Subscription) -> RelayItem:

@@ -138,7 +138,7 @@ class Relay:
         return RelayReading(
             window=window,
             jobs=jobs,
-            waiting=await self._waiting(window, due),
+            waiting=await self._read_waiting(window, due),
             is_last=window.end.number > page.head,
             next_due_at=next((one.due_at for one in parked[len(due) :]), None),
         )
@@ -178,7 +178,7 @@ class Relay:
         detail = "missed: the job is no longer kept, so its tags are not known"
         return DeliveryRecord(at=self._clock.now(), delivered=False, first=id, last=id, events=1, detail=detail)
 
-    async def _waiting(self, window: EventWindow, due: Sequence[Parked]) -> Sequence[Parked]:
+    async def _read_waiting(self, window: EventWindow, due: Sequence[Parked]) -> Sequence[Parked]:
         """The parked events that are due, and those of their jobs and of the window's jobs; the due ones first."""
         jobs = list(dict.fromkeys([*(one.job for one in due), *(one.event.job for one in window.events)]))
         if not jobs:
