@@ -363,7 +363,7 @@ async def advance(shard: Shard) -> None:
 
 
 async def waiting(shard: Shard) -> list[Parked]:
-    return await shard.parked("orders", ParkedState.WAITING, 100_000)
+    return await shard.read_parked("orders", ParkedState.WAITING, 100_000)
 
 
 class TestLog:

@@ -71,7 +71,7 @@ class RelayStage:
         return len(claims)
 
     async def parked(self, state: ParkedState = ParkedState.WAITING) -> list[Parked]:
-        return await self.shard.parked(NAME, state, 1_000)
+        return await self.shard.read_parked(NAME, state, 1_000)
 
     def arrivals(self) -> dict[str, list[int]]:
         """The versions of each job that the sink took, in order."""

@@ -105,11 +105,11 @@ async def test_a_span_is_replayed_on_every_shard_or_on_none(
     await case.falls(store, 2)
     with pytest.raises(StoreUnavailable):
         await engine.deliveries.replay("orders", ReplayRequest(since=since))
-    assert await case.shard(0).inside.parked("orders", ParkedState.WAITING, 10) == []
+    assert await case.shard(0).inside.read_parked("orders", ParkedState.WAITING, 10) == []
     await case.heals(store, 2)
     assert (await engine.deliveries.replay("orders", ReplayRequest(since=since))).events == len(NUMBERS)
     for number in NUMBERS:
-        assert len(await case.shard(number).inside.parked("orders", ParkedState.WAITING, 10)) == 1
+        assert len(await case.shard(number).inside.read_parked("orders", ParkedState.WAITING, 10)) == 1
 
 
 async def test_the_dead_of_all_shards_are_replayed_as_many_as_one_call_may(

@@ -189,4 +189,4 @@ async def check_arrivals(stage: RelayStage, jobs: list[JobId]) -> None:
         job: list(range(1, version + 1)) for job, version in versions.items()
     }
     for shard in stage.engine.store.shards():
-        assert await shard.parked(NAME, ParkedState.WAITING, 10) == []
+        assert await shard.read_parked(NAME, ParkedState.WAITING, 10) == []

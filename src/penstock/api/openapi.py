@@ -153,6 +153,7 @@ TAGS = {
     "logs": "What jobs wrote while they ran.",
     "events": "What changed the states of jobs: as pages, and as streams that go on.",
     "queues": "How much waits in each queue; pause and resume it.",
+    "history": "What came, started and ended over time, how many jobs waited, and how long.",
     "types": "Job types: which are known, their aliases, and taking one out of use.",
     "schedules": "Jobs at intervals or by a cron: create, change, pause, trigger, preview, backfill.",
     "workers": "The list of workers, and the calls by which a worker gets jobs and settles them.",

@@ -123,7 +123,7 @@ class Deliveries:
     async def _replay_dead(self, name: str) -> ReplayAnswer:
         left, events = MOST_REPLAYED, 0
         for shard in self._store.shards():
-            dead = await shard.parked(name, ParkedState.DEAD, left + 1)
+            dead = await shard.read_parked(name, ParkedState.DEAD, left + 1)
             await _park(shard, name, [_revived(one) for one in dead[:left]])
             events += len(dead[:left])
             if len(dead) > left:

@@ -86,13 +86,13 @@ class Relays(Protocol):
         """
         ...
 
-    async def parked(
+    async def read_parked(
         self, subscription: str, state: ParkedState, limit: int, due_before: datetime | None = None
     ) -> list[Parked]:
         """By due time (those without one last), job and version; with `due_before`, only those that are due before."""
         ...
 
-    async def parked_of(self, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
+    async def read_parked_of(self, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
         """The waiting events of these jobs, by job and version."""
         ...
 

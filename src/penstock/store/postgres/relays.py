@@ -142,7 +142,7 @@ async def read_parked(
     return [_parked_of(row) for row in await query(connection, _PARKED_BEFORE, scope)]
 
 
-async def parked_of(connection: Connection, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
+async def read_parked_of(connection: Connection, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
     if not jobs:
         return []
     scope = {"subscription": subscription, "jobs": uuids(jobs)}
