@@ -11,9 +11,9 @@ from penstock.events.retries import jittered
 
 OPENS_AFTER: Final = 5
 """So many failures in a row mean that the sink is down, rather than that it refuses an event."""
-PROBE_PAUSES: Final = tuple(timedelta(seconds=pause) for pause in (5, 10, 20, 40, 80, 160, 300))
+PROBE_PAUSES: Final = tuple(timedelta(seconds=pause) for pause in (5, 10, 20, 40, 60))
 """The pause before each probe; the last repeats. A probe costs no event an attempt, so its schedule may be denser than
-theirs: a sink that was restarted has its events again within seconds, any other within minutes of its coming back."""
+theirs: a sink that was restarted has its events again within seconds, any other about a minute after it is back."""
 
 
 class Circuit(Struct, frozen=True):
