@@ -10,15 +10,19 @@ from cluster.deliveries import DeliveryVerdict, Subscriber, judge_deliveries
 from cluster.sink import Mood, Sink
 from penstock import Client as Sdk
 from penstock.model.errors import Unavailable
-from penstock.model.subscriptions import SubscriptionState
 from penstock.model.wire.subscriptions import SubscriptionReport
 
+EVERY, SINGLE = "every", "single"
 BATCH = 100
-IN_FLIGHT = 30
-"""Of single messages: ten for each relay of three, so that they keep up with the load on a machine of two cores."""
-DISABLED_WITHIN = 20.0
-EVERY, BATCHED = "every", "batched"
-BATCHED_TYPE = "quick"
+"""Of the subscription to everything: the load makes a thousand events a second, and a machine of two cores posts some
+hundred single messages beside it."""
+SINGLE_TYPES = ("linger", "flaky", "write")
+MET_WITHIN = 90.0
+"""How long a relay may take to come to a sink in its new mood: it may hang in a message, or rest before a probe."""
+
+
+class NotMet(Exception):
+    """Relays did not come to the sink in time."""
 
 
 class Consumer:
@@ -31,26 +35,29 @@ class Consumer:
         self._pause = threading.Event()
 
     def subscribe(self) -> None:
-        """Have all events sent one by one as facts, and those of one type in batches with the job item."""
+        """Have all events sent in batches, as facts, and those of some types one by one, with the job item."""
         self._sink.change_mood(Mood.WELL)
         url = f"http://127.0.0.1:{self._sink.port}"
-        made = self._sdk.subscriptions.create(EVERY, f"{url}/{EVERY}", include="facts", in_flight=IN_FLIGHT)
+        made = self._sdk.subscriptions.create(EVERY, f"{url}/{EVERY}", include="facts", batch=BATCH)
         self._subscribers.append(Subscriber(EVERY, made.secret or ""))
-        made = self._sdk.subscriptions.create(BATCHED, f"{url}/{BATCHED}", types=[BATCHED_TYPE], batch=BATCH)
-        self._subscribers.append(Subscriber(BATCHED, made.secret or "", BATCHED_TYPE))
+        made = self._sdk.subscriptions.create(SINGLE, f"{url}/{SINGLE}", types=SINGLE_TYPES)
+        self._subscribers.append(Subscriber(SINGLE, made.secret or "", SINGLE_TYPES))
 
     @contextmanager
     def suffer(self, mood: Mood) -> Iterator[None]:
         """The sink has this mood while the body runs; afterwards it is well, and what was disabled is resumed."""
         self._sink.change_mood(mood)
         try:
-            if mood is Mood.GONE:
-                self._await_disabled()
+            self._await_met(mood)
             yield
         finally:
             self._sink.change_mood(Mood.WELL)
         if mood is Mood.GONE:
             self._resume()
+
+    def times_met(self, mood: Mood) -> int:
+        """How many requests came while the sink was in this mood."""
+        return self._sink.moods_met()[mood]
 
     def wait_until_told(self, seconds: float) -> bool:
         """Wait until every relay has delivered all; False if that takes longer than `seconds`."""
@@ -68,9 +75,13 @@ class Consumer:
         arrivals, known = self._sink.arrivals(), list(jobs)
         return [judge_deliveries(one, arrivals, known) for one in self._subscribers]
 
-    def _await_disabled(self) -> None:
-        """Not every fault leaves traffic for both, so this does not insist."""
-        self._wait(lambda report: report.state is SubscriptionState.DISABLED, DISABLED_WITHIN)
+    def _await_met(self, mood: Mood) -> None:
+        """Wait until a request has met the mood. NotMet if that takes too long: its fault would show nothing."""
+        before, deadline = self.times_met(mood), time.monotonic() + MET_WITHIN
+        while mood is not Mood.DOWN and self.times_met(mood) == before:
+            if time.monotonic() > deadline:
+                raise NotMet(f"no webhook has come within {MET_WITHIN:g} s to a sink that is {mood}")
+            self._pause.wait(0.05)
 
     def _resume(self) -> None:
         for one in self._subscribers:

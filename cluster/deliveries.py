@@ -39,18 +39,18 @@ class DeliveryFinding(Struct, frozen=True):
 
 
 class Subscriber(Struct, frozen=True):
-    """A subscription of the run: the path of its sink, its secret, and the job type that it wants (None: all)."""
+    """A subscription of the run: its name, which is also the path of its sink, its secret, and the types it wants."""
 
     name: str
     secret: str
-    type: str | None = None
+    types: Sequence[str] | None = None
 
     @property
     def path(self) -> str:
         return f"/{self.name}"
 
     def wants(self, job: Found) -> bool:
-        return self.type is None or job.type == self.type
+        return self.types is None or job.type in self.types
 
 
 class DeliveryVerdict(Struct, frozen=True):

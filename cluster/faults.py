@@ -10,7 +10,7 @@ from typing import TypeVar
 from cluster.board import Board
 from cluster.clients import Supply
 from cluster.cluster import Cluster, shard_url
-from cluster.consumer import Consumer
+from cluster.consumer import Consumer, NotMet
 from cluster.recovery import Fault, Harm, shard_of
 from cluster.sdk_clients import PATIENCE_SECONDS
 from cluster.sink import Mood
@@ -27,18 +27,19 @@ SHARE_REQUESTS, DRAINED_REQUESTS = 150, 50
 
 MOODS = {
     Fault.API: Mood.DOWN,
-    Fault.SCHEDULER: Mood.REDIRECT,
+    Fault.SCHEDULER: Mood.SLOW,
     Fault.WORKER: Mood.ERROR,
     Fault.FLUSH: Mood.GONE,
     Fault.BROKER: Mood.HANG,
     Fault.SCHEDULERS: Mood.SLOW,
     Fault.SHARD: Mood.GIGABYTE,
-    Fault.DEAD: Mood.DOWN,
+    Fault.DEAD: Mood.REDIRECT,
     Fault.ADD: Mood.WELL,
     Fault.DRAIN: Mood.SLOW,
     Fault.FREEZE: Mood.ERROR,
 }
-"""How the sink of webhooks answers during each fault."""
+"""How the sink of webhooks answers during each fault. One that fails is followed by one that can be delivered to: the
+relays probe a sink that goes on failing ever more rarely."""
 
 T = TypeVar("T")
 
@@ -73,9 +74,12 @@ class Faults:
 
     def inflict(self, fault: Fault) -> Harm:
         """Do it, mend it, and return once all is well; NotWell if that takes too long."""
-        with self._consumer.suffer(MOODS[fault]):
-            harm = self._kinds[fault]()
-            self._await_well(harm)
+        try:
+            with self._consumer.suffer(MOODS[fault]):
+                harm = self._kinds[fault]()
+                self._await_well(harm)
+        except NotMet as reason:
+            raise NotWell(f"{fault}: {reason}") from None
         if fault is Fault.FREEZE:
             self._cluster.shards[harm.shard or 0].stop()
         return Harm(

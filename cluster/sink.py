@@ -1,11 +1,13 @@
 """The sink of webhooks, as a process of its own: it answers in the mood of its control file, and logs what it accepts.
 
 `python -m cluster.sink PORT LOG MOOD_FILE`. A request is in the log before it is answered with 2xx, and no other is.
+Beside the mood file it writes a line for every request, with the mood that it met.
 """
 
 import asyncio
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -88,6 +90,15 @@ class Sink(Launched):
         decode = msgspec.json.Decoder(Arrival).decode
         return [decode(line) for line in self.arrivals_file.read_bytes().splitlines(keepends=True) if _is_whole(line)]
 
+    def moods_met(self) -> Counter[str]:
+        """How many requests met each mood; one that is down is met by none."""
+        met = _met_file(self._mood_file)
+        return Counter(met.read_text().splitlines()) if met.exists() else Counter()
+
+
+def _met_file(mood_file: Path) -> Path:
+    return mood_file.with_suffix(".met")
+
 
 def _is_whole(line: bytes) -> bool:
     return line.endswith(b"}\n")
@@ -97,7 +108,8 @@ class SinkServer:
     """Serves connections, one request after the other on each."""
 
     def __init__(self, log: Path, mood_file: Path) -> None:
-        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._log = _open_to_append(log)
+        self._met = _open_to_append(_met_file(mood_file))
         # What an earlier process was killed at writing must not become one line with what follows.
         os.write(self._log, b"\n")
         self._mood_file = mood_file
@@ -112,9 +124,11 @@ class SinkServer:
             writer.close()
 
     async def _answer(self, request: Arrival, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        match Mood(self._mood_file.read_text()):
-            case (Mood.ERROR | Mood.GONE | Mood.REDIRECT) as refusal:
-                writer.write(REFUSALS[refusal])
+        mood = Mood(self._mood_file.read_text())
+        os.write(self._met, f"{mood}\n".encode())
+        match mood:
+            case Mood.ERROR | Mood.GONE | Mood.REDIRECT:
+                writer.write(REFUSALS[mood])
             case Mood.HANG:
                 await reader.read()
                 raise ConnectionError
@@ -131,6 +145,10 @@ class SinkServer:
 
     def _accept(self, request: Arrival) -> None:
         os.write(self._log, msgspec.json.encode(request) + b"\n")
+
+
+def _open_to_append(file: Path) -> int:
+    return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
 
 async def _send_gigabyte(writer: asyncio.StreamWriter) -> None:

@@ -108,7 +108,7 @@ def test_a_message_with_the_signature_of_another_secret_or_body_counts_for_nothi
 
 
 def test_a_subscription_is_judged_by_its_own_path_and_type() -> None:
-    quick = Subscriber("quick", SECRET, "quick")
+    quick = Subscriber("quick", SECRET, ["quick"])
     log = [arrived(event(1), path="/quick"), arrived(event(1, OTHER), path="/every")]
     jobs = [found(1), found(1, OTHER, "write")]
     assert judge_deliveries(quick, log, jobs) == DeliveryVerdict("quick", 1, 1, 0, ())
