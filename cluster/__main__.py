@@ -46,7 +46,7 @@ def _run_or_explain(folder: Path, plan: Plan) -> int:
 
 
 def _run(folder: Path, plan: Plan) -> int:
-    say("starting: 3 PostgreSQL, a standby, a spare, Valkey, SeaweedFS, 3 APIs, nginx, 2 schedulers, 4 workers")
+    say("starting: 3 PostgreSQL, a standby, a spare, Valkey, SeaweedFS, 3 APIs, nginx, 2 schedulers, 4 workers, a sink")
     with running(folder, WHOLE) as cluster:
         say(f"ready at http://127.0.0.1:{cluster.port}; files in {folder}")
         kept = run(cluster, plan, say)

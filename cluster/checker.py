@@ -39,6 +39,8 @@ class Found(Struct, frozen=True, kw_only=True):
     n: int
     state: str
     fence: int
+    type: str = ""
+    version: int = 1
     result: object = None
     output: str | None = None
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from cluster.jobs import LEDGER
 from cluster.roles import APP, Api, Role
+from cluster.sink import Sink
 from servers import Nginx, Postgres, Seaweed, Standby, Valkey
 from servers.launch import free_port
 from servers.seaweed import ACCESS_KEY, SECRET_KEY
@@ -32,6 +33,10 @@ url = "http://127.0.0.1:{nginx}"
 capacity = {capacity}
 executors = 1
 drain_seconds = 5
+
+[webhooks]
+# The sink is on this machine; schedulers, which listen nowhere, do not send to it unless they are told to.
+allow = ["127.0.0.0/8"]
 """
 
 
@@ -42,6 +47,7 @@ class Size(Struct, frozen=True):
     """How many of each; half of the workers are direct, the others go through nginx.
 
     `spare`: a database that can be added as a shard. `standby`: a synchronous replica of shard 0, named in its URL.
+    The sink of webhooks is there always, and runs once it is given a mood.
     """
 
     shards: int = 3
@@ -63,6 +69,7 @@ class Cluster:
         self.folder = folder
         self.size = size
         self.ledger = folder / "ledger.jsonl"
+        self.histories = folder / "histories"
         self.shards: list[Postgres] = []
         self.spare: Postgres | None = None
         self.standby: Standby | None = None
@@ -94,6 +101,8 @@ class Cluster:
         self.valkey = Valkey(self.folder / "valkey")
         undo.enter_context(self.valkey)
         self.seaweed = self._seaweed(undo)
+        self.sink = Sink(self.folder / "sink", self.histories / "sink.jsonl")
+        undo.callback(self.sink.stop)
 
     def start_roles(self, undo: ExitStack, shard_ports: Sequence[int]) -> None:
         (self.folder / "tmp").mkdir()

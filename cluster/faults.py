@@ -10,8 +10,10 @@ from typing import TypeVar
 from cluster.board import Board
 from cluster.clients import Supply
 from cluster.cluster import Cluster, shard_url
+from cluster.consumer import Consumer, NotMet
 from cluster.recovery import Fault, Harm, shard_of
 from cluster.sdk_clients import PATIENCE_SECONDS
+from cluster.sink import Mood
 from penstock import Client as Sdk
 from penstock.model.shards import ShardState
 from servers import Launched, Postgres
@@ -23,6 +25,21 @@ DEAD_SECONDS = PATIENCE_SECONDS + 3
 SHARE_REQUESTS, DRAINED_REQUESTS = 150, 50
 """So many requests of the SDK tell what part of them a shard gets, and that it gets none."""
 
+MOODS = {
+    Fault.API: Mood.DOWN,
+    Fault.SCHEDULER: Mood.SLOW,
+    Fault.WORKER: Mood.ERROR,
+    Fault.FLUSH: Mood.GONE,
+    Fault.BROKER: Mood.HANG,
+    Fault.SCHEDULERS: Mood.SLOW,
+    Fault.SHARD: Mood.GIGABYTE,
+    Fault.DEAD: Mood.REDIRECT,
+    Fault.ADD: Mood.WELL,
+    Fault.DRAIN: Mood.SLOW,
+    Fault.FREEZE: Mood.ERROR,
+}
+"""How the sink of webhooks answers during each fault. One that fails is followed by one that can be delivered to: the
+relays probe a sink that goes on failing ever more rarely."""
 
 T = TypeVar("T")
 
@@ -34,8 +51,9 @@ class NotWell(Exception):
 class Faults:
     """Harms a cluster; what is known of each harm comes back as a record."""
 
-    def __init__(self, cluster: Cluster, board: Board, supply: Supply) -> None:
+    def __init__(self, cluster: Cluster, board: Board, supply: Supply, consumer: Consumer) -> None:
         self._cluster = cluster
+        self._consumer = consumer
         self._board = board
         self._supply = supply
         self._operator = Sdk(f"http://127.0.0.1:{cluster.port}")
@@ -45,6 +63,7 @@ class Faults:
             Fault.WORKER: self._kill_worker,
             Fault.FLUSH: self._flush_broker,
             Fault.BROKER: self._kill_broker,
+            Fault.SCHEDULERS: self._kill_schedulers,
             Fault.SHARD: self._kill_shard,
             Fault.DEAD: self._leave_shard_dead,
             Fault.ADD: self._add_shard,
@@ -55,8 +74,12 @@ class Faults:
 
     def inflict(self, fault: Fault) -> Harm:
         """Do it, mend it, and return once all is well; NotWell if that takes too long."""
-        harm = self._kinds[fault]()
-        self._await_well(harm)
+        try:
+            with self._consumer.suffer(MOODS[fault]):
+                harm = self._kinds[fault]()
+                self._await_well(harm)
+        except NotMet as reason:
+            raise NotWell(f"{fault}: {reason}") from None
         if fault is Fault.FREEZE:
             self._cluster.shards[harm.shard or 0].stop()
         return Harm(
@@ -81,6 +104,14 @@ class Faults:
         self._board.wait_for(lambda: time.monotonic() > at + 3, 3)
         scheduler.start()
         return Harm(fault=Fault.SCHEDULER, at=at, back_at=time.monotonic())
+
+    def _kill_schedulers(self) -> Harm:
+        """All of them, and every relay with them, in the middle of deliveries."""
+        schedulers = self._cluster.schedulers
+        at = min(_kill(one) for one in schedulers)
+        for one in schedulers:
+            one.start()
+        return Harm(fault=Fault.SCHEDULERS, at=at, back_at=time.monotonic())
 
     def _kill_worker(self) -> Harm:
         """A worker in the middle of something."""

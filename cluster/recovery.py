@@ -21,6 +21,7 @@ class Fault(StrEnum):
     WORKER = "worker killed"
     FLUSH = "broker flushed"
     BROKER = "broker killed"
+    SCHEDULERS = "schedulers killed"
     SHARD = "shard killed"
     DEAD = "shard left dead"
     ADD = "shard added"
@@ -49,13 +50,14 @@ BARS = {
     Fault.WORKER: 20.0,
     Fault.FLUSH: 3.0,
     Fault.BROKER: 3.0,
+    Fault.SCHEDULERS: None,
     Fault.SHARD: 5.0,
     Fault.DEAD: 5.0,
     Fault.ADD: 5.0,
     Fault.DRAIN: 5.0,
     Fault.FREEZE: 15.0,
 }
-"""G8 and G3 in seconds; of an API nothing is promised but that nothing is lost."""
+"""G8 and G3 in seconds; of an API and of all schedulers nothing is promised but that nothing is lost."""
 
 MEANINGS = {
     Fault.API: "longest time without an acknowledged submit after the kill",
@@ -63,6 +65,7 @@ MEANINGS = {
     Fault.WORKER: "longest time from the kill until a job that it ran, or any that was due, was started again",
     Fault.FLUSH: "longest time from the flush until a job that was due then was started",
     Fault.BROKER: "longest time from its answering again until a job that was due then was started",
+    Fault.SCHEDULERS: "longest time from their start until a job that was due then was started",
     Fault.SHARD: "time from its answering again until a submit on it was acknowledged and a job of it was started",
     Fault.DEAD: "the same, after it was dead for longer than the SDK's clients wait",
     Fault.ADD: "time until every API used it and a job without a key was on it",
@@ -136,7 +139,7 @@ def _felt(harm: Harm, course: Course) -> Iterator[float]:
         case Fault.WORKER:
             yield from _waits(course, harm.at, harm.at)
             yield from _interrupted(course, harm)
-        case Fault.FLUSH | Fault.BROKER:
+        case Fault.FLUSH | Fault.BROKER | Fault.SCHEDULERS:
             yield from _waits(course, harm.back_at, harm.back_at)
         case Fault.SHARD | Fault.DEAD:
             yield from _resumed(course, harm, harm.back_at)

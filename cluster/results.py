@@ -69,6 +69,8 @@ def _read_job(caller: Caller, item: dict[str, Any]) -> Found:
         n=whole["params"]["n"],
         state=item["state"],
         fence=item["fence"],
+        type=item["type"],
+        version=item["version"],
         result=item["result"],
         output=output,
     )

@@ -14,7 +14,8 @@ from cluster.caller import Caller
 from cluster.checker import judge
 from cluster.clients import Client, Supply
 from cluster.cluster import Cluster
-from cluster.faults import Faults, NotWell
+from cluster.consumer import Consumer
+from cluster.faults import MOODS, Faults, NotWell
 from cluster.placement import place
 from cluster.records import Tail, events_of
 from cluster.recovery import Fault, Harm, measure
@@ -30,7 +31,8 @@ PROGRESS_SECONDS = 1.0
 class Plan(Struct, frozen=True, kw_only=True):
     """How much load: at least `jobs`, no more than `window` open at once and no more than `rate` a second.
 
-    Without `bars` recoveries are measured and not judged.
+    Without `bars` recoveries are measured and not judged. `told_seconds`: an event that was refused twice is sent again
+    after five minutes.
     """
 
     jobs: int = 50_000
@@ -38,6 +40,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     window: int = 200
     rate: float = 5_000.0
     end_seconds: float = 180.0
+    told_seconds: float = 420.0
     bars: bool = True
 
 
@@ -45,24 +48,35 @@ def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
     """Whether every promise was kept; what was found goes to `say`."""
     board = Board(cluster.ledger, plan.window)
     supply = Supply(board, plan.jobs, plan.rate, SEED)
-    folder = cluster.folder / "histories"
+    folder = cluster.histories
     folder.mkdir()
+    consumer = Consumer(cluster.sink, cluster.port)
+    consumer.subscribe()
     clients = [_client(n, cluster.port, supply, board, folder) for n in range(plan.clients)]
     began = time.monotonic()
-    harms = _run_load(cluster, plan, board, supply, clients, say)
+    harms = _run_load(Faults(cluster, board, supply, consumer), plan, board, supply, clients, say)
     say(f"load over after {time.monotonic() - began:.0f} s; waiting for the last jobs")
     caller = Caller(cluster.port)
     if not wait_until_ended(caller, plan.end_seconds):
         say(f"not all jobs have ended within {plan.end_seconds:g} s")
+    ended = time.monotonic()
+    if not consumer.wait_until_told(plan.told_seconds):
+        say(f"not all events have been delivered within {plan.told_seconds:g} s")
+        for line in consumer.stand():
+            say(f"  {line}")
+    else:
+        say(f"all events were delivered {time.monotonic() - ended:.1f} s after the last job")
     jobs = list(collect_jobs(caller))
     caller.close()
-    events, ledger = events_of(folder.glob("*.jsonl")), Tail(cluster.ledger).read()
+    events, ledger = events_of(folder.glob("client*.jsonl")), Tail(cluster.ledger).read()
+    deliveries = consumer.judge(jobs)
     verdict, placement = judge(events, ledger, jobs), place(harms, events)
     recoveries, faults = measure(harms, events, ledger), server_faults(api.log for api in cluster.apis)
-    for line in report.lines(verdict, placement, recoveries, board.refused, board.unanswered, faults):
+    for line in report.lines(verdict, placement, recoveries, board.refused, board.unanswered, faults, deliveries):
         say(line)
     quick = all(one.kept for one in recoveries) or not plan.bars
-    return report.good(verdict, placement, board.refused, faults) and quick and len(harms) == len(Fault)
+    promised = report.good(verdict, placement, board.refused, faults, deliveries)
+    return promised and quick and len(harms) == len(Fault)
 
 
 def _client(number: int, port: int, supply: Supply, board: Board, folder: Path) -> Client:
@@ -72,7 +86,7 @@ def _client(number: int, port: int, supply: Supply, board: Board, folder: Path) 
 
 
 def _run_load(
-    cluster: Cluster, plan: Plan, board: Board, supply: Supply, clients: Sequence[Client], say: Callable[[str], None]
+    faults: Faults, plan: Plan, board: Board, supply: Supply, clients: Sequence[Client], say: Callable[[str], None]
 ) -> list[Harm]:
     """Run the clients and inflict the faults meanwhile; returns the faults."""
     board.start()
@@ -81,7 +95,7 @@ def _run_load(
     for client in clients:
         client.start()
     try:
-        return _inflict_faults(Faults(cluster, board, supply), board, plan.jobs, progress, say)
+        return _inflict_faults(faults, board, plan.jobs, progress, say)
     except BaseException:
         supply.stopped.set()
         raise
@@ -116,7 +130,8 @@ def _inflict_faults(
 
 def _recovery_line(harm: Harm) -> str:
     back, well = harm.back_at - harm.at, harm.until - harm.at
-    return f"{harm.fault}: answering again after {back:.1f} s, all well after {well:.1f} s"
+    sink = f"meanwhile the sink: {MOODS[harm.fault]}"
+    return f"{harm.fault}: answering again after {back:.1f} s, all well after {well:.1f} s; {sink}"
 
 
 class Progress(threading.Thread):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.events.circuit import OPENS_AFTER, Circuit
+from penstock.events.circuit import OPENS_AFTER, PROBE_PAUSES, Circuit
 from penstock.events.retries import ATTEMPTS, PAUSES, pause_after
 from penstock.testing.clock import START
 
@@ -81,16 +81,26 @@ def test_an_open_circuit_admits_a_probe_when_it_is_due() -> None:
     circuit = failed(5)
     assert circuit.probe_at is not None
     pause = circuit.probe_at - START
-    assert 0.8 * PAUSES[1] <= pause <= 1.2 * PAUSES[1]
+    assert 0.8 * PROBE_PAUSES[0] <= pause <= 1.2 * PROBE_PAUSES[0]
     assert circuit.until_probe(START) == pause
     assert circuit.admits(circuit.probe_at)
     assert circuit.until_probe(circuit.probe_at + HOUR) == timedelta(0)
 
 
-def test_probes_follow_the_schedule_and_then_come_daily() -> None:
-    pauses = [failed(OPENS_AFTER + probes).until_probe(START) for probes in range(12)]
-    wanted = [*PAUSES[1:], PAUSES[-1], PAUSES[-1], PAUSES[-1]]
+def test_probes_come_ever_more_rarely_and_at_last_every_minute() -> None:
+    pauses = [failed(OPENS_AFTER + probes).until_probe(START) for probes in range(10)]
+    wanted = [*PROBE_PAUSES, *[PROBE_PAUSES[-1]] * 5]
+    assert PROBE_PAUSES[-1] == timedelta(minutes=1)
     assert all(0.8 * want <= pause <= 1.2 * want for pause, want in zip(pauses, wanted, strict=True))
+
+
+def test_a_sink_that_was_down_for_ten_seconds_is_probed_again_within_ten_more() -> None:
+    now, circuit = START, failed(OPENS_AFTER)
+    while circuit.probe_at is not None and circuit.probe_at < START + timedelta(seconds=10):
+        now = circuit.probe_at
+        circuit = circuit.after_failure(now, random.Random(1))
+    assert circuit.probe_at is not None
+    assert circuit.probe_at < START + timedelta(seconds=20)
 
 
 def test_a_probe_waits_as_long_as_the_sink_asks() -> None:

@@ -7,10 +7,13 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.events.retries import PAUSES, jittered
+from penstock.events.retries import jittered
 
 OPENS_AFTER: Final = 5
 """So many failures in a row mean that the sink is down, rather than that it refuses an event."""
+PROBE_PAUSES: Final = tuple(timedelta(seconds=pause) for pause in (5, 10, 20, 40, 60))
+"""The pause before each probe; the last repeats. A probe costs no event an attempt, so its schedule may be denser than
+theirs: a sink that was restarted has its events again within seconds, any other about a minute after it is back."""
 
 
 class Circuit(Struct, frozen=True):
@@ -42,5 +45,5 @@ class Circuit(Struct, frozen=True):
         failures = self.failures + 1
         if failures < OPENS_AFTER:
             return replace(self, failures=failures)
-        turn = min(1 + failures - OPENS_AFTER, len(PAUSES) - 1)
-        return Circuit(failures, now + jittered(PAUSES[turn], rng, wish))
+        turn = min(failures - OPENS_AFTER, len(PROBE_PAUSES) - 1)
+        return Circuit(failures, now + jittered(PROBE_PAUSES[turn], rng, wish))

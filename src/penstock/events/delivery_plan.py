@@ -49,8 +49,8 @@ class DeliveryRound:
         self._unparked: list[tuple[JobId, int]] = []
         self._in_flight = 0
         self._probing = False
-        if circuit.open:
-            self._lanes.begin_with(circuit.failures - OPENS_AFTER)
+        if circuit.failures:
+            self._lanes.begin_with(max(circuit.failures - OPENS_AFTER, 0))
 
     @property
     def all_sent(self) -> bool:
@@ -98,11 +98,16 @@ class DeliveryRound:
         self._lanes.remove(events)
 
     def _fail(self, events: Sequence[HeldEvent], delivery: Undelivered, now: datetime) -> None:
-        """Neither an event that has failed before, nor one that was under way at the circuit's opening, says anything
-        new about the sink."""
+        """Neither a refusal of an event that was refused before, nor one that was under way at the circuit's opening,
+        says anything new about the sink.
+
+        New events go first from then on: they tell whether it is down, and that spares the others an attempt.
+        """
         wish = delivery.retry_after if isinstance(delivery, Rejected) else None
-        if self._probing or not (self.circuit.open or events[0].attempts):
+        is_news = isinstance(delivery, Unreachable) or not events[0].attempts
+        if self._probing or (is_news and not self.circuit.open):
             self.circuit = self.circuit.after_failure(now, self._rng, wish)
+            self._lanes.begin_with(0)
         if wish and isinstance(delivery, Rejected) and delivery.status == TOO_MANY_REQUESTS:
             self.circuit = Circuit(max(self.circuit.failures, OPENS_AFTER), now + wish)
         for one in events:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import click
 
@@ -14,9 +14,11 @@ from penstock.cli.job_format import took
 from penstock.cli.style import bad, dim, good, state, warned
 from penstock.lab.children import interruptible
 from penstock.lab.demo.stage import DemoStage, expect, open_stage, until
+from penstock.lab.demo.webhooks import DemoEndpoint, open_endpoint
 from penstock.model.clock import SystemClock
 from penstock.model.job import ErrorCode, JobError
 from penstock.model.lifecycle import State
+from penstock.model.wire.events import EventItem
 from penstock.model.wire.jobs import JobItem
 
 INDENT = "     "
@@ -40,8 +42,8 @@ class ChapterResult:
 def demo(*, jobs: int) -> None:
     """See it work: a real server on a free port and workers that come and go, in well under a minute.
 
-    Submits, waits, retries, times out, cancels, kills a worker, downloads a file, and sends a burst that brings
-    workers out and lets them go back to zero; leaves nothing behind.
+    Submits, waits, retries, times out, cancels, kills a worker, downloads a file, follows a stream and verifies
+    webhooks, and sends a burst that brings workers out and lets them go back to zero; leaves nothing behind.
     Exits 1 if anything does not happen as told.
     """
     clock = SystemClock()
@@ -215,6 +217,19 @@ def output_file(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     return result_of("output file", item, f"{path.name}, {item.outputs[0].size} bytes, digest compared")
 
 
+def told(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
+    """Every change of a job's state, as a stream and as signed webhooks."""
+    print_chapter(number, "Be told of every change: by a stream, and by signed webhooks")
+    with open_endpoint(stage.client, stage.clock, "flaky") as endpoint:
+        job = stage.client.submit("flaky", {"good_from": 2})
+        streamed = [(one, stage.clock.now()) for one in stage.client.stream(job.id) if isinstance(one, EventItem)]
+        for event, at in streamed:
+            _tell_event(event, at, endpoint)
+    item, versions = stage.client.get(job.id), [event.version for event, _ in streamed]
+    expect(f"no change is left out, but {versions} of {item.version} came", versions == [*range(1, item.version + 1)])
+    return result_of("told", item, f"{item.version} events, each in the stream and in a webhook")
+
+
 def burst(stage: DemoStage, number: int, _jobs: int) -> ChapterResult:
     """Workers come out for a burst, and go back to zero."""
     print_chapter(number, f"A burst of {BURST} jobs for a fleet that has no worker")
@@ -254,6 +269,7 @@ CHAPTERS: tuple[Callable[[DemoStage, int, int], ChapterResult], ...] = (
     cancel,
     killed_worker,
     output_file,
+    told,
     burst,
 )
 
@@ -281,6 +297,20 @@ def _tell_error(stage: DemoStage, job: str, attempt: int) -> None:
     )
     error = last_error()
     print_line(f"attempt {attempt}  {warned('errored')}    {error.message if error else ''}")
+
+
+def _tell_event(event: EventItem, streamed_at: datetime, endpoint: DemoEndpoint) -> None:
+    """Say when an event came in the stream, and when as a webhook, which it must have."""
+    came_at = endpoint.wait_for(event.id, WAIT)
+    expect(f"version {event.version} comes as a webhook that is signed", came_at is not None)
+    moved = f"{event.before or 'new'} → {event.after}"
+    webhook = f"webhook {good('verified')} {dim(_late(event, came_at or streamed_at))}"
+    print_line(f"{event.version}  {moved:<22}  stream {dim(_late(event, streamed_at))}   {webhook}")
+
+
+def _late(event: EventItem, at: datetime) -> str:
+    """How long after its change an event came; the clocks are read in whole milliseconds."""
+    return f"after {max((at - event.at) / timedelta(milliseconds=1), 0):>3.0f} ms"
 
 
 def _succeeded_at(item: JobItem, attempt: int) -> bool:

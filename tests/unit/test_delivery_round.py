@@ -1,0 +1,88 @@
+"""Which event a relay sends next when its sink begins to fail, and what tells that the sink is down."""
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from penstock.events.circuit import OPENS_AFTER, Circuit
+from penstock.events.delivery_plan import DeliveryRound
+from penstock.events.lanes import EventWindow, HeldEvent
+from penstock.events.notifier import Delivered, Delivery, Rejected, Unreachable
+from penstock.model.events import JobEvent, event_id, pack_event
+from penstock.model.ids import JobId
+from penstock.model.journal import Parked, Position
+from penstock.model.lifecycle import State
+from penstock.testing.clock import START
+
+UNREACHABLE = Unreachable("refused", timedelta())
+REFUSED = Rejected(500, "", timedelta(), None)
+DELIVERED = Delivered(204, timedelta())
+
+
+def event(number: int) -> JobEvent:
+    job = JobId(f"01900000-0000-7000-8000-{number:012}")
+    return JobEvent(
+        id=event_id(job, 1),
+        job=job,
+        version=1,
+        type="mark",
+        queue="mark",
+        move="submit",
+        before=None,
+        after=State.QUEUED,
+        attempt=1,
+        reason=None,
+        at=START,
+    )
+
+
+def failed_before(count: int) -> list[Parked]:
+    events = [event(number) for number in range(count)]
+    return [Parked(job=one.job, version=1, event=pack_event(one), attempts=1, due_at=START) for one in events]
+
+
+def new(count: int) -> EventWindow:
+    held = [HeldEvent(event(100 + number), Position(1, number)) for number in range(count)]
+    return EventWindow(held, Position(2))
+
+
+def round_of(waiting: Sequence[Parked], window: EventWindow, circuit: Circuit | None = None) -> DeliveryRound:
+    return DeliveryRound(window, waiting, circuit or Circuit(), START, random.Random(1))
+
+
+def send(round: DeliveryRound, outcome: Delivery) -> HeldEvent | None:
+    """Send the next event alone, with this outcome."""
+    taken = round.take(START, 1, 8)
+    if not taken:
+        return None
+    round.settle(taken, outcome, START)
+    return taken[0]
+
+
+def test_events_that_failed_before_go_first_while_the_sink_is_well() -> None:
+    round = round_of(failed_before(2), new(2))
+    assert [one.attempts for _ in range(4) if (one := send(round, DELIVERED))] == [1, 1, 0, 0]
+
+
+def test_after_a_failure_new_events_tell_whether_the_sink_is_down() -> None:
+    round = round_of(failed_before(9), new(9))
+    assert (first := send(round, UNREACHABLE)) is not None
+    assert first.attempts == 1
+    assert [one.attempts for _ in range(8) if (one := send(round, UNREACHABLE))] == [0] * (OPENS_AFTER - 1)
+    assert round.circuit.open
+
+
+def test_a_round_after_a_failure_begins_with_new_events() -> None:
+    round = round_of(failed_before(3), new(3), Circuit(failures=2))
+    assert [one.attempts for _ in range(9) if (one := send(round, REFUSED))] == [0, 0, 0]
+    assert round.circuit.open
+
+
+@pytest.mark.parametrize(("outcome", "opens"), [(UNREACHABLE, True), (REFUSED, False)])
+def test_events_that_fail_again_open_the_circuit_if_the_sink_does_not_answer(outcome: Delivery, *, opens: bool) -> None:
+    round = round_of(failed_before(20), new(0))
+    sent = [send(round, outcome) for _ in range(20)]
+    assert round.circuit.open is opens
+    assert len([one for one in sent if one is not None]) == (OPENS_AFTER if opens else 20)
