@@ -71,7 +71,10 @@ class RelayStage:
         return len(claims)
 
     async def parked(self, state: ParkedState = ParkedState.WAITING) -> list[Parked]:
-        return await self.shard.read_parked(NAME, state, 1_000)
+        return await self.shard.read_parked(await self.relay_name(), state, 1_000)
+
+    async def relay_name(self) -> str:
+        return (await self.engine.subscriptions.find(NAME)).relay_name
 
     def arrivals(self) -> dict[str, list[int]]:
         """The versions of each job that the sink took, in order."""

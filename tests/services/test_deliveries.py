@@ -19,6 +19,7 @@ from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store import Shard
 from penstock.store.journal import relay_role
+from tests.relay_names import relay_name
 from tests.services.faulty_shards import FaultyShards
 
 NUMBERS = range(3)
@@ -57,10 +58,16 @@ async def engine(case: FaultyShards, store: ShardedStore, tmp_path: Path) -> Eng
 
 async def save(shard: Shard, **write: object) -> None:
     """Write as the relay does that has delivered everything."""
-    fence = await shard.acquire_role(relay_role("orders"), "test", timedelta(minutes=1))
+    relay = await relay_name(shard)
+    fence = await shard.acquire_role(relay_role(relay), "test", timedelta(minutes=1))
     assert fence is not None
     state = RelayState(position=Position(await shard.number_entries() + 1))
-    assert await shard.save_relay("orders", fence, RelayWrite(state=state, **write))  # type: ignore[arg-type]
+    assert await shard.save_relay(relay, fence, RelayWrite(state=state, **write))  # type: ignore[arg-type]
+
+
+async def read_waiting(case: FaultyShards, number: int) -> list[Parked]:
+    inside = case.shard(number).inside
+    return await inside.read_parked(await relay_name(inside), ParkedState.WAITING, 10)
 
 
 async def test_the_logs_of_all_shards_are_one_newest_first(
@@ -105,11 +112,11 @@ async def test_a_span_is_replayed_on_every_shard_or_on_none(
     await case.falls(store, 2)
     with pytest.raises(StoreUnavailable):
         await engine.deliveries.replay("orders", ReplayRequest(since=since))
-    assert await case.shard(0).inside.read_parked("orders", ParkedState.WAITING, 10) == []
+    assert await read_waiting(case, 0) == []
     await case.heals(store, 2)
     assert (await engine.deliveries.replay("orders", ReplayRequest(since=since))).events == len(NUMBERS)
     for number in NUMBERS:
-        assert len(await case.shard(number).inside.read_parked("orders", ParkedState.WAITING, 10)) == 1
+        assert len(await read_waiting(case, number)) == 1
 
 
 async def test_the_dead_of_all_shards_are_replayed_as_many_as_one_call_may(

@@ -15,9 +15,10 @@ from penstock.model.errors import StoreUnavailable
 from penstock.model.events import event_id
 from penstock.model.ids import JobId
 from penstock.store import Shard
+from penstock.store.journal import relay_role
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import join, submit
-from tests.services.relay_stage import NAME, RelayStage, plain
+from tests.services.relay_stage import RelayStage, plain
 from tests.webhook_sink import hang, local_sink
 
 
@@ -124,7 +125,7 @@ async def test_while_the_store_takes_no_writes_nothing_is_sent_again(stage: Rela
     shard.error = None
     await run(relay)
     assert stage.taken == [event_id(job.id, 1)]
-    assert (await stage.shard.relay_totals(NAME)).delivered == 1
+    assert (await stage.shard.relay_totals(await stage.relay_name())).delivered == 1
 
 
 async def test_a_relay_that_lost_its_role_writes_nothing(stage: RelayStage) -> None:
@@ -136,12 +137,12 @@ async def test_a_relay_that_lost_its_role_writes_nothing(stage: RelayStage) -> N
     step = asyncio.ensure_future(stale.step())
     await stage.sink.asked.wait()
     # The role passes on while an answer is awaited; the stale relay learns of it when it writes.
-    await stage.shard.release_role("relay/orders", "impatient")
+    await stage.shard.release_role(relay_role(await stage.relay_name()), "impatient")
     await run(fresh)
     assert await asyncio.wait_for(step, 5) > timedelta(0)
     assert stage.taken == [event_id(job.id, 1)]
     assert await stage.parked() == []
-    totals = await stage.shard.relay_totals(NAME)
+    totals = await stage.shard.relay_totals(await stage.relay_name())
     assert (totals.delivered, totals.failed) == (1, 0)
 
 

@@ -21,6 +21,7 @@ from penstock.runtime.relays import RelayServices
 from penstock.runtime.services import services
 from penstock.store.journal import relay_role
 from penstock.store.sqlite import SqliteStore
+from tests.relay_names import relay_name
 from tests.services.engine_steps import join, submit
 from tests.services.relay_stage import event_ids, plain
 from tests.webhook_sink import LocalSink, hang, local_sink
@@ -64,8 +65,9 @@ async def test_a_new_subscription_is_served_by_a_running_scheduler(engine: Engin
         await subscribe(engine, sink)
         await arrived(sink, (await submit(engine)).id)
     (shard,) = engine.store.shards()
-    assert await shard.acquire_role(relay_role("orders"), "other", SECOND) is not None
-    assert (await shard.relay_state("orders")).position is not None
+    relay = await relay_name(shard)
+    assert await shard.acquire_role(relay_role(relay), "other", SECOND) is not None
+    assert (await shard.relay_state(relay)).position is not None
 
 
 async def test_a_sink_that_hangs_holds_up_neither_jobs_nor_other_subscriptions(engine: Engine, sink: LocalSink) -> None:

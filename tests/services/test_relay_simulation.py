@@ -27,6 +27,7 @@ from penstock.store.postgres import PostgresStore
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.postgres import server
+from tests.relay_names import relay_name
 from tests.services.engine_steps import join, submit
 from tests.services.relay_stage import NAME, RelayStage, plain
 from tests.webhook_sink import Answer, SinkRequest, hang_up, local_sink, reply
@@ -189,4 +190,4 @@ async def check_arrivals(stage: RelayStage, jobs: list[JobId]) -> None:
         job: list(range(1, version + 1)) for job, version in versions.items()
     }
     for shard in stage.engine.store.shards():
-        assert await shard.read_parked(NAME, ParkedState.WAITING, 10) == []
+        assert await shard.read_parked(await relay_name(shard, NAME), ParkedState.WAITING, 10) == []

@@ -46,9 +46,9 @@ async def test_every_event_of_a_job_arrives_in_order(stage: RelayStage) -> None:
     await stage.settle_all()
     await run(relay, stage)
     assert stage.arrivals() == {plain(job.id): [1, 2, 3] for job in jobs}
-    totals = await stage.shard.relay_totals(NAME)
+    totals = await stage.shard.relay_totals(await stage.relay_name())
     assert (totals.delivered, totals.failed, totals.waiting) == (15, 0, 0)
-    (record,) = await stage.shard.deliveries(NAME, None, 10)
+    (record,) = await stage.shard.deliveries(await stage.relay_name(), None, 10)
     assert record.events == 15
 
 
@@ -148,7 +148,7 @@ async def test_a_sink_that_is_down_costs_a_probe_now_and_then_and_no_rows(stage:
     stage.refuses = lambda _: True
     jobs = [await submit(stage.engine) for _ in range(40)]
     await run(relay, stage)
-    retry_at = (await stage.shard.relay_state(NAME)).retry_at
+    retry_at = (await stage.shard.relay_state(await stage.relay_name())).retry_at
     assert retry_at is not None
     assert retry_at - stage.clock.now() < timedelta(seconds=7)
     opened = len(stage.sink.requests)
@@ -159,7 +159,7 @@ async def test_a_sink_that_is_down_costs_a_probe_now_and_then_and_no_rows(stage:
     stage.refuses = lambda _: False
     await run(relay, stage, timedelta(minutes=2))
     assert stage.arrivals() == {plain(job.id): [1] for job in (before, *jobs)}
-    totals = await stage.shard.relay_totals(NAME)
+    totals = await stage.shard.relay_totals(await stage.relay_name())
     assert (totals.delivered, totals.state.failures, totals.state.retry_at) == (41, 0, None)
 
 
@@ -170,7 +170,7 @@ async def test_what_is_delivered_while_others_fail_is_not_sent_again_once_the_ci
     down = {plain(job.id) for job in jobs[:3] + jobs[10:]}
     stage.refuses = lambda id: id.split("_")[1] in down
     await run(relay, stage)
-    assert (await stage.shard.relay_state(NAME)).retry_at is not None
+    assert (await stage.shard.relay_state(await stage.relay_name())).retry_at is not None
     stage.refuses = lambda _: False
     await run(relay, stage, timedelta(hours=1))
     assert stage.arrivals() == {plain(job.id): [1] for job in jobs}
@@ -207,7 +207,7 @@ async def test_a_redirect_is_a_failure(stage: RelayStage) -> None:
     await submit(stage.engine)
     stage.sink.answers = [reply(302, location=stage.sink.url)]
     await run(await stage.relay(), stage)
-    (record,) = await stage.shard.deliveries(NAME, None, 10)
+    (record,) = await stage.shard.deliveries(await stage.relay_name(), None, 10)
     assert (record.delivered, record.status) == (False, 302)
     assert (await stage.parked())[0].attempts == 1
 
@@ -274,7 +274,7 @@ async def test_what_the_journal_no_longer_has_is_recorded_as_missed(
     job = await submit(stage.engine)
     await run(relay, stage)
     assert stage.arrivals() == {plain(job.id): [1]}
-    delivered, missed = await stage.shard.deliveries(NAME, None, 10)
+    delivered, missed = await stage.shard.deliveries(await stage.relay_name(), None, 10)
     assert (delivered.delivered, missed.delivered, missed.events) == (True, False, 0)
     assert (missed.detail or "").startswith("missed: entries 1 to 3 of the journal are past their retention")
     assert (missed.detail or "") in caplog.text
@@ -289,22 +289,24 @@ async def test_a_paused_subscription_is_sent_nothing_and_its_role_is_free(stage:
     await submit(stage.engine)
     await run(relay, stage)
     assert (stage.taken, relay.has_resigned) == ([], True)
-    assert await stage.shard.acquire_role(relay_role(NAME), "other", timedelta(seconds=1)) is not None
+    assert (
+        await stage.shard.acquire_role(relay_role(await stage.relay_name()), "other", timedelta(seconds=1)) is not None
+    )
 
 
 async def test_events_that_are_not_wanted_cost_no_write_each(stage: RelayStage) -> None:
     await stage.subscribe(filter=FilterRequest(types=("none",)))
     relay = await stage.relay()
     await run(relay, stage)
-    before = (await stage.shard.relay_state(NAME)).position
+    before = (await stage.shard.relay_state(await stage.relay_name())).position
     for _ in range(3):
         await submit(stage.engine)
         await run(relay, stage)
-    assert (await stage.shard.relay_state(NAME)).position == before
+    assert (await stage.shard.relay_state(await stage.relay_name())).position == before
     stage.clock.advance(timedelta(seconds=2))
     await submit(stage.engine)
     await run(relay, stage)
-    after = (await stage.shard.relay_state(NAME)).position
+    after = (await stage.shard.relay_state(await stage.relay_name())).position
     assert before is not None
     assert after is not None
     assert after > before

@@ -65,9 +65,9 @@ class Deliveries:
 
     async def log(self, name: str, before: datetime | None, limit: int) -> DeliveryPage:
         """A page of the delivery logs of all shards, newest first."""
-        await self._subscriptions.find(name)
+        relay = (await self._subscriptions.find(name)).relay_name
         asked = limit + MOST_OF_AN_INSTANT
-        found, missing = await self._ask(lambda shard: _read_log(shard, name, before, asked))
+        found, missing = await self._ask(lambda shard: _read_log(shard, relay, before, asked))
         newest_first = list(merge(*found, key=_at, reverse=True))
         page = cut_page(newest_first, limit)
         has_more = len(page) < len(newest_first) or any(len(one) == asked for one in found)
@@ -93,7 +93,7 @@ class Deliveries:
         if request.event is not None:
             return await self._replay_event(subscription, request.event)
         if request.dead:
-            return await self._replay_dead(subscription.name)
+            return await self._replay_dead(subscription.relay_name)
         return await self._replay_span(subscription, request)
 
     async def _replay_event(self, subscription: Subscription, text: str) -> ReplayAnswer:
@@ -102,7 +102,7 @@ class Deliveries:
         if shard is None:
             raise NotFound(f"there is no event {text}: no shard has the number {shard_of(job)}")
         found = await find_event(shard, subscription, job, version)
-        await _park(shard, subscription.name, found)
+        await _park(shard, subscription.relay_name, found)
         return ReplayAnswer(len(found))
 
     async def _replay_span(self, subscription: Subscription, request: ReplayRequest) -> ReplayAnswer:
@@ -116,15 +116,15 @@ class Deliveries:
         shards = self._store.shards()
         found = require(await gather_answers([find_span(shard, plan) for shard in shards]))
         plan.check_count(sum(map(len, found)))
-        parked = [_park(shard, subscription.name, events) for shard, events in zip(shards, found, strict=True)]
+        parked = [_park(shard, subscription.relay_name, events) for shard, events in zip(shards, found, strict=True)]
         require(await gather_answers(parked))
         return ReplayAnswer(sum(map(len, found)))
 
-    async def _replay_dead(self, name: str) -> ReplayAnswer:
+    async def _replay_dead(self, relay: str) -> ReplayAnswer:
         left, events = MOST_REPLAYED, 0
         for shard in self._store.shards():
-            dead = await shard.read_parked(name, ParkedState.DEAD, left + 1)
-            await _park(shard, name, [_revived(one) for one in dead[:left]])
+            dead = await shard.read_parked(relay, ParkedState.DEAD, left + 1)
+            await _park(shard, relay, [_revived(one) for one in dead[:left]])
             events += len(dead[:left])
             if len(dead) > left:
                 return ReplayAnswer(events, more=True)
@@ -157,7 +157,7 @@ async def _read_relays(shard: Shard, subscriptions: Sequence[Subscription]) -> l
 
 async def _read_relay(shard: Shard, subscription: Subscription) -> RelayItem:
     head = await shard.number_entries()
-    totals = await shard.relay_totals(subscription.name)
+    totals = await shard.relay_totals(subscription.relay_name)
     state = totals.state
     # A relay that has not written yet begins where the subscription does.
     at = await shard.find_number(subscription.created_at) + 1 if state.position is None else state.position.number
@@ -177,13 +177,13 @@ async def _read_relay(shard: Shard, subscription: Subscription) -> RelayItem:
     )
 
 
-async def _read_log(shard: Shard, name: str, before: datetime | None, limit: int) -> list[DeliveryItem]:
-    return [delivery_item(shard.shard, one) for one in await shard.deliveries(name, before, limit)]
+async def _read_log(shard: Shard, relay: str, before: datetime | None, limit: int) -> list[DeliveryItem]:
+    return [delivery_item(shard.shard, one) for one in await shard.deliveries(relay, before, limit)]
 
 
-async def _park(shard: Shard, name: str, events: Sequence[Parked]) -> None:
+async def _park(shard: Shard, relay: str, events: Sequence[Parked]) -> None:
     if events:
-        await shard.park_again(name, events)
+        await shard.park_again(relay, events)
 
 
 def _revived(dead: Parked) -> Parked:

@@ -60,8 +60,8 @@ async def find_span(shard: Shard, plan: ReplayPlan) -> list[Parked]:
 
 async def find_event(shard: Shard, subscription: Subscription, job: JobId, version: int) -> list[Parked]:
     """One event, parked or in the journal; none if the relay has not come to it. NotFound or JournalGone otherwise."""
-    parked = [*await shard.read_parked_of(subscription.name, [job])]
-    parked += await shard.read_parked(subscription.name, ParkedState.DEAD, MOST_REPLAYED)
+    parked = [*await shard.read_parked_of(subscription.relay_name, [job])]
+    parked += await shard.read_parked(subscription.relay_name, ParkedState.DEAD, MOST_REPLAYED)
     known = next((one for one in parked if (one.job, one.version) == (job, version)), None)
     if known is not None:
         return [Parked(job=job, version=version, event=known.event)]
@@ -100,7 +100,7 @@ async def _bounds(shard: Shard, job: JobId, version: int) -> tuple[datetime, dat
 
 async def _relay_position(shard: Shard, subscription: Subscription) -> Position:
     """Where the relay goes on; before its first write, where the subscription begins."""
-    position = (await shard.relay_state(subscription.name)).position
+    position = (await shard.relay_state(subscription.relay_name)).position
     return position or Position(await shard.find_number(subscription.created_at) + 1)
 
 

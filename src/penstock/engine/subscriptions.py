@@ -108,7 +108,6 @@ class Subscriptions:
         # The store decides below: this only spares a lookup of addresses.
         if _repeated(known, fresh) is None and request.name not in known:
             await self._reachable.check(request.sink)
-            await self._drop_relays(request.name)
         made, is_new = fresh, True
 
         def add(reading: CatalogReading) -> dict[str, bytes | None]:
@@ -163,12 +162,15 @@ class Subscriptions:
     async def delete(self, name: str) -> None:
         """Remove a subscription, its place in the journals and its delivery log; NotFound if there is none."""
 
+        removed: list[Subscription] = []
+
         def decide(reading: CatalogReading) -> dict[str, bytes | None]:
-            _named(subscriptions_in(reading.notices), name)
+            removed[:] = [_named(subscriptions_in(reading.notices), name)]
             return {name: None}
 
         await self._catalog.change(NoticeKind.SUBSCRIPTION, decide)
-        await self._drop_relays(name)
+        # A shard that does not answer keeps what its relay knew. No other subscription ever gets that name.
+        await gather_answers([shard.drop_relay(removed[0].relay_name) for shard in self._store.shards()])
 
     async def test(self, name: str) -> TestOutcome:
         """Send one test event now, whatever the subscription's state, and say what came of it. It is not retried."""
@@ -252,10 +254,6 @@ class Subscriptions:
 
         await self._catalog.change(NoticeKind.SUBSCRIPTION, decide)
         return changed[0]
-
-    async def _drop_relays(self, name: str) -> None:
-        """Forget on every shard what is known of a name. A shard that does not answer keeps it until the next time."""
-        await gather_answers([shard.drop_relay(name) for shard in self._store.shards()])
 
 
 def subscriptions_in(notices: Mapping[Name, Notice]) -> dict[str, Subscription]:

@@ -72,7 +72,7 @@ class Relay:
         self._context = context
         self._shard = shard
         self._clock = context.engine.clock
-        self._leadership = Leadership(shard, self._clock, context.holder, relay_role(subscription.name))
+        self._leadership = Leadership(shard, self._clock, context.holder, relay_role(subscription.relay_name))
         self._pace = RequestPace(self._clock)
         self._progress: RelayProgress | None = None
         self._held = LEAST_HELD
@@ -132,7 +132,7 @@ class Relay:
         if not page.entries:
             window = EventWindow((), max(position, Position(page.head + 1)))
         now = self._clock.now()
-        parked = await self._shard.read_parked(self.subscription.name, ParkedState.WAITING, MOST_DUE)
+        parked = await self._shard.read_parked(self.subscription.relay_name, ParkedState.WAITING, MOST_DUE)
         due = [one for one in parked if one.due_at is not None and one.due_at <= now]
         window, jobs = await self._select(progress, window, due)
         return RelayReading(
@@ -183,7 +183,7 @@ class Relay:
         jobs = list(dict.fromkeys([*(one.job for one in due), *(one.event.job for one in window.events)]))
         if not jobs:
             return ()
-        found = await self._shard.read_parked_of(self.subscription.name, jobs)
+        found = await self._shard.read_parked_of(self.subscription.relay_name, jobs)
         turn = {job: number for number, job in enumerate(jobs)}
         return sorted(found, key=lambda one: (turn[one.job], one.version))
 

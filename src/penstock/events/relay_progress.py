@@ -81,12 +81,12 @@ def has_deliveries(write: RelayWrite) -> bool:
 
 async def load_progress(shard: Shard, clock: Clock, subscription: Subscription, fence: int) -> RelayProgress:
     """Where the relay is; a new one begins at the journal's end as it was when the subscription was created."""
-    state = await shard.relay_state(subscription.name)
+    state = await shard.relay_state(subscription.relay_name)
     position = state.position
     if position is not None:
-        return RelayProgress(shard, clock, subscription.name, fence, state, position)
+        return RelayProgress(shard, clock, subscription.relay_name, fence, state, position)
     await shard.number_entries()
     begun = Position(await shard.find_number(subscription.created_at) + 1)
-    progress = RelayProgress(shard, clock, subscription.name, fence, state, Position(0))
+    progress = RelayProgress(shard, clock, subscription.relay_name, fence, state, Position(0))
     await progress.save(RelayWrite(state=replace(state, position=begun)))
     return progress

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from penstock.model.clock import Instant
+from penstock.model.clock import Instant, to_millis
 from penstock.model.errors import Conflict, Invalid
 from penstock.model.lifecycle import State
 from penstock.model.names import Name, is_name
@@ -113,6 +113,14 @@ class Subscription(Struct, frozen=True, kw_only=True):
     declared: bool = False
     request_key: str | None = None
     fingerprint: str | None = None
+
+    @property
+    def relay_name(self) -> str:
+        """The name under which shards keep what its relays did. One that is created again gets another.
+
+        So nothing that was meant for the former sink reaches the new one, also from a shard that was away meanwhile.
+        """
+        return f"{self.name}@{to_millis(self.created_at)}"
 
     def signing_secrets(self, now: datetime) -> list[str]:
         """The secrets that sign what is sent now, the newest first."""
