@@ -67,7 +67,10 @@ class Journal(Protocol):
 
 
 class Relays(Protocol):
-    """The state of this shard's relays: one for each subscription. Only the holder of its role may write it."""
+    """The state of this shard's relays: one for each subscription. Only the holder of its role may write it.
+
+    `subscription` is its `relay_name`.
+    """
 
     async def relay_state(self, subscription: str) -> RelayState: ...
 
