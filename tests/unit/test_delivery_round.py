@@ -66,11 +66,13 @@ def test_events_that_failed_before_go_first_while_the_sink_is_well() -> None:
     assert [one.attempts for _ in range(4) if (one := send(round, DELIVERED))] == [1, 1, 0, 0]
 
 
-def test_after_a_failure_new_events_tell_whether_the_sink_is_down() -> None:
+@pytest.mark.parametrize("outcome", [UNREACHABLE, REFUSED])
+def test_after_a_failure_new_events_tell_whether_the_sink_is_down(outcome: Delivery) -> None:
     round = round_of(failed_before(9), new(9))
-    assert (first := send(round, UNREACHABLE)) is not None
+    assert (first := send(round, outcome)) is not None
     assert first.attempts == 1
-    assert [one.attempts for _ in range(8) if (one := send(round, UNREACHABLE))] == [0] * (OPENS_AFTER - 1)
+    later = [one.attempts for _ in range(17) if (one := send(round, outcome))]
+    assert later == [0] * (OPENS_AFTER - (outcome is UNREACHABLE))
     assert round.circuit.open
 
 
