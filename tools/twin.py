@@ -35,7 +35,7 @@ RULES = (
     (r"^class Client:", "class AsyncClient:"),
     (r"\bClientSubscriptions\b", "AsyncClientSubscriptions"),
     (r"\bpenstock\.client\.subscriptions\b", "penstock.client.aio_subscriptions"),
-    (r"\bRun\b", "AsyncRun"),
+    (r"\bRunExchange\b", "AsyncRunExchange"),
 )
 """Patterns and what each match becomes, one after the other."""
 

@@ -20,6 +20,7 @@ from penstock.store.postgres import PostgresStore
 from penstock.store.seam import Shard, Store
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
+from penstock.testing.history_machine import history_machine
 from penstock.testing.store_contract import StoreContract
 from penstock.testing.store_contract.tick_machine import tick_machine
 from penstock.testing.store_machine import machine
@@ -59,6 +60,9 @@ class TestOverTwoFiles(StoreContract):
 
 TestMachineOverTwoFiles = machine(over_two_files).TestCase
 TestMachineOverTwoFiles.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+
+TestHistoryMachineOverTwoFiles = history_machine(over_two_files).TestCase
+TestHistoryMachineOverTwoFiles.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)
 
 TestTickMachineOverTwoFiles = tick_machine(over_two_files).TestCase
 TestTickMachineOverTwoFiles.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)

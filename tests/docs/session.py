@@ -18,9 +18,9 @@ from tests.system.harness import ROOT, WITHIN, eventually
 
 ADDRESS = "http://127.0.0.1:7373"
 INTERPRETER = Path(__file__).with_name("interpreter.py")
-_SERVICE = re.compile(r"penstock (up|api|worker|scheduler|autoscaler)\b")
+_SERVICE = re.compile(r"penstock (up|api|worker|scheduler|autoscaler|webhooks listen)\b")
 _URL = re.compile(r"http://127\.0\.0\.1:\d+")
-_READY = re.compile(r"ready|acts")
+_READY = re.compile(r"ready|acts|listening")
 _PRINTED = re.compile(r"print\(.*\)  # (?P<text>.*)$", re.MULTILINE)
 _END = re.compile(r"<<ended with (\d+)>>\n")
 

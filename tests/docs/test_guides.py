@@ -100,6 +100,11 @@ def test_the_guide_to_fleets(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_guide_to_webhooks(tmp_path: Path) -> None:
+    follow("webhooks", tmp_path, server="penstock up jobs:app", instead={"7374": str(free_port())})
+
+
+@pytest.mark.slow
 def test_the_guide_to_postgres(tmp_path: Path) -> None:
     """The server's superuser has the name that the guide gives the new role."""
     there = postgres.server(18)
@@ -154,7 +159,7 @@ VARIABLES = {"HOST": "host", "PORT": "port", "USER": "user", "DATABASE": "dbname
 
 FOLLOWED = {
     *("README", "quickstart", "handlers", "retries", "testing", "schedules", "files", "keys"),
-    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes", "events"),
+    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes", "events", "webhooks"),
     "containers",  # in a file of its own: it builds images
 }
 

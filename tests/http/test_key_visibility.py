@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from penstock.client import AsyncClient
 from penstock.client.http import AsyncHttpTransport
 from penstock.config import ServerSettings, Settings
+from penstock.config.event_settings import WebhookSettings
 from penstock.engine import Engine
 from penstock.model.errors import Forbidden, StoreUnavailable
 from penstock.model.keys import KeyScope
@@ -36,8 +37,11 @@ SECRETS = {
         "schedule",
         "schedule-tag",
         "environment",
+        "sink",
+        "signing",
     )
 }
+NEVER_TOLD = {"environment", "signing"}
 OF_JOBS = {"params", "result", "error", "progress", "tag", "log", "input", "output"}
 LEARNED: Mapping[KeyScope, set[str]] = {
     KeyScope.JOBS_READ: OF_JOBS | {"host", "description"},
@@ -45,9 +49,10 @@ LEARNED: Mapping[KeyScope, set[str]] = {
     KeyScope.JOBS_CANCEL: set(),
     KeyScope.SCHEDULES: {"schedule", "schedule-tag"},
     KeyScope.QUEUES: set(),
+    KeyScope.SUBSCRIPTIONS: {"sink"},
     KeyScope.WORKER: {"params", "tag", "input"},
     KeyScope.SCHEDULER: set(),
-    KeyScope.ADMIN: set(SECRETS) - {"environment"},
+    KeyScope.ADMIN: set(SECRETS) - NEVER_TOLD,
 }
 ORDER: Json = {"params": {"x": SECRETS["params"]}, "tags": [SECRETS["tag"]], "retry_policy": "none"}
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -62,7 +67,8 @@ class World(Struct, frozen=True):
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return replace(settings, server=ServerSettings(keys="required"))
+    webhooks = WebhookSettings(allow=("127.0.0.0/8",), http=True)
+    return replace(settings, server=ServerSettings(keys="required"), webhooks=webhooks)
 
 
 @pytest.fixture
@@ -90,6 +96,9 @@ async def world(client: Client) -> World:
     asks = {"params": {"x": SECRETS["schedule"]}, "tags": [SECRETS["schedule-tag"]]}
     nightly = {"type": "other", "interval": 3600, **asks}
     (await client.put("/v1/schedules/nightly", json=nightly)).raise_for_status()
+    signing = f"whsec_{base64.b64encode(SECRETS['signing'].encode()).decode()}"
+    hook = {"name": "orders", "sink": {"url": f"http://127.0.0.1:9/{SECRETS['sink']}"}, "secret": signing}
+    (await client.post("/v1/subscriptions", json=hook)).raise_for_status()
     return World((done["id"], failed["id"], waiting["id"]), keyed)
 
 
@@ -130,6 +139,9 @@ def bodies(world: World) -> Mapping[str, Any]:
         "backfill_schedule": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"},
         "read_due": {"slot_seconds": 86_400, "limit": 9},
         "apply_decisions": {"decisions": []},
+        "create_subscription": {"name": "orders", "sink": {"url": "http://127.0.0.1:9/"}},
+        "update_subscription": {"batch": 2},
+        "replay_events": {"dead": True},
     }
 
 
@@ -155,7 +167,7 @@ def operations(document: Json) -> Iterator[tuple[str, str, Json]]:
 
 def urls(path: str, world: World) -> list[str]:
     parts = {"queue": "other", "worker": "w1", "schedule": "nightly", "scheduler": "s1", "type": "other"}
-    parts |= {"fence": "1", "number": "0", "key": "aaaaaaaa", "shard": "0", "fleet": "other"}
+    parts |= {"fence": "1", "number": "0", "key": "aaaaaaaa", "shard": "0", "fleet": "other", "subscription": "orders"}
     names = {"inputs": "letter", "outputs": "report"}
     parts["name"] = next((name for part, name in names.items() if f"/{part}/" in path), "x")
     parts |= dict.fromkeys(set(re.findall(r"{(\w+)}", path)) - {*parts, "job"}, "x")

@@ -19,6 +19,9 @@ SERVER = """
 port = 0
 allow_unknown_types = true
 
+[subscriptions.fuzzed]
+url = "http://127.0.0.1:9/"
+
 [limits]
 wait_seconds = 0.01
 body_bytes = 1048576

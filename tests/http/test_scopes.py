@@ -25,6 +25,7 @@ PARTS = {
     "key": "aaaaaaaa",
     "shard": "0",
     "fleet": "default",
+    "subscription": "orders",
     "type": "sum",
 }
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.config import Settings
-from penstock.config.settings import EventSettings, WebhookSettings
+from penstock.config.event_settings import EventSettings, WebhookSettings
 from penstock.engine import Engine
 from penstock.model.events import parse_event_id, unpack_event
 from penstock.model.journal import DeliveryRecord, EventRetention, Parked, ParkedState, Position, RelayState, RelayWrite
@@ -363,7 +363,7 @@ async def advance(shard: Shard) -> None:
 
 
 async def waiting(shard: Shard) -> list[Parked]:
-    return await shard.parked("orders", ParkedState.WAITING, 100_000)
+    return await shard.read_parked("orders", ParkedState.WAITING, 100_000)
 
 
 class TestLog:
@@ -381,6 +381,14 @@ class TestLog:
             before = f"&before={page['before'].replace('+', '%2B')}"
         assert found == [f"evt_{n}" for n in reversed(range(12))]
 
+    @pytest.mark.parametrize(
+        "before", ["null", "0.5", "17", "yesterday", "2026-11-18T00:00:00", "5786-11-29T23:33:40Z"]
+    )
+    async def test_what_is_no_instant_is_refused(self, client: Client, before: str) -> None:
+        await create(client)
+        answer = await client.get("/v1/subscriptions/orders/deliveries", params={"before": before})
+        assert "before" in problem(answer, 422)["detail"]
+
     async def test_those_of_one_instant_are_on_one_page(self, client: Client, shard: Shard) -> None:
         await create(client)
         start = datetime(2026, 11, 18, tzinfo=UTC)
@@ -388,7 +396,7 @@ class TestLog:
         await log(shard, *(delivered(f"evt_{n}", one, ok=False) for n, one in enumerate(at)))
         found: list[str] = []
         sizes: list[int] = []
-        before = ""
+        before, page = "", {}
         for _ in range(3):
             page = (await client.get(f"/v1/subscriptions/orders/deliveries?limit=2{before}")).json()
             found += [one["first"] for one in page["deliveries"]]

@@ -38,7 +38,8 @@ class RelayStage:
         self.refuses: Callable[[str], bool] = lambda _: False
         self.failing: Answer = reply(500, b"no")
         sink.usual = self._answer
-        self.notifier = WebhookNotifier(AddressRules(loopback=True), "penstock", clock, deadlines=SHORT)
+        self.notifier = WebhookNotifier(AddressRules(loopback=True), "penstock", clock)
+        self.impatient = WebhookNotifier(AddressRules(loopback=True), "penstock", clock, deadlines=SHORT)
         engine.subscriptions.sinks = NotifierSinks(engine.settings, clock, random.Random(3))
 
     @property
@@ -53,9 +54,14 @@ class RelayStage:
         self.clock.advance(timedelta(milliseconds=1))
         return await self.engine.subscriptions.find(NAME)
 
+    async def close(self) -> None:
+        await self.notifier.close()
+        await self.impatient.close()
+
     async def relay(self, holder: str = "r1", shard: Shard | None = None, **changes: Any) -> Relay:
         subscription = replace(await self.engine.subscriptions.find(NAME), **changes)
-        context = RelayContext(self.engine, self.notifier, holder, random.Random(5))
+        notifier = self.impatient if holder.startswith("impatient") else self.notifier
+        context = RelayContext(self.engine, notifier, holder, random.Random(5))
         return Relay(context, shard or self.shard, subscription)
 
     async def settle_all(self, worker: str = "w1") -> int:
@@ -65,11 +71,11 @@ class RelayStage:
         return len(claims)
 
     async def parked(self, state: ParkedState = ParkedState.WAITING) -> list[Parked]:
-        return await self.shard.parked(NAME, state, 1_000)
+        return await self.shard.read_parked(NAME, state, 1_000)
 
-    def arrivals(self) -> dict[JobId, list[int]]:
+    def arrivals(self) -> dict[str, list[int]]:
         """The versions of each job that the sink took, in order."""
-        found = defaultdict(list)
+        found: dict[str, list[int]] = defaultdict(list)
         for id in self.taken:
             _, job, version = id.split("_")
             found[job].append(int(version))

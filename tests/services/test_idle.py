@@ -86,7 +86,8 @@ async def test_a_healed_system_that_idles_writes_nothing_but_heartbeats(
     await engine.worker_api.settle([success(one) for one in await claim(engine)])
     await case.heals(store, 1)
     await case.until(lambda: 1 not in other.unavailable())
-    services = [kind(engine, shard) for shard in store.shards() for kind in (Dispatcher, Reaper, Pruner)]
+    services: list[Dispatcher | Reaper | Pruner | JournalService] = []
+    services += [kind(engine, shard) for shard in store.shards() for kind in (Dispatcher, Reaper, Pruner)]
     services += [JournalService(shard) for shard in store.shards()]
 
     async def live(seconds: int) -> None:

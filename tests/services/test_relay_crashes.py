@@ -27,7 +27,7 @@ async def stage(engine: Engine, clock: SimulatedClock) -> AsyncIterator[RelaySta
     async with local_sink() as sink:
         stage = RelayStage(engine, clock, sink)
         yield stage
-        await stage.notifier.close()
+        await stage.close()
 
 
 class Killed(Exception):
@@ -129,14 +129,14 @@ async def test_while_the_store_takes_no_writes_nothing_is_sent_again(stage: Rela
 
 async def test_a_relay_that_lost_its_role_writes_nothing(stage: RelayStage) -> None:
     await stage.subscribe()
-    stale, fresh = await stage.relay("r1"), await stage.relay("r2")
+    stale, fresh = await stage.relay("impatient"), await stage.relay("r2")
     await run(stale)
     job = await submit(stage.engine)
     stage.sink.answers = [hang]
     step = asyncio.ensure_future(stale.step())
     await stage.sink.asked.wait()
     # The role passes on while an answer is awaited; the stale relay learns of it when it writes.
-    await stage.shard.release_role("relay/orders", "r1")
+    await stage.shard.release_role("relay/orders", "impatient")
     await run(fresh)
     assert await asyncio.wait_for(step, 5) > timedelta(0)
     assert stage.taken == [event_id(job.id, 1)]

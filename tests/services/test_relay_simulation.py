@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -47,7 +47,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     async with local_sink() as sink:
         stage = RelayStage(engine, clock, sink)
         yield stage
-        await stage.notifier.close()
+        await stage.close()
     await engine.close()
 
 
@@ -103,7 +103,14 @@ class RelayWorld:
                 await self._add_relay(shard)
 
     async def step(self) -> None:
-        acts = [self._submit, self._submit, self._stage.settle_all, self._change_sink, self._leap, self._crash]
+        acts: list[Callable[[], Awaitable[object]]] = [
+            self._submit,
+            self._submit,
+            self._stage.settle_all,
+            self._change_sink,
+            self._leap,
+            self._crash,
+        ]
         acts += [self._step_relay] * 6
         await self._rng.choice(acts)()
         await self._resume()
@@ -182,4 +189,4 @@ async def check_arrivals(stage: RelayStage, jobs: list[JobId]) -> None:
         job: list(range(1, version + 1)) for job, version in versions.items()
     }
     for shard in stage.engine.store.shards():
-        assert await shard.parked(NAME, ParkedState.WAITING, 10) == []
+        assert await shard.read_parked(NAME, ParkedState.WAITING, 10) == []

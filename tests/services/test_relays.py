@@ -3,13 +3,16 @@
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
+import msgspec
 import pytest
 
+from penstock.api.relay_metrics import read_relays
 from penstock.engine import Engine
 from penstock.events.relay import Relay
-from penstock.model.journal import ParkedState
-from penstock.model.subscriptions import DeliveryLimits, SubscriptionState
+from penstock.model.journal import EventRetention, ParkedState
+from penstock.model.subscriptions import DeliveryLimits, EventContent, SubscriptionState
 from penstock.model.wire.subscriptions import FilterRequest, ReplayRequest
+from penstock.store.journal import relay_role
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import join, submit
 from tests.services.relay_stage import NAME, RelayStage, plain
@@ -22,7 +25,7 @@ async def stage(engine: Engine, clock: SimulatedClock) -> AsyncIterator[RelaySta
     async with local_sink() as sink:
         stage = RelayStage(engine, clock, sink)
         yield stage
-        await stage.notifier.close()
+        await stage.close()
 
 
 async def run(relay: Relay, stage: RelayStage, span: timedelta = timedelta(0)) -> None:
@@ -82,7 +85,7 @@ async def test_no_two_events_of_a_job_are_under_way_at_once(stage: RelayStage) -
     jobs = [await submit(stage.engine) for _ in range(3)]
     await stage.settle_all()
     stage.sink.answers = [hang] * 3
-    await run(await stage.relay(), stage)
+    await run(await stage.relay("impatient"), stage)
     first = [one.headers["webhook-id"] for one in stage.sink.requests]
     assert sorted(first) == sorted(f"evt_{plain(job.id)}_1" for job in jobs)
     assert [(one.attempts, one.due_at is None) for one in await stage.parked()] == [
@@ -145,6 +148,9 @@ async def test_a_sink_that_is_down_costs_a_probe_now_and_then_and_no_rows(stage:
     stage.refuses = lambda _: True
     jobs = [await submit(stage.engine) for _ in range(40)]
     await run(relay, stage)
+    retry_at = (await stage.shard.relay_state(NAME)).retry_at
+    assert retry_at is not None
+    assert retry_at - stage.clock.now() < timedelta(seconds=7)
     opened = len(stage.sink.requests)
     assert opened <= 1 + 8 + 5
     await run(relay, stage, timedelta(hours=1))
@@ -229,3 +235,109 @@ async def test_an_event_that_is_refused_with_a_time_waits_that_long(stage: Relay
     assert stage.taken == []
     await run(relay, stage, timedelta(minutes=2))
     assert stage.arrivals() == {plain(job.id): [1]}
+
+
+async def test_one_event_that_is_refused_again_and_again_does_not_open_the_circuit(stage: RelayStage) -> None:
+    await stage.subscribe()
+    relay = await stage.relay()
+    poison = await submit(stage.engine)
+    stage.refuses = lambda id: id == f"evt_{plain(poison.id)}_1"
+    await run(relay, stage, timedelta(hours=20))
+    assert (await stage.parked())[0].attempts >= 6
+    other = await submit(stage.engine)
+    await run(relay, stage)
+    assert stage.arrivals() == {plain(other.id): [1]}
+
+
+async def test_a_batch_with_one_refused_event_holds_up_only_that_one(stage: RelayStage) -> None:
+    await stage.subscribe(batch=20)
+    relay = await stage.relay()
+    poison, *others = [await submit(stage.engine) for _ in range(10)]
+    stage.refuses = lambda id: id == f"evt_{plain(poison.id)}_1"
+    await run(relay, stage)
+    stage.clock.advance(timedelta(seconds=10))
+    await run(relay, stage)
+    assert stage.arrivals() == {plain(job.id): [1] for job in others}
+
+
+async def test_what_the_journal_no_longer_has_is_recorded_as_missed(
+    stage: RelayStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await stage.subscribe()
+    relay = await stage.relay()
+    await run(relay, stage)
+    await submit(stage.engine)
+    await stage.settle_all()
+    stage.clock.advance(timedelta(days=8))
+    await stage.shard.number_entries()
+    await stage.shard.prune_journal(EventRetention(), 1_000)
+    job = await submit(stage.engine)
+    await run(relay, stage)
+    assert stage.arrivals() == {plain(job.id): [1]}
+    delivered, missed = await stage.shard.deliveries(NAME, None, 10)
+    assert (delivered.delivered, missed.delivered, missed.events) == (True, False, 0)
+    assert (missed.detail or "").startswith("missed: entries 1 to 3 of the journal are past their retention")
+    assert (missed.detail or "") in caplog.text
+
+
+async def test_a_paused_subscription_is_sent_nothing_and_its_role_is_free(stage: RelayStage) -> None:
+    await stage.subscribe()
+    relay = await stage.relay()
+    await run(relay, stage)
+    await stage.engine.subscriptions.pause(NAME)
+    relay.subscription = await stage.engine.subscriptions.find(NAME)
+    await submit(stage.engine)
+    await run(relay, stage)
+    assert (stage.taken, relay.has_resigned) == ([], True)
+    assert await stage.shard.acquire_role(relay_role(NAME), "other", timedelta(seconds=1)) is not None
+
+
+async def test_events_that_are_not_wanted_cost_no_write_each(stage: RelayStage) -> None:
+    await stage.subscribe(filter=FilterRequest(types=("none",)))
+    relay = await stage.relay()
+    await run(relay, stage)
+    before = (await stage.shard.relay_state(NAME)).position
+    for _ in range(3):
+        await submit(stage.engine)
+        await run(relay, stage)
+    assert (await stage.shard.relay_state(NAME)).position == before
+    stage.clock.advance(timedelta(seconds=2))
+    await submit(stage.engine)
+    await run(relay, stage)
+    after = (await stage.shard.relay_state(NAME)).position
+    assert before is not None
+    assert after is not None
+    assert after > before
+
+
+async def test_facts_only_are_sent_without_the_job_and_items_with_it(stage: RelayStage) -> None:
+    await stage.subscribe(include=EventContent.FACTS)
+    await submit(stage.engine)
+    await run(await stage.relay(), stage)
+    await submit(stage.engine)
+    await run(await stage.relay("r1", include=EventContent.ITEM), stage)
+    facts, item = [msgspec.json.decode(one.body)["data"] for one in stage.sink.requests]
+    assert (facts.get("job"), item["job"]["params"]) == (None, {"a": 1})
+
+
+async def test_how_a_relay_stands_is_measured_by_subscription_and_shard(stage: RelayStage) -> None:
+    assert "".join(await read_relays(stage.engine)) == ""
+    await stage.subscribe()
+    relay = await stage.relay()
+    poison, _ = await submit(stage.engine), await submit(stage.engine)
+    stage.refuses = lambda id: id == f"evt_{plain(poison.id)}_1"
+    await run(relay, stage)
+    await submit(stage.engine)
+    stage.clock.advance(timedelta(seconds=30))
+    text = "".join(await read_relays(stage.engine))
+    labels = f'{{subscription="orders",shard="{stage.shard.shard}"}}'
+    values = dict(line.replace(labels, "").split() for line in text.splitlines() if not line.startswith("#"))
+    assert {name.removeprefix("penstock_subscription_"): value for name, value in values.items()} == {
+        "lag_seconds": "30",
+        "lag_entries": "1",
+        "parked": "1",
+        "dead": "0",
+        "circuit_open": "0",
+        "delivered_total": "1",
+        "failed_total": "1",
+    }

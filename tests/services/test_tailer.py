@@ -11,12 +11,12 @@ from penstock.events.cursor import EventCursor, parse_cursor
 from penstock.events.selection import StreamFilter
 from penstock.events.stream import HEARTBEAT, MAX_FLUSHES
 from penstock.events.streams import CLOSE_AFTER, Streams
-from penstock.events.tailer import FLUSH_EVENTS, pause_after
+from penstock.events.tailer import FLUSH_EVENTS, LOOK_INTERVAL, RECHECKS, Tailer, pause_after
 from penstock.model.ids import ShardId
 from penstock.model.journal import EventRetention, Position
 from penstock.model.lifecycle import State
 from penstock.testing.clock import SimulatedClock
-from tests.services.engine_steps import claim_one, join, request, submit, success
+from tests.services.engine_steps import claim_one, join, pruner, request, submit, success
 from tests.services.event_readers import HandReader, SteppedFeed
 
 ZERO = timedelta(0)
@@ -69,6 +69,15 @@ async def test_an_event_is_encoded_once_for_all_filters(
     assert len(encoded) == 3
 
 
+async def test_the_id_of_a_flush_follows_its_events(live: SteppedFeed, engine: Engine) -> None:
+    """A client that has read a part of a flush reads it again."""
+    reader = await live.reader().join()
+    await run_job(engine)
+    await live.step()
+    lines = (await reader.take()).decode().strip().split("\n\n")
+    assert [line.partition(":")[0] for line in lines] == ["data", "data", "data", "id"]
+
+
 async def test_a_bulk_is_cut_into_flushes(live: SteppedFeed, engine: Engine) -> None:
     reader = await live.reader().join()
     await engine.jobs.submit([request() for _ in range(FLUSH_EVENTS + 10)])
@@ -83,6 +92,14 @@ async def test_a_bulk_is_cut_into_flushes(live: SteppedFeed, engine: Engine) -> 
 def test_a_flush_waits_longer_the_more_events_there_are() -> None:
     assert pause_after(1) < timedelta(milliseconds=25)
     assert pause_after(1000) == timedelta(milliseconds=100)
+
+
+async def test_a_tailer_looks_again_soon_after_a_signal(live: SteppedFeed, engine: Engine) -> None:
+    """Another process may have been numbering the entries that the signal was about."""
+    tailer = Tailer(engine, engine.store.shards()[0], live.feed)
+    assert await tailer.step() == LOOK_INTERVAL
+    tailer.hear()
+    assert [await tailer.step() for _ in range(4)] == [*RECHECKS, LOOK_INTERVAL]
 
 
 async def test_a_reader_that_is_far_behind_is_told_from_where_to_ask(live: SteppedFeed, engine: Engine) -> None:
@@ -114,6 +131,28 @@ async def test_a_reader_ahead_of_the_feed_gets_nothing_twice(
     await live.step()
     await taking
     assert [event["job"] for event in reader.events] == [second.id]
+
+
+async def test_entries_without_events_are_passed_over_by_readers_and_feed(
+    live: SteppedFeed, engine: Engine, clock: SimulatedClock
+) -> None:
+    await run_job(engine)
+    (shard,) = engine.store.shards()
+    before = await shard.number_entries()
+    await live.step()
+    assert live.feed.position(ShardId(0)) == Position(before + 1)
+    clock.advance(timedelta(days=60))
+    await pruner(engine).step()
+    after = await shard.number_entries()
+    assert after > before
+    await live.step()
+    assert live.feed.position(ShardId(0)) == Position(after + 1)
+    reader = await live.reader(EventCursor(clock.now(), {ShardId(0): Position(before + 1)})).join()
+    job = await submit(engine)
+    await live.step()
+    assert [event["job"] for event in await reader.take_until(1)] == [job.id]
+    ahead = await live.reader(EventCursor(clock.now(), {ShardId(0): Position(after + 2)})).join()
+    assert ahead.events == []
 
 
 async def test_what_the_journal_no_longer_keeps_is_told(

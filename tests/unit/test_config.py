@@ -6,6 +6,7 @@ import pytest
 
 from penstock.config import Settings, load
 from penstock.config.load import FIELDS, accepted, variable
+from penstock.config.tables import SubscriptionTable
 from penstock.model.errors import InvalidSetting
 
 
@@ -136,6 +137,35 @@ def test_a_url_without_a_scheme_is_a_fault() -> None:
 @pytest.mark.parametrize("setting", FIELDS)
 def test_every_setting_can_say_what_it_accepts(setting: str) -> None:
     assert accepted(setting)
+
+
+def test_subscriptions_are_tables_with_a_url() -> None:
+    written('[subscriptions.orders]\nurl = "https://a/"\nstates = ["failed"]\nsecret_env = "ORDERS"')
+    assert load(None, {}, {}).subscriptions == {
+        "orders": SubscriptionTable(url="https://a/", states=("failed",), secret_env="ORDERS")
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[subscriptions.a]", "[subscriptions.a]: subscription: Object missing required field `url`"),
+        ("[subscriptions.a]\nurl = 'u'\nurls = 1", "[subscriptions.a]: subscription: Object contains unknown field"),
+        (
+            "[subscriptions.a]\nurl = 'u'\nsecret = 'x'",
+            "[subscriptions.a]: subscription: Object contains unknown field",
+        ),
+        ("[subscriptions.a]\nurl = 'u'\nstates = ['done']", "[subscriptions.a]: states: there is no state 'done'"),
+        ("[subscriptions.a]\nurl = 'u'\ntypes = []", "[subscriptions.a]: types: the list is empty"),
+        ("[subscriptions.'a b']\nurl = 'u'", "[subscriptions.a b]: is no name for a subscription"),
+        ("[subscriptions]\na = 3", "[subscriptions.a]: is a table"),
+        ("subscriptions = 3", "subscriptions: is a group of tables"),
+        ("[subscriptions.a]\nurl = 'u'\n[events]\nkeep = false", "events.keep: is false"),
+    ],
+)
+def test_a_table_of_a_subscription_that_cannot_be_used_is_told(text: str, expected: str) -> None:
+    written(text)
+    assert expected in faults_of()[0]
 
 
 def test_fleets_are_tables_that_say_some_fields() -> None:

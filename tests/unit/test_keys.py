@@ -28,6 +28,7 @@ from penstock.model.keys import (
     redacted,
     token_of,
 )
+from penstock.model.signatures import new_signing_secret
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing is bound to it
@@ -106,6 +107,12 @@ def test_the_header_shows_the_key_and_what_is_no_key_is_refused_without_being_re
         authorization("hunter2\r\nx-injected: 1")
     assert "hunter2" not in refused.value.message
     assert "PENSTOCK_KEY" in refused.value.message
+
+
+def test_the_secret_of_a_webhook_in_a_text_is_left_out() -> None:
+    secret = new_signing_secret(random.Random(7).randbytes)
+    assert redacted(f"signed with {secret}, {TOKEN}") == "signed with whsec_…, pk_abcd2345_…"
+    assert redacted("secrets begin with whsec_") == "secrets begin with whsec_"
 
 
 def test_the_secret_of_a_key_in_a_text_is_left_out() -> None:

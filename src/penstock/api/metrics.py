@@ -18,6 +18,7 @@ from typing import TypeVar
 from penstock import __version__
 from penstock.api.exposition import EXPOSITION, HTTP_FAMILIES, Family, Sample, histogram, labelled, one
 from penstock.api.operation import Answer, operation
+from penstock.api.relay_metrics import RELAY_FAMILIES, read_relays
 from penstock.api.request import ApiReply, ApiRequest
 from penstock.engine import Engine
 from penstock.engine.meters import Histogram, Meters
@@ -92,7 +93,7 @@ PROCESS_FAMILIES = (
 
 FAMILIES = (
     JOBS, OLDEST, PAUSED, WORKERS, CAPACITY, RUNNING, LATE, LATE_SECONDS, DESIRED, FLEET_WORKERS, DECISIONS,
-    *PROCESS_FAMILIES, *HTTP_FAMILIES,
+    *RELAY_FAMILIES, *PROCESS_FAMILIES, *HTTP_FAMILIES,
 )  # fmt: skip
 
 
@@ -118,6 +119,7 @@ async def _read_store(engine: Engine) -> Iterator[str]:
     parts = await asyncio.gather(
         _read_shards(engine), _read_if_available(_read_queues(engine)), _read_if_available(_read_workers(engine)),
         _read_if_available(_read_late_schedules(engine)), _read_if_available(_read_fleets(engine)),
+        _read_if_available(read_relays(engine)),
     )  # fmt: skip
     return (text for part in parts for text in part or ())
 

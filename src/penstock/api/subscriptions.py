@@ -1,13 +1,16 @@
 """Subscriptions: create, look at, change, pause, test, rotate, replay, delete; and their delivery logs."""
 
+from datetime import datetime
 from typing import Annotated
 
-from msgspec import Meta, Struct
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.batches import IDEMPOTENCY_KEY, header_key
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, json_reply
-from penstock.model.clock import Instant, check_instants
+from penstock.model.clock import Instant, utc
+from penstock.model.errors import Invalid
 from penstock.model.wire.subscriptions import (
     DeliveryPage,
     MadeSubscription,
@@ -22,6 +25,14 @@ from penstock.model.wire.subscriptions import (
     TestOutcome,
 )
 
+InstantText = Annotated[
+    str,
+    Meta(
+        max_length=40,
+        description="Only what is older: `before` of the last page.",
+        extra_json_schema={"format": "date-time"},
+    ),
+]
 CREATION_KEY = Header(
     "Idempotency-Key",
     IDEMPOTENCY_KEY.kind,
@@ -32,11 +43,9 @@ CREATION_KEY = Header(
 class DeliveriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which page of the log, and how many on it: never more than `limits.page_jobs`, whatever `limit` says."""
 
-    before: Annotated[Instant, Meta(description="Only what is older: `before` of the last page.")] | None = None
+    # Text: in a query a number would be read as an instant too.
+    before: InstantText | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50
-
-    def __post_init__(self) -> None:
-        check_instants(self, "before")
 
 
 @operation(
@@ -163,7 +172,15 @@ async def list_deliveries(call: ApiRequest) -> ApiReply:
     """List deliveries: failures one by one, successes in a row as one line."""
     query = call.query(DeliveriesQuery)
     limit = min(query.limit, call.engine.settings.limits.page_jobs)
-    return json_reply(200, await call.engine.deliveries.log(call.path("subscription"), query.before, limit))
+    before = None if query.before is UNSET else _read_instant(query.before)
+    return json_reply(200, await call.engine.deliveries.log(call.path("subscription"), before, limit))
+
+
+def _read_instant(text: str) -> datetime:
+    try:
+        return utc("before", msgspec.convert(text, Instant))
+    except msgspec.ValidationError as error:
+        raise Invalid(f"query: before: {error}") from None
 
 
 OPERATIONS = (

@@ -26,7 +26,7 @@ ROOT = CommandGroup(
             "Start and stop workers, as many as there is work for.",
         ),
         "jobs": ("penstock.cli.jobs:jobs", "Submit jobs, look at them, and stop them."),
-        "events": ("penstock.cli.events:events", "See what changes the states of jobs, as it happens."),
+        "events": ("penstock.cli.events:events", "Print what changes the states of jobs, as it happens."),
         "schedules": ("penstock.cli.schedules:schedules", "Run jobs again and again: on an interval or by cron."),
         "queues": ("penstock.cli.queues:queues", "Look at queues, pause and resume them."),
         "history": ("penstock.cli.history:history", "Draw what happened over time."),

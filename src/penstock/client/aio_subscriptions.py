@@ -19,7 +19,7 @@ from penstock.model.wire.subscriptions import (
 T = TypeVar("T")
 
 
-class AsyncRun(Protocol):
+class AsyncRunExchange(Protocol):
     """Carries out what the protocol says, and gives its result."""
 
     async def __call__(self, exchange: Exchange[T]) -> T: ...
@@ -28,7 +28,7 @@ class AsyncRun(Protocol):
 class AsyncClientSubscriptions:
     """Subscriptions of the server, as `client.subscriptions`. All of it needs a key with the scope `subscriptions`."""
 
-    def __init__(self, run: AsyncRun, protocol: ClientProtocol) -> None:
+    def __init__(self, run: AsyncRunExchange, protocol: ClientProtocol) -> None:
         self._run = run
         self._protocol = protocol
 

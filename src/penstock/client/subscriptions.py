@@ -19,7 +19,7 @@ from penstock.model.wire.subscriptions import (
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class RunExchange(Protocol):
     """Carries out what the protocol says, and gives its result."""
 
     def __call__(self, exchange: Exchange[T]) -> T: ...
@@ -28,7 +28,7 @@ class Run(Protocol):
 class ClientSubscriptions:
     """Subscriptions of the server, as `client.subscriptions`. All of it needs a key with the scope `subscriptions`."""
 
-    def __init__(self, run: Run, protocol: ClientProtocol) -> None:
+    def __init__(self, run: RunExchange, protocol: ClientProtocol) -> None:
         self._run = run
         self._protocol = protocol
 

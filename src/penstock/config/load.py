@@ -12,38 +12,9 @@ from msgspec import Struct, ValidationError, convert, field
 from msgspec.inspect import BoolType, FloatType, IntType, LiteralType, Metadata, Type, VarTupleType, type_info
 
 from penstock.config.settings import Settings
-from penstock.model.errors import Invalid, InvalidSetting
-from penstock.model.fleet_plan import changed
-from penstock.model.fleets import MOST_WORKERS, Fleet
-from penstock.model.names import is_name
+from penstock.config.tables import FLEETS, SUBSCRIPTIONS, TABLES, SubscriptionTable, read_fleets, read_subscriptions
+from penstock.model.errors import InvalidSetting
 from penstock.model.text import suggest
-
-FLEETS = "fleets"
-SUBSCRIPTIONS = "subscriptions"
-TABLES = (FLEETS, SUBSCRIPTIONS)
-"""Groups of tables with names that users choose; they are for files only."""
-
-
-def read_tables(tables: object) -> tuple[dict[str, dict[str, object]], list[tuple[str, str]]]:
-    """The tables that can be used, by name; and for each that cannot, its name and what is wrong."""
-    if not isinstance(tables, dict):
-        return {}, [(FLEETS, "is a group of tables; write [fleets.NAME] and what the fleet is like below")]
-    faults = [(f"[{FLEETS}.{name}]", wrong) for name, table in tables.items() if (wrong := _wrong(name, table))]
-    return ({} if faults else tables), faults
-
-
-def _wrong(name: str, table: object) -> str:
-    if not is_name(name):
-        return "is no name for a fleet; use letters, digits and . _ : -"
-    if not isinstance(table, dict):
-        return f"is a table; write [{FLEETS}.{name}] and what the fleet is like below"
-    try:
-        # Whether min and max fit each other depends on what is declared; that is told where it is laid over.
-        changed(Fleet(max=MOST_WORKERS), table)
-    except Invalid as error:
-        return error.message
-    return ""
-
 
 FILE_NAME = "penstock.toml"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
@@ -88,7 +59,8 @@ class SettingsReading(Struct):
 
     given: list[Given] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    fleets: dict[str, dict[str, object]] = field(default_factory=dict)
+    fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionTable] = field(default_factory=dict)
 
 
 def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
@@ -110,8 +82,9 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
             faults.append(Fault(given.origin, given.setting, wrong))
     if faults:
         raise _invalid(faults)
-    fleets = {name: table for reading in readings for name, table in reading.fleets.items()}
-    settings = convert(values | {FLEETS: fleets}, Settings)
+    from_file, *_ = readings
+    tables = {FLEETS: from_file.fleets, SUBSCRIPTIONS: from_file.subscriptions}
+    settings = convert(values | tables, Settings)
     if broken := list(_relations(settings, origins)):
         raise _invalid(broken)
     return settings
@@ -172,10 +145,10 @@ def _file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path, bool]:
 def _read_sections(origin: str, content: Mapping[str, object]) -> SettingsReading:
     reading = SettingsReading()
     for section, fields in content.items():
-        if section == FLEETS:
-            _read_fleets(reading, origin, fields)
+        if section in TABLES:
+            _read_tables(reading, origin, section, fields)
         elif section not in SECTIONS:
-            known = (*SECTIONS, FLEETS)
+            known = (*SECTIONS, *TABLES)
             reading.faults.append(Fault(origin, f"[{section}]", _unknown("section", section, known)))
         elif not isinstance(fields, dict):
             reading.faults.append(Fault(origin, section, f"is a section; write [{section}] and its settings below"))
@@ -184,9 +157,11 @@ def _read_sections(origin: str, content: Mapping[str, object]) -> SettingsReadin
     return reading
 
 
-def _read_fleets(reading: SettingsReading, origin: str, tables: object) -> None:
-    """Tables are for files only: a fleet has more to say than a variable can hold."""
-    reading.fleets, faults = read_tables(tables)
+def _read_tables(reading: SettingsReading, origin: str, group: str, tables: object) -> None:
+    if group == FLEETS:
+        reading.fleets, faults = read_fleets(tables)
+    else:
+        reading.subscriptions, faults = read_subscriptions(tables)
     reading.faults += [Fault(origin, name, wrong) for name, wrong in faults]
 
 
@@ -237,6 +212,8 @@ def _relations(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fault
     if settings.fleet.min > settings.fleet.max:
         origin = origins.get("fleet.min") or origins.get("fleet.max", "")
         yield Fault(origin, "fleet.min", f"{settings.fleet.min} is above fleet.max ({settings.fleet.max})")
+    if settings.subscriptions and not settings.events.keep:
+        yield Fault(origins.get("events.keep", ""), "events.keep", "is false, and [subscriptions.…] need the journal")
     yield from (_network_fault(text, origins) for text in settings.webhooks.allow if not _is_network(text))
     try:
         _ = settings.worker.deployed

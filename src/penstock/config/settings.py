@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from penstock.config.event_settings import EventSettings, WebhookSettings
+from penstock.config.tables import SubscriptionTable, VariableName
 from penstock.model.fleets import MOST_WORKERS, Fleet
 from penstock.model.ids import SERIES_MAX
 from penstock.model.names import whole
@@ -17,7 +18,6 @@ MIB = 1024 * KIB
 
 
 HostName = Annotated[str, whole(r"(?:[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?)", max_length=253)]
-VariableName = Annotated[str, whole("[A-Za-z_][A-Za-z0-9_]*", max_length=200)]
 
 
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -359,7 +359,7 @@ def is_loopback(host: str) -> bool:
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole tree, one section per concern.
 
-    `fleets` and `subscriptions` hold the tables `[fleets.NAME]` and `[subscriptions.NAME]` as they were written.
+    `fleets` holds the tables `[fleets.NAME]` as they were written, `subscriptions` those `[subscriptions.NAME]`.
     """
 
     server: ServerSettings = ServerSettings()
@@ -376,4 +376,4 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
-    subscriptions: Mapping[str, Mapping[str, object]] = {}
+    subscriptions: Mapping[str, SubscriptionTable] = {}

@@ -44,6 +44,7 @@ class Deliveries:
 
     def __init__(self, parts: EngineParts, subscriptions: Subscriptions) -> None:
         self._store = parts.store
+        self._signals = parts.signals
         self._subscriptions = subscriptions
         self._retention = seconds(parts.settings.retention.events_seconds)
 
@@ -53,6 +54,14 @@ class Deliveries:
         found, missing = await self._ask(lambda shard: _read_relay(shard, subscription))
         fields = subscription_fields(subscription, self._subscriptions.source(subscription))
         return SubscriptionReport(**fields, relays=tuple(found), missing_shards=missing)
+
+    async def relays(self) -> list[tuple[str, RelayItem]]:
+        """How the relays of all subscriptions stand, by name and shard; without shards that give no answer."""
+        known = await self._subscriptions.read()
+        if not known:
+            return []
+        found, _ = await self._ask(lambda shard: _read_relays(shard, [known[name] for name in sorted(known)]))
+        return [pair for pairs in found for pair in pairs]
 
     async def log(self, name: str, before: datetime | None, limit: int) -> DeliveryPage:
         """A page of the delivery logs of all shards, newest first."""
@@ -76,10 +85,15 @@ class Deliveries:
                 f"subscription {name} is disabled ({subscription.reason}); "
                 f"`penstock subscriptions resume {name}` first, then replay"
             )
+        answer = await self._park_again(subscription, request)
+        self._signals.journal.tell()
+        return answer
+
+    async def _park_again(self, subscription: Subscription, request: ReplayRequest) -> ReplayAnswer:
         if request.event is not None:
             return await self._replay_event(subscription, request.event)
         if request.dead:
-            return await self._replay_dead(name)
+            return await self._replay_dead(subscription.name)
         return await self._replay_span(subscription, request)
 
     async def _replay_event(self, subscription: Subscription, text: str) -> ReplayAnswer:
@@ -109,7 +123,7 @@ class Deliveries:
     async def _replay_dead(self, name: str) -> ReplayAnswer:
         left, events = MOST_REPLAYED, 0
         for shard in self._store.shards():
-            dead = await shard.parked(name, ParkedState.DEAD, left + 1)
+            dead = await shard.read_parked(name, ParkedState.DEAD, left + 1)
             await _park(shard, name, [_revived(one) for one in dead[:left]])
             events += len(dead[:left])
             if len(dead) > left:
@@ -135,6 +149,10 @@ def cut_page(newest_first: Sequence[DeliveryItem], limit: int) -> Sequence[Deliv
     first_left = newest_first[limit].at
     page = [one for one in newest_first[:limit] if one.at != first_left]
     return page or [one for one in newest_first if one.at == first_left]
+
+
+async def _read_relays(shard: Shard, subscriptions: Sequence[Subscription]) -> list[tuple[str, RelayItem]]:
+    return [(one.name, await _read_relay(shard, one)) for one in subscriptions]
 
 
 async def _read_relay(shard: Shard, subscription: Subscription) -> RelayItem:

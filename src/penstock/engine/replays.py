@@ -53,15 +53,15 @@ async def find_span(shard: Shard, plan: ReplayPlan) -> list[Parked]:
     async for entry in _read_entries(shard, before, plan.until, end):
         scanned += len(entry.jobs)
         if plan.subscription.filter.fits_move(plain_type(entry.type), entry.queue, entry.after):
-            found += await _fitting(shard, plan.subscription, entry, end)
+            found += await _select_events(shard, plan.subscription, entry, end)
         plan.check_count(len(found), scanned)
     return found
 
 
 async def find_event(shard: Shard, subscription: Subscription, job: JobId, version: int) -> list[Parked]:
     """One event, parked or in the journal; none if the relay has not come to it. NotFound or JournalGone otherwise."""
-    parked = [*await shard.parked_of(subscription.name, [job])]
-    parked += await shard.parked(subscription.name, ParkedState.DEAD, MOST_REPLAYED)
+    parked = [*await shard.read_parked_of(subscription.name, [job])]
+    parked += await shard.read_parked(subscription.name, ParkedState.DEAD, MOST_REPLAYED)
     known = next((one for one in parked if (one.job, one.version) == (job, version)), None)
     if known is not None:
         return [Parked(job=job, version=version, event=known.event)]
@@ -131,16 +131,16 @@ async def _read_entries(
         after = page.entries[-1].number
 
 
-async def _fitting(shard: Shard, subscription: Subscription, entry: Entry, end: Position) -> list[Parked]:
+async def _select_events(shard: Shard, subscription: Subscription, entry: Entry, end: Position) -> list[Parked]:
     """The events of an entry before a position whose jobs have one of the tags."""
     events = [one for index, one in enumerate(entry.events()) if Position(entry.number, index) < end]
     if subscription.filter.tags is not None:
-        tagged = await _tagged(shard, subscription, [one.job for one in events])
+        tagged = await _find_tagged(shard, subscription, [one.job for one in events])
         events = [one for one in events if one.job in tagged]
     return [_parked(entry, one) for one in events]
 
 
-async def _tagged(shard: Shard, subscription: Subscription, jobs: Sequence[JobId]) -> set[JobId]:
+async def _find_tagged(shard: Shard, subscription: Subscription, jobs: Sequence[JobId]) -> set[JobId]:
     """Those of the jobs that have a wanted tag. Of a job that is gone nothing is known, so it has none."""
     found: Iterable[Job | None] = await shard.get(list(dict.fromkeys(jobs)))
     return {job.id for job in found if job is not None and subscription.filter.fits_tags(job.tags)}

@@ -174,10 +174,15 @@ class Subscriptions:
         """Send one test event now, whatever the subscription's state, and say what came of it. It is not retried."""
         return await self._reachable.send_test(await self.find(name))
 
+    async def check(self, request: SubscriptionRequest) -> None:
+        """Raise Invalid if no subscription can be made like this, or its sink may not be used."""
+        self._new(request, None, await self._store.now())
+        await self._reachable.check(request.sink)
+
     async def declare(self, request: SubscriptionRequest) -> None:
         """Make a subscription of the settings what its table says; its state, and a secret made here, stay.
 
-        An unchanged one is left untouched. Its sink has been checked by the caller.
+        An unchanged one is left untouched. Nothing is checked again that `check` has.
         """
         fresh = self._new(request, None, await self._store.now())
 

@@ -52,19 +52,19 @@ class PastEvents(Struct, frozen=True):
     gone: bool = False
 
 
-async def read_past(shard: Shard, start: Position, limit: int, stop: Position | None = None) -> PastEvents:
-    """Events from a position on, before `stop`; from the oldest that is kept if the position is gone."""
+async def read_past(shard: Shard, start: Position, limit: int, stop: Position) -> PastEvents:
+    """Events from a position on, before `stop`; from the oldest that is kept if the position is gone.
+
+    All entries before `stop` must have been visible before. Some of them may hold no events, and are not read.
+    """
     page = await shard.read_journal(start.number - 1, limit)
     gone = is_gone(start, page)
     if gone:
         start = Position(page.oldest)
         page = await shard.read_journal(start.number - 1, limit)
     batches = [EventBatch(slices) for slices in cut_entries(page.entries, start, limit, stop)]
-    last = page.entries[-1].number if page.entries else max(page.head, start.number - 1)
-    end = Position(last + 1) if page.entries else start
-    if stop is not None and end > stop:
-        end = stop
-    return PastEvents(batches, end, more=last < page.head and end != stop, gone=gone)
+    end = min(Position(page.entries[-1].number + 1), stop) if page.entries else stop
+    return PastEvents(batches, end, more=end < stop, gone=gone)
 
 
 async def oldest_at(shard: Shard, position: Position) -> datetime | None:
@@ -115,9 +115,9 @@ async def read_page(engine: Engine, where: StreamFilter, cursor: EventCursor, li
 
 
 async def _read_shard(engine: Engine, where: StreamFilter, cursor: EventCursor, shard: Shard) -> _Reading:
-    await shard.number_entries()
+    head = await shard.number_entries()
     start = await resolve_position(shard, cursor)
-    past = await read_past(shard, start, SCANNED_EVENTS)
+    past = await read_past(shard, start, SCANNED_EVENTS, max(start, Position(head + 1)))
     if past.gone:
         since = await oldest_at(shard, Position(1))
         raise JournalGone(

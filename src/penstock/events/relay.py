@@ -132,13 +132,13 @@ class Relay:
         if not page.entries:
             window = EventWindow((), max(position, Position(page.head + 1)))
         now = self._clock.now()
-        parked = await self._shard.parked(self.subscription.name, ParkedState.WAITING, MOST_DUE)
+        parked = await self._shard.read_parked(self.subscription.name, ParkedState.WAITING, MOST_DUE)
         due = [one for one in parked if one.due_at is not None and one.due_at <= now]
         window, jobs = await self._select(progress, window, due)
         return RelayReading(
             window=window,
             jobs=jobs,
-            waiting=await self._waiting(window, due),
+            waiting=await self._read_waiting(window, due),
             is_last=window.end.number > page.head,
             next_due_at=next((one.due_at for one in parked[len(due) :]), None),
         )
@@ -178,12 +178,12 @@ class Relay:
         detail = "missed: the job is no longer kept, so its tags are not known"
         return DeliveryRecord(at=self._clock.now(), delivered=False, first=id, last=id, events=1, detail=detail)
 
-    async def _waiting(self, window: EventWindow, due: Sequence[Parked]) -> Sequence[Parked]:
+    async def _read_waiting(self, window: EventWindow, due: Sequence[Parked]) -> Sequence[Parked]:
         """The parked events that are due, and those of their jobs and of the window's jobs; the due ones first."""
         jobs = list(dict.fromkeys([*(one.job for one in due), *(one.event.job for one in window.events)]))
         if not jobs:
             return ()
-        found = await self._shard.parked_of(self.subscription.name, jobs)
+        found = await self._shard.read_parked_of(self.subscription.name, jobs)
         turn = {job: number for number, job in enumerate(jobs)}
         return sorted(found, key=lambda one: (turn[one.job], one.version))
 

@@ -212,7 +212,7 @@ class EventStream:
         return shard in self.cursor.positions or self.cursor.since < self._feed.cursor.since
 
     async def _read_shard(self, shard: Shard) -> bytes:
-        start, stop = self.cursor.positions[shard.shard], self._feed.position(shard.shard)
+        start, stop = self.cursor.positions[shard.shard], self._feed.cursor.positions[shard.shard]
         try:
             past = await read_past(shard, start, self.past_events, stop)
             for batch in past.batches:

@@ -1,6 +1,7 @@
 """Tailers: each follows the journal of one shard and gives the live feed what is new."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 from penstock.engine import Engine
@@ -24,6 +25,9 @@ LOADED_PAUSE = timedelta(milliseconds=100)
 LOOK_INTERVAL = timedelta(seconds=1)
 """How soon a move is seen whose signal was missed."""
 
+RECHECKS = (timedelta(milliseconds=20), timedelta(milliseconds=60), timedelta(milliseconds=150))
+"""When to look again after a signal: another process may be giving the new entries their numbers just then."""
+
 
 def pause_after(events: int) -> timedelta:
     """How long to gather events for the next flush after one of so many."""
@@ -37,7 +41,13 @@ class Tailer:
         self._engine = engine
         self._shard = shard
         self._feed = feed
+        self._rechecks: Sequence[timedelta] = ()
         self.wake = asyncio.Event()
+
+    def hear(self) -> None:
+        """Look now, as entries were added."""
+        self._rechecks = RECHECKS
+        self.wake.set()
 
     async def step(self) -> timedelta:
         """Number and read what is new, and publish it. Then rest, so that the next flush holds more than one event."""
@@ -47,19 +57,27 @@ class Tailer:
             self._feed.note_away(self._shard.shard, away=True)
             raise
         self._feed.note_away(self._shard.shard, away=False)
-        if not events:
+        if events:
+            await self._engine.clock.sleep(pause_after(events))
+        return timedelta(0) if events >= READ_EVENTS else self._next_look()
+
+    def _next_look(self) -> timedelta:
+        if not self._rechecks:
             return LOOK_INTERVAL
-        await self._engine.clock.sleep(pause_after(events))
-        return timedelta(0) if events >= READ_EVENTS else LOOK_INTERVAL
+        span, *self._rechecks = self._rechecks
+        return span
 
     async def _read(self) -> int:
         position = await self._position()
-        await self._shard.number_entries()
+        head = await self._shard.number_entries()
         page = await self._shard.read_journal(position.number - 1, READ_EVENTS)
         if is_gone(position, page):
             page = await self._skip(page)
             position = await self._position()
         self._note_lag(page.entries[0] if page.entries else None)
+        if not page.entries and head >= position.number:
+            # Entries without events. The head was read before: what has come since is not passed over.
+            self._feed.begin(self._shard.shard, Position(head + 1))
         return await self._publish(page, position)
 
     async def _publish(self, page: JournalPage, position: Position) -> int:
@@ -112,7 +130,7 @@ class Tailers:
 
     def wake(self) -> None:
         for _, tailer, _ in self._running.values():
-            tailer.wake.set()
+            tailer.hear()
 
     async def close(self) -> None:
         self._unsubscribe()

@@ -14,24 +14,15 @@ from msgspec import Struct
 from penstock.model.clock import EPOCH, LATEST
 from penstock.model.declarations import plain_type
 from penstock.model.errors import Invalid
-from penstock.model.journal import PRUNED, RETYPED, History, HistoryRow
+from penstock.model.journal import FOLDS, NEWEST_SPAN, PRUNED, RETYPED, History, HistoryRow
 from penstock.model.lifecycle import Move, State
 from penstock.model.wire.history import HistoryStep, Percentiles
 
 MOST_STEPS = 400
 USUAL_STEPS = 120
-SPAN = timedelta(seconds=10)
-"""The shortest span that is counted by itself."""
-
 NICE_STEPS = tuple(
     timedelta(seconds=number) for number in (10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 43_200, 86_400, 604_800)
 )
-
-COARSER: tuple[tuple[timedelta, timedelta], ...] = (
-    (timedelta(hours=48), timedelta(hours=1)),
-    (timedelta(hours=2), timedelta(minutes=1)),
-)
-"""After how long spans are folded into longer ones; the stores do it."""
 
 DEPTHS = (State.QUEUED, State.RUNNING, State.SCHEDULED)
 
@@ -52,7 +43,7 @@ def plan_steps(since: datetime, until: datetime, step: timedelta | None, now: da
     """The steps to answer with: as asked, or the shortest usual ones. Invalid says which are possible."""
     if since >= until:
         raise Invalid("from: must be before `to`")
-    finest = next((span for age, span in COARSER if since < now - age), SPAN)
+    finest = next((fold.coarse for fold in reversed(FOLDS) if since < now - fold.age), NEWEST_SPAN)
     chosen = step or _usual_step(until - since, finest)
     if chosen < finest or chosen % finest:
         raise Invalid(f"step: for that time, a multiple of {_seconds(finest)} s: older spans are kept in longer ones")

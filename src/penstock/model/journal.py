@@ -101,6 +101,22 @@ RETYPED = "retype"
 """The `move` of rows that are no moves: they are counted, and there is no event about them."""
 
 
+class SpanFold(NamedTuple):
+    """Spans of the history of one length become longer ones at this age."""
+
+    fine: timedelta
+    coarse: timedelta
+    age: timedelta
+
+
+NEWEST_SPAN = timedelta(seconds=10)
+FOLDS = (
+    SpanFold(NEWEST_SPAN, timedelta(minutes=1), timedelta(hours=2)),
+    SpanFold(timedelta(minutes=1), timedelta(hours=1), timedelta(hours=48)),
+)
+"""The oldest spans are the longest. Stores fold them as they prune the journal."""
+
+
 class History(Struct, frozen=True):
     """Rows of spans that touch the filter, oldest first, and the counts right after the last move that rows include.
 

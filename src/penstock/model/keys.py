@@ -14,6 +14,7 @@ from msgspec import Struct
 from penstock.model.clock import Instant
 from penstock.model.errors import Invalid
 from penstock.model.names import Name, whole
+from penstock.model.signatures import SECRET_PREFIX
 
 KeyId = NewType("KeyId", str)
 RandomBytes = Callable[[int], bytes]
@@ -22,6 +23,7 @@ PREFIX = "pk"
 ID_BYTES = 5
 SECRET_BYTES = 32
 _TOKEN = re.compile(rf"{PREFIX}_([a-z2-7]{{8}})_([A-Za-z0-9_-]{{43}})")
+_SIGNING_SECRET = re.compile(rf"{SECRET_PREFIX}[A-Za-z0-9+/]{{16,}}=*")
 _NOBODY = "0" * 64
 
 KeyIdText = Annotated[str, whole("[a-z2-7]{8}", max_length=8)]
@@ -120,5 +122,7 @@ def authorization(key: str) -> dict[str, str]:
 
 
 def redacted(text: str) -> str:
-    """The text with the secret of any key in it left out."""
-    return _TOKEN.sub(rf"{PREFIX}_\1_…", text) if f"{PREFIX}_" in text else text
+    """The text with the secret of any key, and any secret of a webhook, left out."""
+    if f"{PREFIX}_" in text:
+        text = _TOKEN.sub(rf"{PREFIX}_\1_…", text)
+    return _SIGNING_SECRET.sub(f"{SECRET_PREFIX}…", text) if SECRET_PREFIX in text else text

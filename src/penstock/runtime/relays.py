@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -52,6 +52,16 @@ class RelayServices:
         self._unsubscribe_notices = engine.signals.notices.subscribe(lambda _: self.wake.set())
         self._unsubscribe_journal: Callable[[], None] = _nothing
         self._has_ended = False
+
+    @property
+    def relays(self) -> tuple[RelayKey, ...]:
+        """The shards and subscriptions that have a loop here."""
+        return tuple(sorted(self._running))
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has needed a notifier, or listens to journals."""
+        return self._notifier is not None or self._wanted_at > float("-inf")
 
     async def step(self) -> timedelta:
         """Start the relays of new subscriptions and shards, tell the others what has changed, and end the rest."""
@@ -121,11 +131,8 @@ class RelayServices:
     async def _wake_relays(self) -> None:
         span = GATHER_SPAN + GATHER_SPAN_PER_RELAY * len(self._running)
         await self._engine.clock.sleep(min(span, CHECK_INTERVAL))
-        for relay in self._relays():
-            relay.wake.set()
-
-    def _relays(self) -> Iterator[Relay]:
-        return (one.relay for one in self._running.values())
+        for one in self._running.values():
+            one.relay.wake.set()
 
 
 def _nothing() -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from penstock.runtime.guard import keep_token, refuse_unguarded
 from penstock.runtime.listener import answer, listen
 from penstock.runtime.roles import local_fleets
 from penstock.runtime.services import Stopping, run_loops, services, signal_loops
+from penstock.runtime.subscriptions import declare_subscriptions
 from penstock.runtime.tcp import refuse_new_connections
 
 logger = logging.getLogger("penstock.server")
@@ -113,8 +115,9 @@ async def _open(settings: Settings, *, expecting: str | None = None) -> AsyncIte
     async with open_engine(settings) as engine:
         engine.catalog.expecting = expecting
         await refuse_unguarded(settings.server, engine.keys)
-        with listen(settings.server) as listener:
-            yield engine, listener
+        async with declare_subscriptions(engine, os.environ):
+            with listen(settings.server) as listener:
+                yield engine, listener
 
 
 class _Leaving:

@@ -8,8 +8,8 @@ and clears them under the job's version.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from datetime import datetime
+from typing import Protocol
 
 from penstock.model.ids import JobId
 from penstock.model.journal import (
@@ -23,21 +23,6 @@ from penstock.model.journal import (
     RelayState,
     RelayTotals,
     RelayWrite,
-)
-
-
-class SpanFold(NamedTuple):
-    """Spans of the history of one length become longer ones at this age."""
-
-    fine: timedelta
-    coarse: timedelta
-    age: timedelta
-
-
-NEWEST_SPAN = timedelta(seconds=10)
-FOLDS = (
-    SpanFold(NEWEST_SPAN, timedelta(minutes=1), timedelta(hours=2)),
-    SpanFold(timedelta(minutes=1), timedelta(hours=1), timedelta(hours=48)),
 )
 
 
@@ -101,13 +86,13 @@ class Relays(Protocol):
         """
         ...
 
-    async def parked(
+    async def read_parked(
         self, subscription: str, state: ParkedState, limit: int, due_before: datetime | None = None
     ) -> list[Parked]:
         """By due time (those without one last), job and version; with `due_before`, only those that are due before."""
         ...
 
-    async def parked_of(self, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
+    async def read_parked_of(self, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
         """The waiting events of these jobs, by job and version."""
         ...
 

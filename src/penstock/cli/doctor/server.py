@@ -1,4 +1,4 @@
-"""The server: whether it answers, is Penstock, takes jobs and has workers."""
+"""The server: whether it answers, is Penstock, takes jobs, has workers and delivers events."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -8,6 +8,7 @@ import msgspec
 from penstock import __version__
 from penstock.cli.connection import fetch
 from penstock.cli.doctor.findings import Finding, fail, ok, warn
+from penstock.cli.doctor.subscriptions import examine_subscriptions
 from penstock.config import ServerSettings, Settings
 from penstock.model.errors import ServerUnavailable
 from penstock.model.wire.jobs import Health, Problem, WorkerList
@@ -48,6 +49,8 @@ async def _check_ready(url: str, key: str) -> AsyncIterator[Finding]:
         yield fail("api key", problem.detail, "set PENSTOCK_KEY to a key with the scope jobs:read")
     else:
         yield _workers(msgspec.json.decode(body, type=WorkerList))
+        async for finding in examine_subscriptions(url, key):
+            yield finding
 
 
 def _workers(found: WorkerList) -> Finding:

@@ -4,9 +4,18 @@ from datetime import datetime, timedelta
 
 from penstock.model.clock import from_millis, millis, to_millis
 from penstock.model.job import Count
-from penstock.model.journal import Entry, EventRetention, History, HistoryFilter, HistoryRow, JournalPage
+from penstock.model.journal import (
+    FOLDS,
+    NEWEST_SPAN,
+    Entry,
+    EventRetention,
+    History,
+    HistoryFilter,
+    HistoryRow,
+    JournalPage,
+    SpanFold,
+)
 from penstock.model.lifecycle import Move, State
-from penstock.store.journal import FOLDS, NEWEST_SPAN, SpanFold
 from penstock.store.postgres.arrays import bigints
 from penstock.store.postgres.schedules import ceil_millis
 from penstock.store.postgres.statements import Connection, PostgresTransaction, load, query

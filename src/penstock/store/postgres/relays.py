@@ -132,7 +132,7 @@ def _record_columns(record: DeliveryRecord) -> dict[str, object]:
     }
 
 
-async def parked(
+async def read_parked(
     connection: Connection, subscription: str, state: ParkedState, limit: int, due_before: datetime | None
 ) -> list[Parked]:
     scope: dict[str, object] = {"subscription": subscription, "state": state, "limit": limit}
@@ -142,7 +142,7 @@ async def parked(
     return [_parked_of(row) for row in await query(connection, _PARKED_BEFORE, scope)]
 
 
-async def parked_of(connection: Connection, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
+async def read_parked_of(connection: Connection, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
     if not jobs:
         return []
     scope = {"subscription": subscription, "jobs": uuids(jobs)}

@@ -342,14 +342,14 @@ class PostgresStore:
     async def park_again(self, subscription: str, events: Sequence[Parked]) -> None:
         await self._sessions.whole(partial(relays.park_again, subscription=subscription, events=events))
 
-    async def parked(
+    async def read_parked(
         self, subscription: str, state: ParkedState, limit: int, due_before: datetime | None = None
     ) -> list[Parked]:
-        where = partial(relays.parked, subscription=subscription, state=state, limit=limit, due_before=due_before)
+        where = partial(relays.read_parked, subscription=subscription, state=state, limit=limit, due_before=due_before)
         return await self._sessions.read(where)
 
-    async def parked_of(self, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
-        return await self._sessions.read(partial(relays.parked_of, subscription=subscription, jobs=jobs))
+    async def read_parked_of(self, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
+        return await self._sessions.read(partial(relays.read_parked_of, subscription=subscription, jobs=jobs))
 
     async def deliveries(self, subscription: str, before: datetime | None, limit: int) -> list[DeliveryRecord]:
         return await self._sessions.read(

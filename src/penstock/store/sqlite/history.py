@@ -7,9 +7,8 @@ import apsw
 
 from penstock.model.clock import from_millis, millis, to_millis
 from penstock.model.job import Count
-from penstock.model.journal import EventRetention, History, HistoryFilter, HistoryRow
+from penstock.model.journal import FOLDS, NEWEST_SPAN, EventRetention, History, HistoryFilter, HistoryRow
 from penstock.model.lifecycle import State
-from penstock.store.journal import FOLDS, NEWEST_SPAN
 from penstock.store.rows import Row
 from penstock.store.sqlite.connection import Readers
 from penstock.store.sqlite.entries import tally

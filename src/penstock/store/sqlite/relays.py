@@ -125,7 +125,7 @@ def _columns(record: DeliveryRecord) -> "dict[str, apsw.Binding]":
     }
 
 
-def parked(
+def read_parked(
     connection: apsw.Connection, subscription: str, state: ParkedState, limit: int, due_before: datetime | None
 ) -> list[Parked]:
     before = FOREVER if due_before is None else ceil_millis(due_before)
@@ -133,7 +133,7 @@ def parked(
     return [_parked_of(row) for row in query(connection, _PARKED, scope)]
 
 
-def parked_of(connection: apsw.Connection, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
+def read_parked_of(connection: apsw.Connection, subscription: str, jobs: Sequence[JobId]) -> list[Parked]:
     if not jobs:
         return []
     scope = {"subscription": subscription, "jobs": apsw.carray(tuple(map(to_bytes, jobs)))}

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from penstock.model.job import Lease, Retention
-from penstock.model.journal import EventRetention, HistoryFilter, HistoryRow
+from penstock.model.journal import NEWEST_SPAN, EventRetention, HistoryFilter, HistoryRow
 from penstock.model.lifecycle import Move, State
-from penstock.store.journal import NEWEST_SPAN
 from penstock.testing.journal import Line, depths, lines_of, read_all_history
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, StoreStage
 

@@ -42,7 +42,7 @@ class RelayStage:
         return Parked(job=self.jobs[job], version=version, event=b"{}", **fields)
 
     async def read_waiting(self, **where: Any) -> list[Parked]:
-        return await self.shard.parked(NAME, ParkedState.WAITING, 99, **where)
+        return await self.shard.read_parked(NAME, ParkedState.WAITING, 99, **where)
 
     def success(self, first: str, last: str, events: int, **fields: Any) -> DeliveryRecord:
         at = self.clock.now()
@@ -109,32 +109,32 @@ class RelayContract(OnStage):
         assert await relay.read_waiting(due_before=now + SECOND) == []
         assert await relay.read_waiting(due_before=now + SECOND * 2) == [soon]
         assert await relay.read_waiting(due_before=now + MINUTE) == [soon, later]
-        assert await relay.shard.parked(NAME, ParkedState.WAITING, 1) == [soon]
-        assert await relay.shard.parked(NAME, ParkedState.DEAD, 9) == [dead]
-        assert await relay.shard.parked(OTHER, ParkedState.WAITING, 9) == []
+        assert await relay.shard.read_parked(NAME, ParkedState.WAITING, 1) == [soon]
+        assert await relay.shard.read_parked(NAME, ParkedState.DEAD, 9) == [dead]
+        assert await relay.shard.read_parked(OTHER, ParkedState.WAITING, 9) == []
         totals = await relay.shard.relay_totals(NAME)
         assert (totals.waiting, totals.dead) == (5, 1)
 
     async def test_the_waiting_events_of_jobs(self, relay: RelayStage) -> None:
         events = [relay.park(1, 2), relay.park(0, 5), relay.park(0, 4, due_at=relay.clock.now())]
         await relay.save(parked=[*events, relay.park(2, 1), relay.park(0, 3, state=ParkedState.DEAD)])
-        assert await relay.shard.parked_of(NAME, relay.jobs[:2]) == [events[2], events[1], events[0]]
-        assert await relay.shard.parked_of(NAME, []) == []
-        assert await relay.shard.parked_of(OTHER, relay.jobs) == []
+        assert await relay.shard.read_parked_of(NAME, relay.jobs[:2]) == [events[2], events[1], events[0]]
+        assert await relay.shard.read_parked_of(NAME, []) == []
+        assert await relay.shard.read_parked_of(OTHER, relay.jobs) == []
 
     async def test_an_event_that_is_parked_again_has_the_new_values(self, relay: RelayStage) -> None:
         await relay.save(parked=[relay.park(0, 1, due_at=relay.clock.now()), relay.park(1, 1)])
         again = relay.park(0, 1, state=ParkedState.DEAD, attempts=10, error="gone")
         await relay.save(parked=[again], unparked=[(relay.jobs[1], 1), (relay.jobs[1], 2)])
         assert await relay.read_waiting() == []
-        assert await relay.shard.parked(NAME, ParkedState.DEAD, 9) == [again]
+        assert await relay.shard.read_parked(NAME, ParkedState.DEAD, 9) == [again]
 
     async def test_a_user_makes_events_due(self, relay: RelayStage) -> None:
         dead = relay.park(0, 1, state=ParkedState.DEAD, attempts=10, error="gone")
         await relay.save(parked=[dead])
         again, other = relay.park(0, 1), relay.park(1, 7, due_at=relay.clock.now() + SECOND)
         await relay.shard.park_again(NAME, [other, again])
-        assert await relay.shard.parked(NAME, ParkedState.DEAD, 9) == []
+        assert await relay.shard.read_parked(NAME, ParkedState.DEAD, 9) == []
         assert await relay.read_waiting() == [relay.park(0, 1, due_at=relay.clock.now()), other]
 
     async def test_successes_in_a_row_are_one_record(self, relay: RelayStage) -> None:
@@ -176,4 +176,4 @@ class RelayContract(OnStage):
         await relay.shard.drop_relay(NAME)
         assert await relay.shard.relay_totals(NAME) == RelayTotals(state=RelayState())
         assert (await relay.read_waiting(), await relay.log()) == ([], [])
-        assert len(await relay.shard.parked(OTHER, ParkedState.WAITING, 9)) == 1
+        assert len(await relay.shard.read_parked(OTHER, ParkedState.WAITING, 9)) == 1
