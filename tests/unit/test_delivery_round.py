@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.events.circuit import OPENS_AFTER, Circuit
+from penstock.events.circuit import OPENS_AFTER, PROBE_PAUSES, Circuit
 from penstock.events.delivery_plan import DeliveryRound
 from penstock.events.lanes import EventWindow, HeldEvent
 from penstock.events.notifier import Delivered, Delivery, Rejected, Unreachable
@@ -88,3 +88,12 @@ def test_events_that_fail_again_open_the_circuit_if_the_sink_does_not_answer(out
     sent = [send(round, outcome) for _ in range(20)]
     assert round.circuit.open is opens
     assert len([one for one in sent if one is not None]) == (OPENS_AFTER if opens else 20)
+
+
+def test_what_was_under_way_at_the_opening_of_the_circuit_does_not_delay_its_probe() -> None:
+    round = round_of([], new(20))
+    under_way = [round.take(START, 1, 8) for _ in range(8)]
+    for taken in under_way:
+        round.settle(taken, UNREACHABLE, START)
+    assert round.circuit.failures == OPENS_AFTER
+    assert round.circuit.until_probe(START) <= 1.2 * PROBE_PAUSES[0]
