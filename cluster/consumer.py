@@ -17,6 +17,7 @@ BATCH = 100
 """Of the subscription to everything: the load makes a thousand events a second, and a machine of two cores posts some
 hundred single messages beside it."""
 SINGLE_TYPES = ("linger", "flaky", "write")
+PAGE = 1000
 MET_WITHIN = 90.0
 """How long a relay may take to come to a sink in its new mood: it may hang in a message, or rest before a probe."""
 
@@ -58,6 +59,18 @@ class Consumer:
     def times_met(self, mood: Mood) -> int:
         """How many requests came while the sink was in this mood."""
         return self._sink.moods_met()[mood]
+
+    def replay_refused(self) -> int:
+        """Have events that failed twice or more sent now, as an operator does: they wait for minutes otherwise."""
+        refused = {
+            (name, one.first)
+            for name in (EVERY, SINGLE)
+            for one in self._sdk.subscriptions.deliveries(name, page_size=PAGE)
+            if not one.delivered and one.attempt > 1
+        }
+        for name, event in sorted(refused):
+            self._sdk.subscriptions.replay(name, event=event)
+        return len(refused)
 
     def wait_until_told(self, seconds: float) -> bool:
         """Wait until every relay has delivered all; False if that takes longer than `seconds`."""

@@ -60,6 +60,7 @@ def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
     if not wait_until_ended(caller, plan.end_seconds):
         say(f"not all jobs have ended within {plan.end_seconds:g} s")
     ended = time.monotonic()
+    say(f"replaying {consumer.replay_refused():,} events that the sink has refused twice")
     if not consumer.wait_until_told(plan.told_seconds):
         say(f"not all events have been delivered within {plan.told_seconds:g} s")
         for line in consumer.stand():

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.events.circuit import OPENS_AFTER, Circuit
+from penstock.events.circuit import OPENS_AFTER, PROBE_PAUSES, Circuit
 from penstock.events.delivery_plan import DeliveryRound
 from penstock.events.lanes import EventWindow, HeldEvent
 from penstock.events.notifier import Delivered, Delivery, Rejected, Unreachable
@@ -66,11 +66,13 @@ def test_events_that_failed_before_go_first_while_the_sink_is_well() -> None:
     assert [one.attempts for _ in range(4) if (one := send(round, DELIVERED))] == [1, 1, 0, 0]
 
 
-def test_after_a_failure_new_events_tell_whether_the_sink_is_down() -> None:
+@pytest.mark.parametrize("outcome", [UNREACHABLE, REFUSED])
+def test_after_a_failure_new_events_tell_whether_the_sink_is_down(outcome: Delivery) -> None:
     round = round_of(failed_before(9), new(9))
-    assert (first := send(round, UNREACHABLE)) is not None
+    assert (first := send(round, outcome)) is not None
     assert first.attempts == 1
-    assert [one.attempts for _ in range(8) if (one := send(round, UNREACHABLE))] == [0] * (OPENS_AFTER - 1)
+    later = [one.attempts for _ in range(17) if (one := send(round, outcome))]
+    assert later == [0] * (OPENS_AFTER - (outcome is UNREACHABLE))
     assert round.circuit.open
 
 
@@ -86,3 +88,12 @@ def test_events_that_fail_again_open_the_circuit_if_the_sink_does_not_answer(out
     sent = [send(round, outcome) for _ in range(20)]
     assert round.circuit.open is opens
     assert len([one for one in sent if one is not None]) == (OPENS_AFTER if opens else 20)
+
+
+def test_what_was_under_way_at_the_opening_of_the_circuit_does_not_delay_its_probe() -> None:
+    round = round_of([], new(20))
+    under_way = [round.take(START, 1, 8) for _ in range(8)]
+    for taken in under_way:
+        round.settle(taken, UNREACHABLE, START)
+    assert round.circuit.failures == OPENS_AFTER
+    assert round.circuit.until_probe(START) <= 1.2 * PROBE_PAUSES[0]

@@ -107,7 +107,7 @@ class DeliveryRound:
         is_news = isinstance(delivery, Unreachable) or not events[0].attempts
         if self._probing or (is_news and not self.circuit.open):
             self.circuit = self.circuit.after_failure(now, self._rng, wish)
-            self._lanes.begin_with(0)
+        self._lanes.begin_with(0)
         if wish and isinstance(delivery, Rejected) and delivery.status == TOO_MANY_REQUESTS:
             self.circuit = Circuit(max(self.circuit.failures, OPENS_AFTER), now + wish)
         for one in events:

@@ -99,12 +99,13 @@ class Lanes:
     def begin_with(self, turn: int) -> None:
         """Put the lane of a probe first: at turn 0 the oldest, then the newest, the one before it, and so on.
 
-        The sink may be well and refuse only the first. New events come before parked ones, which are tried anyway.
+        The sink may be well and refuse only the first. Events that have not failed come before those that have, which
+        are tried anyway, and wait the longer the more often they fail.
         """
-        fresh = [job for job in self._ready if self.by_job[job][0].parked is None]
-        parked = [job for job in self._ready if self.by_job[job][0].parked is not None]
+        fresh = [job for job in self._ready if not self.by_job[job][0].attempts]
+        failed = [job for job in self._ready if self.by_job[job][0].attempts]
         first = -turn % len(fresh) if fresh else 0
-        self._ready = deque([*fresh[first : first + 1], *fresh[:first], *fresh[first + 1 :], *parked])
+        self._ready = deque([*fresh[first : first + 1], *fresh[:first], *fresh[first + 1 :], *failed])
 
 
 def _is_due(head: HeldEvent, now: datetime) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.lab.bench import machine
 from penstock.lab.bench.rig import TYPE, Amounts, Figure, Rig, Workshop, specs
+from penstock.lab.bench.sinks import drain_beside_sinks
 from penstock.lab.children import ChildFailed
 from penstock.model.clock import SystemClock
 from penstock.model.events import JobEvent
@@ -84,12 +85,16 @@ async def _open_readers(rig: Rig, count: int, *, deaf: int = 0, decodes: int = 5
 
 
 def events(workshop: Workshop, amounts: Amounts) -> list[Figure]:
-    """Change → reader on an idle system, then with a crowd of readers at a steady rate of events."""
+    """Change → reader on an idle system, then with a crowd of readers at a steady rate; drains beside sinks."""
     with workshop.rig() as rig:
         rig.client.pause(TYPE)
         idle = asyncio.run(_idle(rig, amounts))
         crowd = asyncio.run(_crowd(rig, amounts))
-    return [*_quantiles("change → reader, idle", idle, "one job every 100 ms"), *crowd]
+    return [
+        *_quantiles("change → reader, idle", idle, "one job every 100 ms"),
+        *crowd,
+        *drain_beside_sinks(workshop, amounts),
+    ]
 
 
 async def _idle(rig: Rig, amounts: Amounts) -> list[float]:
