@@ -16,6 +16,7 @@ from penstock.cli.exit_codes import REFUSED
 from penstock.cli.format import print_json, print_table
 from penstock.lab.bench.events import events
 from penstock.lab.bench.footprint import idle, memory, startup, zero
+from penstock.lab.bench.journal import journal
 from penstock.lab.bench.latency import due, latency
 from penstock.lab.bench.machine import Calibration, calibrate
 from penstock.lab.bench.rig import Amounts, Engines, Figure, Workshop
@@ -37,6 +38,7 @@ PARTS: dict[str, Part] = {
     "zero": zero,
     "memory": memory,
     "idle": idle,
+    "journal": journal,
     "events": events,
 }
 """The parts in the order they run. Each starts an empty system and returns the figures it measured."""

@@ -65,7 +65,7 @@ class StreamReader(asyncio.Protocol):
                 continue
 
 
-async def _open_readers(rig: Rig, count: int, *, deaf: int = 0, decodes: int = 5) -> list[StreamReader]:
+async def open_readers(rig: Rig, count: int, *, deaf: int = 0, decodes: int = 5) -> list[StreamReader]:
     parts = urlsplit(rig.url)
     loop = asyncio.get_running_loop()
     readers: list[StreamReader] = []
@@ -98,7 +98,7 @@ def events(workshop: Workshop, amounts: Amounts) -> list[Figure]:
 
 
 async def _idle(rig: Rig, amounts: Amounts) -> list[float]:
-    (reader,) = await _open_readers(rig, 1, decodes=1)
+    (reader,) = await open_readers(rig, 1, decodes=1)
     for number in range(amounts.latency_jobs // 2):
         await asyncio.to_thread(rig.client.submit_many, list(specs(number, 1)))
         await asyncio.sleep(IDLE_STEP_SECONDS)  # noqa: TID251 - the pace of the measurement
@@ -110,7 +110,7 @@ async def _idle(rig: Rig, amounts: Amounts) -> list[float]:
 async def _crowd(rig: Rig, amounts: Amounts) -> list[Figure]:
     """Events are submits in batches, at the pace asked for; a tenth of the readers never reads."""
     alone = await _spend(rig, amounts)
-    readers = await _open_readers(rig, amounts.readers, deaf=amounts.readers // DEAF_SHARE)
+    readers = await open_readers(rig, amounts.readers, deaf=amounts.readers // DEAF_SHARE)
     await asyncio.sleep(SETTLE_SECONDS)  # noqa: TID251 - the streams have begun
     before = machine.resident_mib(rig.pid) if machine.AVAILABLE else 0.0
     together = await _spend(rig, amounts)
