@@ -15,7 +15,7 @@ from penstock.model.subscriptions import SubscriptionState
 from penstock.model.wire.jobs import JobItem
 from tests.system.harness import Server, ending, eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 JOBS = 60
 FAILING = {Mood.DOWN, Mood.ERROR, Mood.REDIRECT}

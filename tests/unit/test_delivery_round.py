@@ -97,3 +97,17 @@ def test_what_was_under_way_at_the_opening_of_the_circuit_does_not_delay_its_pro
         round.settle(taken, UNREACHABLE, START)
     assert round.circuit.failures == OPENS_AFTER
     assert round.circuit.until_probe(START) <= 1.2 * PROBE_PAUSES[0]
+
+
+def test_refused_events_count_once_a_new_one_has_failed() -> None:
+    round = round_of(failed_before(20), new(1))
+    sent = [one.attempts for _ in range(21) if (one := send(round, REFUSED))]
+    assert sent == [1, 0, 1, 1, 1, 1]
+    assert round.circuit.open
+
+
+def test_a_success_between_refusals_says_that_the_sink_is_well() -> None:
+    round = round_of(failed_before(20), new(2))
+    assert [send(round, outcome) is not None for outcome in (REFUSED, REFUSED, DELIVERED)] == [True] * 3
+    assert len([one for _ in range(19) if (one := send(round, REFUSED))]) == 19
+    assert not round.circuit.open

@@ -49,6 +49,7 @@ class DeliveryRound:
         self._unparked: list[tuple[JobId, int]] = []
         self._in_flight = 0
         self._probing = False
+        self._in_doubt = False
         if circuit.failures:
             self._lanes.begin_with(max(circuit.failures - OPENS_AFTER, 0))
 
@@ -74,6 +75,7 @@ class DeliveryRound:
         match delivery:
             case Delivered():
                 self.circuit = self.circuit.after_success()
+                self._in_doubt = False
                 self._remove(events)
             case Gone(detail):
                 self.gone = detail or "the sink answered 410 Gone"
@@ -99,14 +101,15 @@ class DeliveryRound:
 
     def _fail(self, events: Sequence[HeldEvent], delivery: Undelivered, now: datetime) -> None:
         """Neither a refusal of an event that was refused before, nor one that was under way at the circuit's opening,
-        says anything new about the sink.
+        says anything new about the sink; a refusal does if a new event has failed just before.
 
         New events go first from then on: they tell whether it is down, and that spares the others an attempt.
         """
         wish = delivery.retry_after if isinstance(delivery, Rejected) else None
-        is_news = isinstance(delivery, Unreachable) or not events[0].attempts
+        is_news = isinstance(delivery, Unreachable) or not events[0].attempts or self._in_doubt
         if self._probing or (is_news and not self.circuit.open):
             self.circuit = self.circuit.after_failure(now, self._rng, wish)
+            self._in_doubt = True
         self._lanes.begin_with(0)
         if wish and isinstance(delivery, Rejected) and delivery.status == TOO_MANY_REQUESTS:
             self.circuit = Circuit(max(self.circuit.failures, OPENS_AFTER), now + wish)
