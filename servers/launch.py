@@ -131,7 +131,7 @@ class Launched:
         if process is None or process.poll() is not None:
             return
         if number is signal.SIGKILL:
-            os.killpg(process.pid, number)
+            _kill_with_children(process.pid)
         else:
             process.send_signal(number)
         try:
@@ -145,6 +145,19 @@ class Launched:
 
     def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
         self.stop()
+
+
+def _kill_with_children(pid: int) -> None:
+    """Kill a process and all below it, and wait for those: what they hold (ports, shared memory) is free then.
+
+    Not by group alone: PostgreSQL's sessions are groups of their own.
+    """
+    children = psutil.Process(pid).children(recursive=True)
+    os.killpg(pid, signal.SIGKILL)
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    psutil.wait_procs(children, READY_SECONDS)
 
 
 def die_with_parent() -> None:

@@ -60,12 +60,14 @@ class FaultProxy:
         self._started.set()
         self._loop.run_forever()
         server.close()
-        passing = asyncio.all_tasks(self._loop)
-        for task in passing:
-            task.cancel()
-        if passing:
-            self._loop.run_until_complete(asyncio.wait(passing))
+        self._loop.run_until_complete(self._finish())
         self._loop.close()
+
+    async def _finish(self) -> None:
+        """Break all connections and wait for their tasks. Those not begun yet must begin, or nothing closes theirs."""
+        await self._turn(Fault.REFUSING)
+        while passing := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(passing)
 
     async def _turn(self, fault: Fault) -> None:
         self._fault = fault
@@ -77,14 +79,21 @@ class FaultProxy:
             for writer in list(self._writers):
                 writer.transport.abort()
 
+    def _refuses(self) -> bool:
+        return self._fault is Fault.REFUSING
+
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._fault is Fault.REFUSING:
+        if self._refuses():
             writer.transport.abort()
             return
         try:
             there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.transport.abort()
+            return
+        if self._refuses():
+            writer.transport.abort()
+            there_writer.transport.abort()
             return
         self._writers |= {writer, there_writer}
         try:

@@ -232,7 +232,7 @@ async def test_without_a_journal_events_are_refused_by_the_name_of_the_setting(c
     for path in ("/v1/events", f"/v1/jobs/{(await submit(client))['id']}/events"):
         for accept in ("application/json", "text/event-stream"):
             answer = await client.get(path, headers={"accept": accept})
-            assert "events.keep" in problem(answer, 409, "conflict")
+            assert "events.keep" in problem(answer, 409, "events_not_kept")
 
 
 async def test_a_stream_ends_when_its_key_is_revoked(client: Client, app: ASGIApp, engine: Engine) -> None:

@@ -1,20 +1,18 @@
 """Events of jobs: pages for clients that poll, and streams for clients that stay."""
 
 import re
-from datetime import datetime
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.operation import Answer, Header, operation
-from penstock.api.request import JSON, AnyReply, ApiRequest, json_reply
+from penstock.api.request import JSON, AnyReply, ApiRequest, InstantText, json_reply, read_instant
 from penstock.api.streaming import EVENT_STREAM, StreamReply
+from penstock.engine.history import require_events
 from penstock.events.cursor import CURSOR_MAX_LENGTH, CURSOR_PATTERN, EventCursor, parse_cursor
 from penstock.events.past import read_page
 from penstock.events.selection import StreamFilter
-from penstock.events.streams import require_journal
-from penstock.model.clock import EARLIEST, LATEST, Instant, seconds
+from penstock.model.clock import EARLIEST, seconds
 from penstock.model.errors import Invalid
 from penstock.model.lifecycle import State
 from penstock.model.names import CONTROL, NAME_PATTERN
@@ -37,9 +35,6 @@ TagList = Annotated[
     str, _listed(f"[^,{CONTROL}]{{1,128}}", "Tags, separated by commas; a tag with a comma cannot be named.")
 ]
 CursorText = Annotated[str, Meta(extra_json_schema={"pattern": f"^{CURSOR_PATTERN}$", "maxLength": CURSOR_MAX_LENGTH})]
-
-InstantText = Annotated[str, Meta(description="RFC 3339, with an offset.", extra_json_schema={"format": "date-time"})]
-"""Text, as a number would otherwise be read as seconds since 1970."""
 
 LAST_EVENT_ID = Header(
     "Last-Event-ID", CursorText, "The last id of a stream, to go on after it. Counts before `after`."
@@ -82,10 +77,10 @@ async def list_events(call: ApiRequest) -> AnyReply:
     """Read what changed the states of jobs, in order for each job: a page, or a stream."""
     query = call.query(EventQuery)
     where, cursor = _filter(query), _cursor(call, query.after)
-    since = None if query.since is UNSET else _read_instant(query.since)
+    since = None if query.since is UNSET else read_instant("since", query.since)
     if cursor is None and since is not None:
         cursor = EventCursor(since)
-    require_journal(call.engine)
+    require_events(call.engine.settings.events)
     if _wants_stream(call):
         return StreamReply(call, await call.streams.open(where, cursor, call.readmit))
     limit = min(query.limit, call.engine.settings.limits.page_jobs)
@@ -103,7 +98,7 @@ async def list_job_events(call: ApiRequest) -> AnyReply:
     """Read what happened to one job. A stream also has its progress and log lines, and ends with the job."""
     job, query = call.job(), call.query(JobEventQuery)
     cursor = _cursor(call, query.after)
-    require_journal(call.engine)
+    require_events(call.engine.settings.events)
     if _wants_stream(call):
         return StreamReply(call, await call.streams.open_job(job, cursor, call.readmit))
     found = await call.engine.jobs.get(job)
@@ -120,15 +115,6 @@ def _cursor(call: ApiRequest, after: str | UnsetType) -> EventCursor | None:
     asked = None if after is UNSET else parse_cursor(after, "query: after")
     last = call.header(b"last-event-id")
     return asked if last is None else parse_cursor(last, "Last-Event-ID")
-
-
-def _read_instant(text: str) -> datetime:
-    """An instant, clamped to the range in which there can be events."""
-    try:
-        at: datetime = msgspec.convert(text, Instant)
-    except msgspec.ValidationError:
-        raise Invalid(f"query: since: {text[:40]!r} is not an instant; write 2026-01-31T12:00:00Z") from None
-    return min(max(at, EARLIEST), LATEST)
 
 
 def _filter(query: EventQuery) -> StreamFilter:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Coroutine, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
@@ -13,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from penstock.api.bodies import check_json, decode_json, refuse_announced, too_large
 from penstock.engine import Engine
 from penstock.engine.keys import require
+from penstock.model.clock import Instant, utc
 from penstock.model.errors import Invalid, Malformed, NotFound
 from penstock.model.ids import JobId, parse_job_id
 from penstock.model.keys import ApiKey, KeyIdText, KeyScope
@@ -68,6 +70,18 @@ def read_query(raw: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         words = str(error).replace("Object contains unknown field", "there is no parameter").replace("`$.", "`")
         raise Invalid(f"query: {words}") from None
+
+
+InstantText = Annotated[str, Meta(description="RFC 3339, with an offset.", extra_json_schema={"format": "date-time"})]
+"""An instant in a query. Text, as a number would otherwise be read as seconds since 1970, and `null` as none."""
+
+
+def read_instant(name: str, text: str) -> datetime:
+    """The instant of a query's parameter; Invalid names the parameter."""
+    try:
+        return utc(name, msgspec.convert(text, Instant))
+    except msgspec.ValidationError:
+        raise Invalid(f"query: {name}: {text[:40]!r} is not an instant; write 2026-01-31T12:00:00Z") from None
 
 
 def refuse_query(raw: bytes) -> NoReturn:

@@ -1,16 +1,12 @@
 """Subscriptions: create, look at, change, pause, test, rotate, replay, delete; and their delivery logs."""
 
-from datetime import datetime
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.batches import IDEMPOTENCY_KEY, header_key
 from penstock.api.operation import Answer, Header, operation
-from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, json_reply
-from penstock.model.clock import Instant, utc
-from penstock.model.errors import Invalid
+from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, InstantText, json_reply, read_instant
 from penstock.model.wire.subscriptions import (
     DeliveryPage,
     MadeSubscription,
@@ -25,14 +21,6 @@ from penstock.model.wire.subscriptions import (
     TestOutcome,
 )
 
-InstantText = Annotated[
-    str,
-    Meta(
-        max_length=40,
-        description="Only what is older: `before` of the last page.",
-        extra_json_schema={"format": "date-time"},
-    ),
-]
 CREATION_KEY = Header(
     "Idempotency-Key",
     IDEMPOTENCY_KEY.kind,
@@ -43,7 +31,6 @@ CREATION_KEY = Header(
 class DeliveriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which page of the log, and how many on it: never more than `limits.page_jobs`, whatever `limit` says."""
 
-    # Text: in a query a number would be read as an instant too.
     before: InstantText | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50
 
@@ -172,15 +159,8 @@ async def list_deliveries(call: ApiRequest) -> ApiReply:
     """List deliveries: failures one by one, successes in a row as one line."""
     query = call.query(DeliveriesQuery)
     limit = min(query.limit, call.engine.settings.limits.page_jobs)
-    before = None if query.before is UNSET else _read_instant(query.before)
+    before = None if query.before is UNSET else read_instant("before", query.before)
     return json_reply(200, await call.engine.deliveries.log(call.path("subscription"), before, limit))
-
-
-def _read_instant(text: str) -> datetime:
-    try:
-        return utc("before", msgspec.convert(text, Instant))
-    except msgspec.ValidationError as error:
-        raise Invalid(f"query: before: {error}") from None
 
 
 OPERATIONS = (

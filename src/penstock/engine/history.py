@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from penstock.config import EventSettings
 from penstock.engine.parts import EngineParts
 from penstock.model.errors import EventsNotKept, StoreUnavailable, Unavailable
 from penstock.model.history import describe_steps, plan_steps
@@ -21,7 +22,7 @@ class Histories:
 
     def __init__(self, parts: EngineParts) -> None:
         self._store = parts.store
-        self._keeps = parts.settings.events.keep
+        self._settings = parts.settings.events
 
     async def read(
         self,
@@ -32,7 +33,7 @@ class Histories:
         type_name: str | None = None,
     ) -> HistoryReport:
         """The steps from `since` (an hour before `until`) to `until` (now), of all jobs or of a queue or type."""
-        require_events(keeps=self._keeps)
+        require_events(self._settings)
         now = await self._store.now()
         until = until or now
         steps = plan_steps(since or until - USUAL_SPAN, until, step, now)
@@ -63,7 +64,7 @@ async def _read(shard: Shard, where: HistoryFilter) -> History:
     return await shard.read_history(where)
 
 
-def require_events(*, keeps: bool) -> None:
+def require_events(settings: EventSettings) -> None:
     """Raise EventsNotKept where the settings say that no journal is kept."""
-    if not keeps:
-        raise EventsNotKept("the journal of state changes is off: set `events.keep = true` for streams and history")
+    if not settings.keep:
+        raise EventsNotKept("events are not kept here: set events.keep = true, for all processes, to have them")

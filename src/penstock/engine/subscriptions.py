@@ -102,7 +102,7 @@ class Subscriptions:
         The same request under the same `key` gives the subscription back, without its secret and with False.
         KeyConflict if the key is of another request, Conflict if the name is taken.
         """
-        require_events(keeps=self._settings.events.keep)
+        require_events(self._settings.events)
         fresh = self._new(request, key, await self._store.now())
         known = await self.read()
         # The store decides below: this only spares a lookup of addresses.
@@ -133,7 +133,7 @@ class Subscriptions:
 
     async def resume(self, name: str) -> SubscriptionItem:
         """Deliver again, from where it stopped."""
-        require_events(keeps=self._settings.events.keep)
+        require_events(self._settings.events)
         return await self._change(name, resume)
 
     async def disable(self, name: str, reason: str, seen_at: datetime | None = None) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from penstock.engine import Engine
+from penstock.engine.history import require_events
 from penstock.engine.signals import JOURNAL_WANTED_EVERY
 from penstock.events.cursor import EventCursor
 from penstock.events.feed import Feed
@@ -15,7 +16,7 @@ from penstock.events.selection import StreamFilter
 from penstock.events.stream import EventStream
 from penstock.events.tailer import Tailers, begin_at_head
 from penstock.loop import run_service
-from penstock.model.errors import Conflict, PenstockError, ServerBusy, ShuttingDown, Unavailable
+from penstock.model.errors import PenstockError, ServerBusy, ShuttingDown, Unavailable
 from penstock.model.ids import JobId, shard_of
 
 logger = logging.getLogger("penstock.api")
@@ -32,12 +33,6 @@ READS_AT_ONCE = 4
 
 OpenStream = TypeVar("OpenStream", bound=EventStream)
 Admit = Callable[[], Awaitable[object]]
-
-
-def require_journal(engine: Engine) -> None:
-    """Raise Conflict if no journal is kept."""
-    if not engine.settings.events.keep:
-        raise Conflict("events are not kept here: set events.keep = true, for all processes, to read them")
 
 
 class Streams:
@@ -87,7 +82,7 @@ class Streams:
         return stream
 
     def _check(self) -> None:
-        require_journal(self._engine)
+        require_events(self._engine.settings.events)
         if self._engine.leaving:
             raise ShuttingDown("this server is stopping: connect to another")
         most = self._engine.settings.limits.streams
