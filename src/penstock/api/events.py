@@ -19,14 +19,18 @@ from penstock.model.names import CONTROL, NAME_PATTERN
 from penstock.model.wire.events import EventPage
 
 LIST_ITEMS = 100
-NAMES_LENGTH = 13_000
 
 _STATES = "|".join(State)
 
 
+MOST_LISTED_LENGTH = 2_000
+"""Characters of one list in a query: all of them, percent-encoded, fit into the head of a request."""
+
+
 def _listed(pattern: str, about: str) -> Meta:
     """Text that is checked here, item by item, and described as a pattern."""
-    return Meta(description=about, extra_json_schema={"pattern": rf"^{pattern}(,{pattern}){{0,99}}$"})
+    pattern = rf"^{pattern}(,{pattern}){{0,99}}$"
+    return Meta(description=about, max_length=MOST_LISTED_LENGTH, extra_json_schema={"pattern": pattern})
 
 
 Names = Annotated[str, _listed(NAME_PATTERN.replace("*", "{0,127}"), "Names, separated by commas.")]
