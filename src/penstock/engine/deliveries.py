@@ -1,19 +1,19 @@
 """Deliveries of subscriptions: how they stand on every shard, their log, and events that are to be delivered again."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from heapq import merge
-from typing import TypeVar
 
 from msgspec.structs import replace
 
 from penstock.engine.parts import EngineParts
 from penstock.engine.replays import MOST_REPLAYED, ReplayPlan, find_event, find_span
+from penstock.engine.shards import ask_shards
 from penstock.engine.subscriptions import Subscriptions
 from penstock.model.clock import seconds
-from penstock.model.errors import Conflict, NotFound, StoreUnavailable, Unavailable
+from penstock.model.errors import Conflict, NotFound
 from penstock.model.events import parse_event_id
-from penstock.model.ids import ShardId, shard_of
+from penstock.model.ids import shard_of
 from penstock.model.journal import Parked, ParkedState
 from penstock.model.subscriptions import Subscription, SubscriptionState
 from penstock.model.wire.subscriptions import (
@@ -30,13 +30,8 @@ from penstock.model.wire.subscriptions import (
 from penstock.store import Shard
 from penstock.store.answers import gather_answers, require
 
-PATIENCE = timedelta(seconds=2)
-"""How long slower shards are waited for, once the first has answered."""
-
 MOST_OF_AN_INSTANT = 100
 """So many lines of one millisecond a page may have beyond its limit."""
-
-Answer = TypeVar("Answer")
 
 
 class Deliveries:
@@ -51,7 +46,7 @@ class Deliveries:
     async def report(self, name: str) -> SubscriptionReport:
         """A subscription with the totals of each shard. Shards that give no answer are named."""
         subscription = await self._subscriptions.find(name)
-        found, missing = await self._ask(lambda shard: _read_relay(shard, subscription))
+        found, missing = await ask_shards(self._store, lambda shard: _read_relay(shard, subscription))
         fields = subscription_fields(subscription, self._subscriptions.source(subscription))
         return SubscriptionReport(**fields, relays=tuple(found), missing_shards=missing)
 
@@ -60,14 +55,16 @@ class Deliveries:
         known = await self._subscriptions.read()
         if not known:
             return []
-        found, _ = await self._ask(lambda shard: _read_relays(shard, [known[name] for name in sorted(known)]))
+        found, _ = await ask_shards(
+            self._store, lambda shard: _read_relays(shard, [known[name] for name in sorted(known)])
+        )
         return [pair for pairs in found for pair in pairs]
 
     async def log(self, name: str, before: datetime | None, limit: int) -> DeliveryPage:
         """A page of the delivery logs of all shards, newest first."""
         relay = (await self._subscriptions.find(name)).relay_name
         asked = limit + MOST_OF_AN_INSTANT
-        found, missing = await self._ask(lambda shard: _read_log(shard, relay, before, asked))
+        found, missing = await ask_shards(self._store, lambda shard: _read_log(shard, relay, before, asked))
         newest_first = list(merge(*found, key=_at, reverse=True))
         page = cut_page(newest_first, limit)
         has_more = len(page) < len(newest_first) or any(len(one) == asked for one in found)
@@ -130,16 +127,6 @@ class Deliveries:
                 return ReplayAnswer(events, more=True)
             left -= len(dead)
         return ReplayAnswer(events)
-
-    async def _ask(self, call: "Callable[[Shard], Awaitable[Answer]]") -> tuple[list[Answer], tuple[ShardId, ...]]:
-        """The answers of the shards that give one, and the others."""
-        shards = self._store.shards()
-        answers = await gather_answers([call(shard) for shard in shards], PATIENCE)
-        found = [answer for answer in answers if not isinstance(answer, Unavailable)]
-        away = {one.shard for one, answer in zip(shards, answers, strict=True) if isinstance(answer, Unavailable)}
-        if not found:
-            raise StoreUnavailable("no shard answers; retry in a moment")
-        return found, tuple(sorted(away | set(self._store.unavailable())))
 
 
 def cut_page(newest_first: Sequence[DeliveryItem], limit: int) -> Sequence[DeliveryItem]:

@@ -4,17 +4,14 @@ from datetime import datetime, timedelta
 
 from penstock.config import EventSettings
 from penstock.engine.parts import EngineParts
-from penstock.model.errors import EventsNotKept, StoreUnavailable, Unavailable
+from penstock.engine.shards import ask_shards
+from penstock.model.errors import EventsNotKept
 from penstock.model.history import describe_steps, plan_steps
-from penstock.model.ids import ShardId
 from penstock.model.journal import History, HistoryFilter
 from penstock.model.wire.history import HistoryReport
 from penstock.store import Shard
-from penstock.store.answers import gather_answers
 
 USUAL_SPAN = timedelta(hours=1)
-PATIENCE = timedelta(seconds=2)
-"""How long slower shards are waited for, once the first has answered."""
 
 
 class Histories:
@@ -38,7 +35,8 @@ class Histories:
         until = until or now
         steps = plan_steps(since or until - USUAL_SPAN, until, step, now)
         # Types are compared here: those of jobs that wait for another worker have names of their own in the store.
-        found, missing = await self._ask(HistoryFilter(steps.since, steps.until, queue))
+        where = HistoryFilter(steps.since, steps.until, queue)
+        found, missing = await ask_shards(self._store, lambda shard: _read(shard, where))
         return HistoryReport(
             since=steps.since,
             until=steps.until,
@@ -48,15 +46,6 @@ class Histories:
             steps=tuple(describe_steps(found, steps, type_name)),
             missing_shards=missing,
         )
-
-    async def _ask(self, where: HistoryFilter) -> tuple[list[History], tuple[ShardId, ...]]:
-        shards = self._store.shards()
-        answers = await gather_answers([_read(shard, where) for shard in shards], PATIENCE)
-        found = [answer for answer in answers if not isinstance(answer, Unavailable)]
-        away = {one.shard for one, answer in zip(shards, answers, strict=True) if isinstance(answer, Unavailable)}
-        if not found:
-            raise StoreUnavailable("no shard answers; retry in a moment")
-        return found, tuple(sorted(away | set(self._store.unavailable())))
 
 
 async def _read(shard: Shard, where: HistoryFilter) -> History:

@@ -2,8 +2,9 @@
 
 import asyncio
 import builtins
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import TypeVar
 
 from msgspec import Struct, UnsetType
@@ -19,8 +20,26 @@ from penstock.orchestrator import ShardedStore
 from penstock.orchestrator.admin import jobs_by_state
 from penstock.orchestrator.shard import GuardedShard
 from penstock.store import Shard, Store
+from penstock.store.answers import gather_answers
 
 T = TypeVar("T")
+
+
+PATIENCE = timedelta(seconds=2)
+"""How long slower shards are waited for, once the first has answered."""
+
+
+async def ask_shards(
+    store: Store, call: Callable[[Shard], Awaitable[T]]
+) -> tuple[builtins.list[T], tuple[ShardId, ...]]:
+    """The answers of the shards that give one soon, and which do not; StoreUnavailable when none does."""
+    shards = store.shards()
+    answers = await gather_answers([call(shard) for shard in shards], PATIENCE)
+    found = [answer for answer in answers if not isinstance(answer, Unavailable)]
+    away = {one.shard for one, answer in zip(shards, answers, strict=True) if isinstance(answer, Unavailable)}
+    if not found:
+        raise StoreUnavailable("no shard answers; retry in a moment")
+    return found, tuple(sorted(away | set(store.unavailable())))
 
 
 class ShardView(Struct, frozen=True):
