@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.request import JSON, AnyReply, ApiRequest, InstantText, json_reply, read_instant
-from penstock.api.streaming import EVENT_STREAM, StreamReply
+from penstock.api.stream_reply import EVENT_STREAM, StreamReply
 from penstock.engine.history import require_events
 from penstock.events.cursor import CURSOR_MAX_LENGTH, CURSOR_PATTERN, EventCursor, parse_cursor
 from penstock.events.past import read_page

@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.lab.bench import machine
 from penstock.lab.bench.rig import TYPE, Amounts, Figure, Rig, Workshop, specs
-from penstock.lab.bench.sinks import drain_beside_sinks
+from penstock.lab.bench.sinks import drain_beside_sinks, tell_sinks
 from penstock.lab.children import ChildFailed
 from penstock.model.clock import SystemClock
 from penstock.model.events import JobEvent
@@ -93,6 +93,7 @@ def events(workshop: Workshop, amounts: Amounts) -> list[Figure]:
     return [
         *_quantiles("change → reader, idle", idle, "one job every 100 ms"),
         *crowd,
+        *tell_sinks(workshop, amounts),
         *drain_beside_sinks(workshop, amounts),
     ]
 

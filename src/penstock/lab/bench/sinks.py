@@ -1,17 +1,25 @@
-"""What a subscription costs the jobs while its sink is well, down, or hangs."""
+"""How soon and how fast a sink is told, and what a subscription costs the jobs: its sink well, down, or hanging."""
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from statistics import median
+from statistics import median, quantiles
 
-from penstock.lab.bench.rig import Amounts, Figure, Rig, Workshop
+import msgspec
+
+from penstock.lab.bench.rig import TYPE, Amounts, Figure, Rig, Workshop
 from penstock.lab.bench.throughput import Turns
+from penstock.lab.children import ChildFailed
+from penstock.model.clock import SystemClock
 
 NAME = "bench"
 BATCHED = 100
+IDLE_STEP_SECONDS = 0.1
+ARRIVE_SECONDS = 60.0
 
 
 class WellHandler(BaseHTTPRequestHandler):
@@ -59,6 +67,95 @@ def open_sink_that_hangs() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
+class ArrivalServer(ThreadingHTTPServer):
+    """A sink that notes how many milliseconds old each event was when it came."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), ArrivalHandler)
+        self.ages: list[float] = []
+        self.changed = threading.Condition()
+
+    def note(self, body: bytes) -> None:
+        found = msgspec.json.decode(body)
+        now = SystemClock().now()
+        ages = [_age(one, now) for one in (found if isinstance(found, list) else [found])]
+        with self.changed:
+            self.ages += ages
+            self.changed.notify_all()
+
+    def wait_for(self, events: int) -> None:
+        """Wait until so many events have come; ChildFailed if that takes too long."""
+        with self.changed:
+            if not self.changed.wait_for(lambda: len(self.ages) >= events, ARRIVE_SECONDS):
+                raise ChildFailed(f"only {len(self.ages):,} of {events:,} events reached the sink")
+
+
+class ArrivalHandler(WellHandler):
+    """Notes what comes, and takes it."""
+
+    def do_POST(self) -> None:
+        assert isinstance(self.server, ArrivalServer)  # noqa: S101 - the only server that uses it
+        self.server.note(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(204)
+        self.end_headers()
+
+
+def _age(event: dict[str, str], now: datetime) -> float:
+    return (now - datetime.fromisoformat(event["time"])).total_seconds() * 1000
+
+
+def tell_sinks(workshop: Workshop, amounts: Amounts) -> list[Figure]:
+    """Change → sink on an idle system, then deliveries per second of a backlog of events, singly and in batches."""
+    with workshop.rig() as rig:
+        rig.client.pause(TYPE)
+        idle = _idle(rig, amounts.latency_jobs // 2)
+        single = _deliver(rig, 1, amounts.few_jobs // 10)
+        batched = _deliver(rig, BATCHED, amounts.few_jobs)
+    cuts = quantiles(idle, n=100, method="inclusive")
+    return [
+        Figure("events", "change → sink, idle, p50", cuts[49], "ms", "one job every 100 ms, one event per request"),
+        Figure("events", "change → sink, idle, p99", cuts[98], "ms", f"{len(idle):,} events"),
+        Figure("events", "delivered, one event per request", single, "/s", "with the job item, one sink, 8 at a time"),
+        Figure("events", f"delivered, {BATCHED} events per request", batched, "/s", "with the job item, one sink"),
+    ]
+
+
+@contextmanager
+def _open_arrivals() -> Iterator[ArrivalServer]:
+    with ArrivalServer() as server:
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def _idle(rig: Rig, jobs: int) -> list[float]:
+    pace = threading.Event()
+    with _open_arrivals() as sink, _subscription(rig, sink.server_port, 1):
+        rig.load(1)
+        sink.wait_for(1)
+        sink.ages.clear()
+        for _ in range(jobs):
+            rig.load(1)
+            pace.wait(IDLE_STEP_SECONDS)
+        sink.wait_for(jobs)
+        return list(sink.ages)
+
+
+def _deliver(rig: Rig, batch: int, jobs: int) -> float:
+    """From the first submit to the last arrival; the submits take a small part of it."""
+    with _open_arrivals() as sink, _subscription(rig, sink.server_port, batch):
+        began = time.monotonic()
+        rig.load(jobs)
+        sink.wait_for(jobs)
+        return jobs / (time.monotonic() - began)
+
+
 SINKS: dict[str, Callable[[], AbstractContextManager[int]]] = {
     "down": open_sink_that_is_down,
     "hanging": open_sink_that_hangs,
@@ -83,9 +180,9 @@ def _compare(subscribed: Rig, plain: Rig, state: str, jobs: int) -> Figure:
 
 
 @contextmanager
-def _subscription(rig: Rig, port: int) -> Iterator[None]:
-    """Everything goes to this port, in batches, while the body runs."""
-    rig.client.subscriptions.create(NAME, f"http://127.0.0.1:{port}/", batch=BATCHED)
+def _subscription(rig: Rig, port: int, batch: int = BATCHED) -> Iterator[None]:
+    """Everything goes to this port while the body runs, in batches unless told otherwise."""
+    rig.client.subscriptions.create(NAME, f"http://127.0.0.1:{port}/", batch=batch)
     try:
         yield
     finally:
