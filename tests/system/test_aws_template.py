@@ -87,7 +87,7 @@ def test_no_log_is_kept_for_ever() -> None:
 
 def test_a_queue_that_tells_nothing_raises_no_alarm() -> None:
     alarms = resources("AWS::CloudWatch::Alarm")
-    assert {"ReportDeepAlarm", "ReportOldestAlarm", "ReportDeadAlarm", "ThumbnailEmptyAlarm", "SweepErrorsAlarm"} <= (
+    assert {"ReportDeepAlarm", "ReportOldestAlarm", "ReportDeadAlarm", "TranscodeEmptyAlarm", "SweepErrorsAlarm"} <= (
         alarms.keys()
     )
     assert {alarm["TreatMissingData"] for alarm in alarms.values()} == {"notBreaching"}
@@ -100,15 +100,15 @@ def test_a_service_begins_with_no_task_and_alarms_take_it_from_zero_to_its_most_
     assert (target["MinCapacity"], target["MaxCapacity"]) == (0, 10)
     policies = resources("AWS::ApplicationAutoScaling::ScalingPolicy")
     alarms = resources("AWS::CloudWatch::Alarm")
-    assert alarms["ThumbnailDeepAlarm"]["AlarmActions"] == [{"Ref": "ThumbnailScaleOut"}]
-    assert alarms["ThumbnailEmptyAlarm"]["AlarmActions"] == [{"Ref": "ThumbnailScaleIn"}]
-    steps = policies["ThumbnailScaleIn"]["StepScalingPolicyConfiguration"]
+    assert alarms["TranscodeDeepAlarm"]["AlarmActions"] == [{"Ref": "TranscodeScaleOut"}]
+    assert alarms["TranscodeEmptyAlarm"]["AlarmActions"] == [{"Ref": "TranscodeScaleIn"}]
+    steps = policies["TranscodeScaleIn"]["StepScalingPolicyConfiguration"]
     assert (steps["AdjustmentType"], steps["StepAdjustments"][0]["ScalingAdjustment"]) == ("ExactCapacity", 0)
 
 
 def test_tickets_that_nobody_deletes_end_in_the_dead_letters_of_their_type() -> None:
     queues = resources("AWS::SQS::Queue")
-    for name in ("Report", "Thumbnail"):
+    for name in ("Report", "Thumbnail", "Transcode"):
         redrive = queues[f"{name}Tickets"]["RedrivePolicy"]
         assert redrive["deadLetterTargetArn"] == {"Fn::GetAtt": [f"{name}DeadLetters", "Arn"]}
 
