@@ -52,6 +52,9 @@ bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
 cluster: setup servers ## Run a whole cluster under load, kill its parts in turn and judge it (ARGS="--jobs 5000")
 	$(BIN)/python -m cluster $(ARGS)
 
+aws: setup servers emulators lambda ## Deploy the template to an emulated AWS, run jobs, hurt it and judge it (ARGS="--jobs 1000")
+	$(BIN)/python -m cluster.aws --code $(LAMBDA) $(ARGS)
+
 servers: ## Install Debian's nginx, PgBouncer, podman and Prometheus, if they are missing and you are root
 	@for program in nginx pgbouncer podman runc catatonit prometheus promtool; do \
 		PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \

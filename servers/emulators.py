@@ -79,6 +79,7 @@ class Ministack(Emulator):
             "CLOUDTRAIL_RECORDING": str(int(self._trail)),
             "CLOUDTRAIL_MAX_EVENTS": "1000000",
             "BIND_HOST": "127.0.0.1",
+            "IOT_MTLS_ENABLED": "0",
             "GATEWAY_PORT": str(self.port),
             # Without a container engine, one that is not there: never the one of the machine.
             "DOCKER_HOST": self._engine or f"unix://{self.folder}/none.sock",

@@ -55,7 +55,7 @@ class Alarms:
             f"{one.name}-oldest",
             namespace="Penstock",
             metric="OldestSeconds",
-            dimensions={"System": Aws.STACK_NAME, "Queue": one.name},
+            dimensions={"Queue": one.name},
             comparison="GreaterThanThreshold",
             threshold=self._parameters.oldest_seconds.value_as_number,
             minutes=OLDEST_MINUTES,

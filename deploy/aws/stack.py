@@ -117,6 +117,7 @@ class PenstockStack(Stack):
         return {
             **self._environment(),
             "PENSTOCK_FUNCTIONS_WAKE_QUEUE": self.queues.wake_ups.ref,
+            "PENSTOCK_CONFIG_TEXT": "\n".join(map(_fleet_table, job_types)),
         }
 
     def _tell(self) -> None:
@@ -130,3 +131,8 @@ class PenstockStack(Stack):
         }
         for name, value in told.items():
             CfnOutput(self, name, value=value)
+
+
+def _fleet_table(one: JobType) -> str:
+    """The fleet of a job type, as in penstock.toml."""
+    return f'[fleets.{one.name}]\nqueues = ["{one.name}"]\nmax = {one.max}\n'
