@@ -125,6 +125,7 @@ class Head(Struct, frozen=True, kw_only=True):
     origin: Origin
     course: Course = Course()
     entries: int = 0
+    told: int = 0
     untold: tuple[Untold, ...] = ()
 
     @property
@@ -205,6 +206,7 @@ def item_of(prefix: str, head: Head) -> Item:
         "c": _encode(head.origin),
         "ap": prefix + "age",
         "aq": head.order,
+        "tn": head.told,
         **moving_attributes(prefix, head),
     }
 
@@ -231,6 +233,7 @@ def head_of(item: Item) -> Head:
         origin=_origin.decode(item["c"]),
         course=_course.decode(item["m"]),
         entries=item.get("en", 0),
+        told=told,
         untold=tuple(one for one in entries if one.number > told),
     )
 
