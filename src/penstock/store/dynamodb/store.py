@@ -45,6 +45,7 @@ from penstock.store.dynamodb.admission import MAX_AGE, Admissions
 from penstock.store.dynamodb.history import DynamoHistory
 from penstock.store.dynamodb.insertions import Inserter
 from penstock.store.dynamodb.journal import DynamoJournal
+from penstock.store.dynamodb.journal_items import JournalItems
 from penstock.store.dynamodb.ownership import open_table, take_prefix
 from penstock.store.dynamodb.registry import DynamoRegistry
 from penstock.store.dynamodb.relays import DynamoRelays
@@ -70,6 +71,7 @@ class DynamoStore:
         *,
         keep_events: bool,
         retention: Retention,
+        event_retention: EventRetention,
         admission_age: timedelta = MAX_AGE,
     ) -> None:
         self.shard = shard
@@ -79,10 +81,11 @@ class DynamoStore:
         self._clock = table.clock
         self.admissions = Admissions(table, table.clock, prefix, admission_age)
         self.inserter = Inserter(prefix, keep_events=keep_events)
-        self._registry = DynamoRegistry(table, table.clock, prefix)
+        self._registry = DynamoRegistry(table, prefix, self.admissions)
         self._schedules = DynamoSchedules(table, table.clock, prefix)
-        self._journal = DynamoJournal(table, table.clock, prefix)
-        self._history = DynamoHistory(table, table.clock, prefix)
+        journal = JournalItems(table, prefix, event_retention)
+        self._history = DynamoHistory(journal)
+        self._journal = DynamoJournal(journal, self._history, prefix, keep_events=keep_events)
         self._relays = DynamoRelays(table, table.clock, prefix)
 
     @classmethod
@@ -96,12 +99,13 @@ class DynamoStore:
         migrate: bool = True,
         keep_events: bool = True,
         retention: Retention | None = None,
+        event_retention: EventRetention | None = None,
         admission_age: timedelta = MAX_AGE,
     ) -> Self:
         """Create the table as needed, or refuse to. `clock` is for tests alone: the shard's clock is DynamoDB's.
 
-        Rows expire by `retention`. StoreUnavailable when DynamoDB does not answer, or the table lacks something, has
-        another shape or was written by a newer Penstock. See `Admissions` about `admission_age`.
+        Rows expire by `retention` and `event_retention`. StoreUnavailable when DynamoDB does not answer, or the table
+        lacks something, has another shape or was written by a newer Penstock. See `Admissions` about `admission_age`.
         """
         opened = await open_table(table, clock=clock, deadline=deadline, create=migrate)
         try:
@@ -115,6 +119,7 @@ class DynamoStore:
             prefix,
             keep_events=keep_events,
             retention=retention or Retention(),
+            event_retention=event_retention or EventRetention(),
             admission_age=admission_age,
         )
 
@@ -290,6 +295,7 @@ class DynamoStore:
         return await self._journal.find_number(at)
 
     async def read_history(self, where: HistoryFilter) -> History:
+        await self._journal.number_entries()
         return await self._history.read_history(where)
 
     async def prune_journal(self, keep: EventRetention, limit: int) -> int:
