@@ -86,7 +86,7 @@ class DynamoStore:
         journal = JournalItems(table, prefix, event_retention)
         self._history = DynamoHistory(journal)
         self._journal = DynamoJournal(journal, self._history, prefix, keep_events=keep_events)
-        self._relays = DynamoRelays(table, table.clock, prefix)
+        self._relays = DynamoRelays(journal, self._registry, prefix)
 
     @classmethod
     async def open(
