@@ -128,7 +128,7 @@ class AwsService:
 
 @cache
 def _session() -> Any:
-    """One for all clients: it reads the descriptions of services, which takes a third of a second for each."""
+    """One for the process: it keeps the descriptions of services, which take long to read."""
     from aiobotocore.session import get_session
 
     return get_session()

@@ -59,7 +59,7 @@ class Origin(Struct, frozen=True, array_like=True, omit_defaults=True, kw_only=T
 class Course(Struct, frozen=True, array_like=True, omit_defaults=True, kw_only=True):
     """What moves change besides the head's own attributes.
 
-    `result_apart` and `error_apart` are the fences of the items that hold what is too large for the head.
+    `result_apart` and `error_apart` are the sort keys of the items that hold what is too large for the head.
     """
 
     attempt: int = 0
@@ -72,15 +72,16 @@ class Course(Struct, frozen=True, array_like=True, omit_defaults=True, kw_only=T
     cancel_requested: int | None = None
     reason: str | None = None
     result: bytes | None = None
-    result_apart: int | None = None
+    result_apart: str | None = None
     result_object: str | None = None
     error: bytes | None = None
-    error_apart: int | None = None
+    error_apart: str | None = None
     outputs: str | None = None
     progress: bytes | None = None
     log_position: int = 0
     log_size: int = 0
     log_number: int = 0
+    log_fence: int = 0
 
 
 class Untold(Struct, frozen=True, array_like=True, omit_defaults=True):

@@ -47,8 +47,9 @@ def params_key(job: JobId) -> ItemKey:
     return ItemKey(job, PARAMS)
 
 
-def end_key(job: JobId, fence: int) -> ItemKey:
-    return ItemKey(job, f"end#{fence}")
+def new_end_key(job: JobId, fence: int) -> ItemKey:
+    """Of the large part of an outcome; unique, so that a refused settlement cannot replace one that was accepted."""
+    return ItemKey(job, f"end#{fence}#{new_token()}")
 
 
 def log_key(job: JobId, position: int) -> ItemKey:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Self
 
 from penstock.model.clock import Clock
@@ -41,17 +42,24 @@ from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
 from penstock.model.workers import EVER, Seen, Worker
+from penstock.store.batcher import Batcher
+from penstock.store.dynamodb import logs, losses, queries, sweeps
 from penstock.store.dynamodb.admission import MAX_AGE, Admissions
+from penstock.store.dynamodb.conditions import Update
+from penstock.store.dynamodb.context import new_context
 from penstock.store.dynamodb.history import DynamoHistory
-from penstock.store.dynamodb.insertions import Inserter
 from penstock.store.dynamodb.journal import DynamoJournal
 from penstock.store.dynamodb.journal_items import JournalItems
+from penstock.store.dynamodb.leases import GivenBack, Wanted, claim, release, retype, settle
 from penstock.store.dynamodb.ownership import open_table, take_prefix
 from penstock.store.dynamodb.registry import DynamoRegistry
 from penstock.store.dynamodb.relays import DynamoRelays
+from penstock.store.dynamodb.renewals import Renewals
 from penstock.store.dynamodb.schedules import DynamoSchedules
 from penstock.store.dynamodb.server_clock import instant_of
+from penstock.store.dynamodb.submits import Submits
 from penstock.store.dynamodb.table import DynamoTable
+from penstock.store.dynamodb.values import ItemKey
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 
 FIRST_SHARD = ShardId(0)
@@ -77,10 +85,17 @@ class DynamoStore:
         self.shard = shard
         self.keeps_events = keep_events
         self.table = table
-        self._retention = retention
         self._clock = table.clock
         self.admissions = Admissions(table, table.clock, prefix, admission_age)
-        self.inserter = Inserter(prefix, keep_events=keep_events)
+        context = self._context = new_context(
+            table, shard, prefix, self.admissions, keep_events=keep_events, retention=retention
+        )
+        self._submits = Submits(context)
+        self._renewals = Renewals(context)
+        self._claims = Batcher(partial(claim, context))
+        self._settles = Batcher(partial(settle, context))
+        self._releases = Batcher(partial(release, context))
+        self._gets = Batcher(context.jobs.get)
         self._registry = DynamoRegistry(table, prefix, self.admissions)
         self._schedules = DynamoSchedules(table, table.clock, prefix)
         journal = JournalItems(table, prefix, event_retention)
@@ -142,95 +157,102 @@ class DynamoStore:
         return instant_of(self._clock)
 
     async def submit(self, jobs: Sequence[NewJob], ticket_for: timedelta) -> list[Submission]:
-        raise NotImplementedError
+        return await self._submits.submit(jobs, ticket_for) if jobs else []
 
     async def find_moved(self, jobs: Sequence[NewJob]) -> list[None]:
         return [None] * len(jobs)
 
     async def find_keyed(self, jobs: Sequence[NewJob]) -> list[Known | Misplaced | None]:
-        raise NotImplementedError
+        return await self._submits.find_keyed(jobs)
 
     async def has_keys_before(self, at: datetime) -> bool:
-        raise NotImplementedError
+        return await self._submits.has_keys_before(at)
 
     async def admit(self, *, jobs: bool) -> None:
         await self.admissions.admit(jobs=jobs)
 
     async def raise_epoch(self) -> None:
-        raise NotImplementedError
+        await losses.raise_epoch(self._context)
+        await self.expire_tickets(None)
 
     async def promote(self, limit: int) -> list[Event]:
-        raise NotImplementedError
+        return await sweeps.promote(self._context, limit)
 
     async def dispatch(
         self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
     ) -> list[Ticket]:
-        raise NotImplementedError
+        return await sweeps.dispatch(self._context, room, ticket_for, post)
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
-        raise NotImplementedError
+        return await sweeps.overdue_tickets(self._context, after, limit)
 
     async def expire_tickets(self, jobs: Sequence[JobId] | None) -> int:
-        raise NotImplementedError
+        return await sweeps.expire_tickets(self._context, jobs)
 
     async def due_summary(self) -> DueSummary:
-        raise NotImplementedError
+        return await sweeps.due_summary(self._context)
 
     async def claim(self, tickets: Sequence[Ticket], worker: str, lease: timedelta) -> list[Claim]:
-        raise NotImplementedError
+        claims = await self._claims.submit([Wanted(ticket, worker, lease) for ticket in tickets])
+        return [one for one in claims if one is not None]
 
     async def claim_next(self, asked: Sequence[Share], worker: str, lease: timedelta) -> list[Claim]:
-        raise NotImplementedError
+        return await sweeps.claim_next(self._context, asked, worker, lease)
 
     async def renew(self, worker: str, leases: Sequence[Lease], lease: timedelta) -> list[Renewal]:
-        raise NotImplementedError
+        return await self._renewals.renew(worker, leases, lease) if leases else []
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        raise NotImplementedError
+        settled = await self._settles.submit(settlements)
+        self._note_ends(settled)
+        return settled
 
     async def release(
         self, leases: Sequence[Lease], *, suspects: bool = False, delay: timedelta | None = None
     ) -> list[Settled]:
-        raise NotImplementedError
+        settled = await self._releases.submit([GivenBack(lease, suspects, delay) for lease in leases])
+        self._note_ends(settled)
+        return settled
 
     async def retype(self, leases: Sequence[Lease], type_name: str) -> None:
-        raise NotImplementedError
+        await retype(self._context, leases, type_name)
 
     async def reclaim(self, limit: int) -> list[Event]:
-        raise NotImplementedError
+        return await losses.reclaim(self._context, limit)
 
     async def cancel(self, jobs: Sequence[JobId], *, force: bool = False) -> list[Cancellation]:
-        raise NotImplementedError
+        return await losses.cancel(self._context, jobs, force=force)
 
     async def expire(self, limit: int) -> list[Event]:
-        raise NotImplementedError
+        return await sweeps.expire(self._context, limit)
 
     async def get(self, jobs: Sequence[JobId], patience: timedelta | None = None) -> list[Job | None]:
-        raise NotImplementedError
+        return await self._gets.submit(jobs) if jobs else []
 
     async def page(self, where: JobFilter, cursor: str | None, limit: int) -> Page:
-        raise NotImplementedError
+        return await queries.page(self._context, where, cursor, limit)
 
     async def counts(self) -> list[Count]:
-        raise NotImplementedError
+        return await queries.counts(self._context)
 
     async def oldest_due(self) -> dict[str, datetime]:
-        raise NotImplementedError
+        return await queries.oldest_due(self._context)
 
     async def due_before(self, before: datetime, limit: int) -> list[tuple[str, datetime]]:
-        raise NotImplementedError
+        return await queries.due_before(self._context, before, limit)
 
     async def running_by_worker(self) -> dict[str, int]:
-        raise NotImplementedError
+        return await queries.running_by_worker(self._context)
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
-        raise NotImplementedError
+        """Nothing: rows expire by themselves."""
+        return Pruned(0)
 
     async def append_log(self, lease: Lease, lines: Sequence[LogLine], cap: int, first: int | None = None) -> bool:
-        raise NotImplementedError
+        return await logs.append_log(self._context, lease, lines, cap, first)
 
     async def read_log(self, job: JobId, after: int, limit: int) -> tuple[list[LogLine], int]:
-        raise NotImplementedError
+        return await logs.read_log(self._context, job, after, limit)
 
     async def put_notices(self, notices: Sequence[Notice]) -> None:
         await self._registry.put_notices(notices)
@@ -328,7 +350,15 @@ class DynamoStore:
         await self._relays.drop_relay(subscription)
 
     async def probe(self) -> None:
-        raise NotImplementedError
+        await self.table.update(Update(ItemKey(f"{self._context.prefix}shard", "probe"), {"at": self._clock.now()}))
+        await self.notices()
 
     async def close(self) -> None:
+        for batcher in (self._claims, self._settles, self._releases, self._gets):
+            await batcher.close()
+        await self._context.ended.write()
         await self.table.close()
+
+    def _note_ends(self, settled: Sequence[Settled]) -> None:
+        for one in settled:
+            self._renewals.end(one.job, one.fence)

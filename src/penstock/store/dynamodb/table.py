@@ -173,13 +173,17 @@ class DynamoTable:
     async def _write(self, action: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if "ConditionExpression" in arguments:
             arguments["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        try:
-            return await self.call(action, TableName=self.name, **arguments)
-        except AwsRefusal as refused:
-            if refused.code not in _REFUSED:
-                raise
-            old = refused.answer.get("Item")
-            raise ConditionFailed(decode_item(old) if old else None) from None
+        for attempt in range(ATTEMPTS):
+            try:
+                return await self.call(action, TableName=self.name, **arguments)
+            except AwsRefusal as refused:
+                if refused.code in _REFUSED:
+                    old = refused.answer.get("Item")
+                    raise ConditionFailed(decode_item(old) if old else None) from None
+                if refused.code != "TransactionConflictException":
+                    raise
+                await self._pause(attempt)
+        raise StoreUnavailable(f"transactions hold an item of table {self.name!r} all the time; retry")
 
     # -- many items
 
@@ -205,6 +209,21 @@ class DynamoTable:
                 return items
             await self._pause(attempt)
         raise StoreUnavailable(f"DynamoDB does not read all of a batch from table {self.name!r} now; retry")
+
+    async def put_all(self, items: Sequence[Item]) -> None:
+        """Put items without a condition; each key may be there once."""
+        for item in items:
+            check_size(item)
+        await asyncio.gather(*(self._put_all(chunk) for chunk in chunked(items, BATCH_STATEMENTS)))
+
+    async def _put_all(self, items: Sequence[Item]) -> None:
+        left: dict[str, Any] = {self.name: [{"PutRequest": {"Item": encode_item(item)}} for item in items]}
+        for attempt in range(ATTEMPTS):
+            left = (await self.call("BatchWriteItem", RequestItems=left)).get("UnprocessedItems") or {}
+            if not left:
+                return
+            await self._pause(attempt)
+        raise StoreUnavailable(f"DynamoDB does not take all of a batch for table {self.name!r} now; retry")
 
     async def execute(self, writes: Sequence[Write]) -> list[bool]:
         """Do each write by itself; whether each was done, in order. False: refused by its condition.
