@@ -59,6 +59,7 @@ from penstock.store.dynamodb.schedules import DynamoSchedules
 from penstock.store.dynamodb.server_clock import instant_of
 from penstock.store.dynamodb.submits import Submits
 from penstock.store.dynamodb.table import DynamoTable
+from penstock.store.dynamodb.ticks import DynamoTicks
 from penstock.store.dynamodb.values import ItemKey
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 
@@ -97,7 +98,8 @@ class DynamoStore:
         self._releases = Batcher(partial(release, context))
         self._gets = Batcher(context.jobs.get)
         self._registry = DynamoRegistry(table, prefix, self.admissions)
-        self._schedules = DynamoSchedules(table, table.clock, prefix)
+        self._schedules = DynamoSchedules(context)
+        self._ticks = DynamoTicks(context, self._schedules)
         journal = JournalItems(table, prefix, event_retention)
         self._history = DynamoHistory(journal)
         self._journal = DynamoJournal(journal, self._history, prefix, keep_events=keep_events)
@@ -302,7 +304,7 @@ class DynamoStore:
         return await self._schedules.next_tick()
 
     async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
-        return await self._schedules.tick(moves, ticket_for)
+        return await self._ticks.tick(moves, ticket_for)
 
     async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
         return await self._schedules.ticks(name, before, limit)
