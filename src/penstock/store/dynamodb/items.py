@@ -14,9 +14,9 @@ never changes (`Origin`), `m` what moves change (`Course`).
 *The journal's part.* With `keep_events` every move appends to `ut` what it did, as an `Untold`, in the same write, and
 sets `up` and `uq`, the keys of the sparse index `untold`. `en` numbers the entries of a job: 1, 2, 3 … over its whole
 life. `number_entries` copies those of `ut` whose number is above `tn`, then sets `tn` to the last number it has copied
-and removes `ut`, `up` and `uq`, on the condition that `x` is still the token it has read; it leaves `x` as it is. A
-move that was decided on an older reading may write copied entries again: their numbers are not above `tn`, so they are
-skipped.
+and removes `ut`, `up` and `uq`, on the condition that `x` and `tn` are still as it has read them, and leaves `x` as it
+is. A move that was decided on an older reading may write copied entries again: their numbers are not above `tn`, so
+they are skipped.
 """
 
 from typing import Any
@@ -126,6 +126,7 @@ class Head(Struct, frozen=True, kw_only=True):
     origin: Origin
     course: Course = Course()
     entries: int = 0
+    told: int = 0
     untold: tuple[Untold, ...] = ()
 
     @property
@@ -206,6 +207,7 @@ def item_of(prefix: str, head: Head) -> Item:
         "c": _encode(head.origin),
         "ap": prefix + "age",
         "aq": head.order,
+        "tn": head.told,
         **moving_attributes(prefix, head),
     }
 
@@ -232,6 +234,7 @@ def head_of(item: Item) -> Head:
         origin=_origin.decode(item["c"]),
         course=_course.decode(item["m"]),
         entries=item.get("en", 0),
+        told=told,
         untold=tuple(one for one in entries if one.number > told),
     )
 

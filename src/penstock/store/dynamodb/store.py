@@ -49,6 +49,7 @@ from penstock.store.dynamodb.conditions import Update
 from penstock.store.dynamodb.context import new_context
 from penstock.store.dynamodb.history import DynamoHistory
 from penstock.store.dynamodb.journal import DynamoJournal
+from penstock.store.dynamodb.journal_items import JournalItems
 from penstock.store.dynamodb.leases import GivenBack, Wanted, claim, release, retype, settle
 from penstock.store.dynamodb.ownership import open_table, take_prefix
 from penstock.store.dynamodb.registry import DynamoRegistry
@@ -78,6 +79,7 @@ class DynamoStore:
         *,
         keep_events: bool,
         retention: Retention,
+        event_retention: EventRetention,
         admission_age: timedelta = MAX_AGE,
     ) -> None:
         self.shard = shard
@@ -94,11 +96,12 @@ class DynamoStore:
         self._settles = Batcher(partial(settle, context))
         self._releases = Batcher(partial(release, context))
         self._gets = Batcher(context.jobs.get)
-        self._registry = DynamoRegistry(table, table.clock, prefix)
+        self._registry = DynamoRegistry(table, prefix, self.admissions)
         self._schedules = DynamoSchedules(table, table.clock, prefix)
-        self._journal = DynamoJournal(table, table.clock, prefix)
-        self._history = DynamoHistory(table, table.clock, prefix)
-        self._relays = DynamoRelays(table, table.clock, prefix)
+        journal = JournalItems(table, prefix, event_retention)
+        self._history = DynamoHistory(journal)
+        self._journal = DynamoJournal(journal, self._history, prefix, keep_events=keep_events)
+        self._relays = DynamoRelays(journal, self._registry, prefix)
 
     @classmethod
     async def open(
@@ -111,12 +114,13 @@ class DynamoStore:
         migrate: bool = True,
         keep_events: bool = True,
         retention: Retention | None = None,
+        event_retention: EventRetention | None = None,
         admission_age: timedelta = MAX_AGE,
     ) -> Self:
         """Create the table as needed, or refuse to. `clock` is for tests alone: the shard's clock is DynamoDB's.
 
-        Rows expire by `retention`. StoreUnavailable when DynamoDB does not answer, or the table lacks something, has
-        another shape or was written by a newer Penstock. See `Admissions` about `admission_age`.
+        Rows expire by `retention` and `event_retention`. StoreUnavailable when DynamoDB does not answer, or the table
+        lacks something, has another shape or was written by a newer Penstock. See `Admissions` about `admission_age`.
         """
         opened = await open_table(table, clock=clock, deadline=deadline, create=migrate)
         try:
@@ -130,6 +134,7 @@ class DynamoStore:
             prefix,
             keep_events=keep_events,
             retention=retention or Retention(),
+            event_retention=event_retention or EventRetention(),
             admission_age=admission_age,
         )
 
@@ -312,6 +317,7 @@ class DynamoStore:
         return await self._journal.find_number(at)
 
     async def read_history(self, where: HistoryFilter) -> History:
+        await self._journal.number_entries()
         return await self._history.read_history(where)
 
     async def prune_journal(self, keep: EventRetention, limit: int) -> int:

@@ -1,0 +1,12 @@
+from collections.abc import AsyncIterator
+import pytest
+from penstock.store.seam import Shard
+from penstock.testing.clock import SimulatedClock
+from penstock.testing.store_contract.relays import RelayContract
+from tests.dynamodb import new_store
+
+class TestDynamoRelays(RelayContract):
+    @pytest.fixture
+    async def store(self, clock: SimulatedClock) -> AsyncIterator[Shard]:
+        async with new_store(clock) as store:
+            yield store
