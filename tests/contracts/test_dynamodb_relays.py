@@ -5,6 +5,7 @@ from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.relays import RelayContract
 from tests.dynamodb import new_store
 
+
 class TestDynamoRelays(RelayContract):
     @pytest.fixture
     async def store(self, clock: SimulatedClock) -> AsyncIterator[Shard]:
