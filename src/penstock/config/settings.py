@@ -63,7 +63,10 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class StoreSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where jobs are kept. Without any of these: one SQLite file in the data folder."""
 
-    url: Annotated[str, Meta(description="One shard: `postgresql://…`; empty keeps jobs in the data folder.")] = ""
+    url: Annotated[
+        str,
+        Meta(description="One shard: `postgresql://…` or `dynamodb://TABLE`; empty keeps jobs in the data folder."),
+    ] = ""
     shards: Annotated[
         tuple[str, ...],
         Meta(description="Several shards, each as `NUMBER=URL`; the numbers stay with their databases for ever."),

@@ -15,6 +15,8 @@ from penstock.model.clock import Clock, SystemClock, seconds
 from penstock.model.errors import InvalidSetting
 from penstock.model.extras import require
 from penstock.model.ids import SHARDS_MAX, ShardId
+from penstock.model.job import Retention
+from penstock.model.journal import EventRetention
 from penstock.model.shards import ShardMap, ShardMember
 from penstock.objects import ObjectStore
 from penstock.objects.folder import FolderObjects
@@ -24,6 +26,8 @@ from penstock.store.sqlite import SqliteStore
 
 POSTGRES = frozenset({"postgresql", "postgres"})
 """Schemes of the URLs of PostgreSQL."""
+
+DYNAMODB = "dynamodb"
 
 
 @asynccontextmanager
@@ -50,6 +54,7 @@ def engine_extras(settings: Settings) -> list[str]:
         "postgres": any(urlsplit(url).scheme in POSTGRES for url in urls),
         "redis": bool(settings.broker.url),
         "s3": bool(settings.objects.url),
+        "aws": any(urlsplit(url).scheme == DYNAMODB for url in urls),
     }
     return [extra for extra, wanted in needed.items() if wanted]
 
@@ -64,7 +69,8 @@ def check_shared(settings: Settings, role: str) -> None:
     if embedded(settings):
         raise InvalidSetting(
             f"store.url: `penstock {role}` is one process of many and needs a store they all reach; "
-            "set store.url (or store.shards) to postgresql://…, or run everything at once with `penstock up`"
+            "set store.url (or store.shards) to postgresql://… or dynamodb://TABLE, or run everything at once with "
+            "`penstock up`"
         )
     if not settings.broker.url:
         raise InvalidSetting(
@@ -112,10 +118,30 @@ async def open_shard(number: ShardId, url: str, settings: Settings, clock: Clock
         case "sqlite":
             path, keep = Path(urlsplit(url).path), settings.events.keep
             return await SqliteStore.open(path, shard=number, clock=clock, keep_events=keep)
+        case "dynamodb":
+            return await _open_table(number, url, settings)
         case scheme:
             raise InvalidSetting(
-                f"store: {scheme or 'a URL without a scheme'} is no store; use postgresql://… or sqlite:///path"
+                f"store: {scheme or 'a URL without a scheme'} is no store; use postgresql://…, dynamodb://TABLE or "
+                "sqlite:///path"
             )
+
+
+async def _open_table(number: ShardId, url: str, settings: Settings) -> Shard:
+    require("aws")
+    from penstock.store.dynamodb import DynamoStore
+    from penstock.store.dynamodb.address import TableAddress
+
+    address, keep = TableAddress.parse(url), settings.retention
+    return await DynamoStore.open(
+        address.table,
+        shard=number,
+        deadline=seconds(settings.store.deadline_seconds),
+        migrate=address.create and settings.store.migrate,
+        keep_events=settings.events.keep,
+        retention=Retention(seconds(keep.succeeded_seconds), seconds(keep.failed_seconds)),
+        event_retention=EventRetention(seconds(keep.events_seconds), seconds(keep.history_seconds)),
+    )
 
 
 async def open_broker(settings: Settings, clock: Clock) -> Broker:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from penstock.cli.doctor.dynamodb import examine_table
 from penstock.cli.doctor.findings import Finding, fail, missing_extra, ok, warn
 from penstock.config import Settings
 from penstock.model.clock import SystemClock, seconds
@@ -57,8 +58,12 @@ async def _examine_shard(member: ShardMember, settings: Settings) -> Finding:
     try:
         if scheme == "sqlite":
             return _file(name, Path(urlsplit(member.url).path))
+        if scheme == "dynamodb":
+            missing = missing_extra(name, "aws")
+            return await _wait_for(examine_table(name, member, settings)) if missing is None else missing
         if scheme not in {"postgresql", "postgres"}:
-            return fail(name, f"{redacted(member.url)} is no store", "use postgresql://… or sqlite:///path")
+            remedy = "use postgresql://…, dynamodb://TABLE or sqlite:///path"
+            return fail(name, f"{redacted(member.url)} is no store", remedy)
         return missing_extra(name, "postgres") or await _examine_database(name, member, settings)
     except PenstockError as error:
         return fail(name, error.message, "see that the database runs and that its URL and account are right")

@@ -87,7 +87,7 @@ class DynamoRelays:
         while True:
             partition = self._place(subscription, state)
             page = await self._table.query(partition, index=PLACE, start=start, count=True)
-            counted += page.items[0]["count"]
+            counted += int(page.items[0]["count"])
             if (start := page.next) is None:
                 return counted
 

@@ -77,12 +77,13 @@ async def create(service: AwsService, name: str) -> None:
     for _ in range(CREATION_LOOKS):
         found = await describe(service, name)
         if found is not None and found["TableStatus"] == "ACTIVE":
-            return await _expire_rows(service, name)
+            return await expire_rows(service, name)
         await clock.sleep(CREATION_PAUSE)
     raise StoreUnavailable(f"table {name!r} was created and has not become active; look at it in the AWS console")
 
 
-async def _expire_rows(service: AwsService, name: str) -> None:
+async def expire_rows(service: AwsService, name: str) -> None:
+    """Let DynamoDB delete items once the second in their attribute `ttl` has passed."""
     told = await service.call("DescribeTimeToLive", TableName=name)
     if told.get("TimeToLiveDescription", {}).get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}:
         return

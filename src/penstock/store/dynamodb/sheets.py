@@ -122,6 +122,11 @@ class Sheets:
         removes = (LEASE + name,) if mark == LOST else ()
         return update_part(Update(self.key(head.worker or ""), sets, removes, condition=_unchanged(name, head, seen)))
 
+    def cancel_part(self, worker: str, heads: Iterable[Head]) -> Part:
+        """Part of a transaction that marks several running jobs of one worker for cancelling."""
+        marks = {CANCEL + lease_name(head.id, head.fence): self._table.clock.now() for head in heads}
+        return update_part(Update(self.key(worker), marks | {"ttl": self._ttl()}))
+
     def _ttl(self) -> int:
         return self._table.clock.now() // 1000 + KEPT_SECONDS
 

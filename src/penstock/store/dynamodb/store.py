@@ -52,6 +52,7 @@ from penstock.store.dynamodb.journal import DynamoJournal
 from penstock.store.dynamodb.journal_items import JournalItems
 from penstock.store.dynamodb.leases import GivenBack, Wanted, claim, release, retype, settle
 from penstock.store.dynamodb.ownership import open_table, take_prefix
+from penstock.store.dynamodb.queries import COUNTED_MAX
 from penstock.store.dynamodb.registry import DynamoRegistry
 from penstock.store.dynamodb.relays import DynamoRelays
 from penstock.store.dynamodb.renewals import Renewals
@@ -59,17 +60,26 @@ from penstock.store.dynamodb.schedules import DynamoSchedules
 from penstock.store.dynamodb.server_clock import instant_of
 from penstock.store.dynamodb.submits import Submits
 from penstock.store.dynamodb.table import DynamoTable
+from penstock.store.dynamodb.ticks import DynamoTicks
 from penstock.store.dynamodb.values import ItemKey
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 
 FIRST_SHARD = ShardId(0)
 DEADLINE = timedelta(seconds=5)
+TICK_VERDICTS = 49
+"""A tick is one transaction: the schedule, and a record and a job for each verdict."""
 
 
 class DynamoStore:
     """A shard in a table. Each move is one conditional write of one job; lists and sweeps may lag about a second."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(
+        tick_verdicts=TICK_VERDICTS,
+        rows_expire=True,
+        exact_counts=False,
+        counts_up_to=COUNTED_MAX,
+        prompt_lines=False,
+    )
 
     def __init__(
         self,
@@ -97,7 +107,8 @@ class DynamoStore:
         self._releases = Batcher(partial(release, context))
         self._gets = Batcher(context.jobs.get)
         self._registry = DynamoRegistry(table, prefix, self.admissions)
-        self._schedules = DynamoSchedules(table, table.clock, prefix)
+        self._schedules = DynamoSchedules(context)
+        self._ticks = DynamoTicks(context, self._schedules)
         journal = JournalItems(table, prefix, event_retention)
         self._history = DynamoHistory(journal)
         self._journal = DynamoJournal(journal, self._history, prefix, keep_events=keep_events)
@@ -302,7 +313,7 @@ class DynamoStore:
         return await self._schedules.next_tick()
 
     async def tick(self, moves: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
-        return await self._schedules.tick(moves, ticket_for)
+        return await self._ticks.tick(moves, ticket_for)
 
     async def ticks(self, name: str, before: datetime | None, limit: int) -> list[TickRecord]:
         return await self._schedules.ticks(name, before, limit)
