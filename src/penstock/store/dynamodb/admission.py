@@ -45,6 +45,7 @@ class Admissions:
         self._clock = clock
         self._key = ItemKey(f"{prefix}admission", "admission")
         self._max_age = max_age
+        self.call_time = CALL_TIME
         self._timer = timer or SystemClock()
         self._terms: ShardTerms | None = None
         self._read_at = 0.0
@@ -77,7 +78,7 @@ class Admissions:
         await self._table.update(update)
         self._terms = None
         if self._max_age:
-            await self._timer.sleep(self._max_age + CALL_TIME)
+            await self._timer.sleep(self._max_age + self.call_time)
 
 
 def _terms_of(item: Item) -> ShardTerms:

@@ -14,7 +14,6 @@ from penstock.model.clock import SystemClock, millis
 from penstock.model.errors import Unavailable
 from penstock.model.job import Count, Retention
 from penstock.model.lifecycle import TERMINAL, State
-from penstock.store.answers import let_finish
 from penstock.store.dynamodb.conditions import Update
 from penstock.store.dynamodb.items import Head
 from penstock.store.dynamodb.keys import SEPARATOR
@@ -37,6 +36,7 @@ class EndedCounts:
         self._pending: Counter[str] = Counter()
         self._timer = SystemClock()
         self._written_at = self._timer.monotonic()
+        self._writing: asyncio.Future[None] | None = None
 
     def add(self, heads: Sequence[Head]) -> None:
         """Count jobs that have just ended."""
@@ -45,10 +45,16 @@ class EndedCounts:
                 day = (head.course.completed or 0) // DAY
                 self._pending[SEPARATOR.join((f"{day:06d}", head.queue, head.type, head.state.value))] += 1
         if self._pending and self._timer.monotonic() - self._written_at >= WRITE_EVERY.total_seconds():
-            let_finish(asyncio.ensure_future(self.write()))
+            self._writing = asyncio.ensure_future(self._write(self._writing))
 
     async def write(self) -> None:
-        """Add what was counted since the last time."""
+        """Add what was counted up to now."""
+        self._writing = asyncio.ensure_future(self._write(self._writing))
+        await self._writing
+
+    async def _write(self, before: "asyncio.Future[None] | None") -> None:
+        if before is not None:
+            await before
         pending, self._pending = self._pending, Counter()
         self._written_at = self._timer.monotonic()
         for name, jobs in pending.items():

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from penstock.model.clock import millis
+from penstock.model.clock import millis, utc
 from penstock.model.job import JSON_NULL, NewJob
 from penstock.model.lifecycle import Move, State
 from penstock.model.submission import due
@@ -64,7 +64,11 @@ class Inserter:
         self._sequence = Sequence()
 
     def plan(self, new: NewJob, now: int, ticket_for: timedelta, move: Move = Move.SUBMIT) -> Insertion:
-        """`now` decides whether it is queued already, and is the time of its event."""
+        """`now` decides whether it is queued already, and is the time of its event.
+
+        Invalid if one of its instants is out of the accepted range.
+        """
+        _check_instants(new)
         due_at = due(new, now)
         queued = due_at <= now
         head = Head(
@@ -81,6 +85,12 @@ class Inserter:
             origin=_origin(new, now),
         )
         return Insertion(new, note(head, move.value, None, now) if self._keep_events else head, self._prefix)
+
+
+def _check_instants(new: NewJob) -> None:
+    for name, at in (("due_at", new.due_at), ("expires_at", new.expires_at), ("tick_at", new.tick_at)):
+        if at is not None:
+            utc(name, at)
 
 
 def _origin(new: NewJob, now: int) -> Origin:

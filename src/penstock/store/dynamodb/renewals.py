@@ -42,7 +42,9 @@ class Renewals:
 
     async def renew(self, worker: str, leases: Sequence[Lease], span: timedelta) -> list[Renewal]:
         """One answer each, in order."""
-        named = {lease_name(lease.job, lease.fence): lease for lease in leases}
+        named: dict[str, Lease] = {}
+        for name, lease in _names(leases):
+            named[name] = _merge(named.get(name), lease)
         sheet = await self._beat(worker, named, span)
         heads = await self._check(worker, named, span)
         return [self._answer(name, lease, sheet, heads) for name, lease in _names(leases)]
@@ -88,6 +90,13 @@ class Renewals:
         if head is None or not holds(head, lease.fence):
             return Renewal(lease.job, lease.fence, loss_of(head, lease.fence))
         return Renewal(lease.job, lease.fence, None, head.course.cancel_requested is not None)
+
+
+def _merge(before: Lease | None, lease: Lease) -> Lease:
+    """What a call tells of one lease, also if it names the lease twice."""
+    if before is None:
+        return lease
+    return Lease(lease.job, lease.fence, lease.progress or before.progress, lease.begun or before.begun)
 
 
 def _names(leases: Sequence[Lease]) -> list[tuple[str, Lease]]:

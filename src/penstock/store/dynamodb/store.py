@@ -52,6 +52,7 @@ from penstock.store.dynamodb.journal import DynamoJournal
 from penstock.store.dynamodb.journal_items import JournalItems
 from penstock.store.dynamodb.leases import GivenBack, Wanted, claim, release, retype, settle
 from penstock.store.dynamodb.ownership import open_table, take_prefix
+from penstock.store.dynamodb.queries import COUNTED_MAX
 from penstock.store.dynamodb.registry import DynamoRegistry
 from penstock.store.dynamodb.relays import DynamoRelays
 from penstock.store.dynamodb.renewals import Renewals
@@ -65,12 +66,20 @@ from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 
 FIRST_SHARD = ShardId(0)
 DEADLINE = timedelta(seconds=5)
+TICK_VERDICTS = 49
+"""A tick is one transaction: the schedule, and a record and a job for each verdict."""
 
 
 class DynamoStore:
     """A shard in a table. Each move is one conditional write of one job; lists and sweeps may lag about a second."""
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(
+        tick_verdicts=TICK_VERDICTS,
+        rows_expire=True,
+        exact_counts=False,
+        counts_up_to=COUNTED_MAX,
+        prompt_lines=False,
+    )
 
     def __init__(
         self,

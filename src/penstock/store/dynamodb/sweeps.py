@@ -1,5 +1,6 @@
 """The sweeps of a shard: promote, dispatch, expire tickets and jobs, and claims from the line."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -47,25 +48,36 @@ async def promote(context: ShardContext, limit: int) -> list[Event]:
 async def dispatch(
     context: ShardContext, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None
 ) -> list[Ticket]:
-    """Within each queue and type: highest priority first, then oldest first.
+    """Within each queue and type: highest priority first, then oldest first. Where others were faster, look further.
 
     Tickets are posted before the marks are written: after a crash in between the jobs get tickets again at once.
     """
     now = context.now
-    chosen = await gather_bounded(_next_in_line(context, key, jobs, now) for key, jobs in room.items() if jobs > 0)
-    items = [item for found in chosen for item in found]
+    lines = {key: _open_only(in_line(context, key, page=min(jobs + 20, 1000)), now) for key, jobs in room.items()}
+    left = {key: jobs for key, jobs in room.items() if jobs > 0}
+    tickets: list[Ticket] = []
+    while left:
+        found = dict(zip(left, await gather_bounded(_take(lines[key], left[key]) for key in left), strict=True))
+        marked = await _post_and_mark(context, [item for items in found.values() for item in items], ticket_for, post)
+        tickets += marked
+        taken = Counter(one.backlog_key for one in marked)
+        # A line that gave fewer than asked for has ended.
+        left = {key: jobs - taken[key] for key, jobs in left.items() if len(found[key]) == jobs and taken[key] < jobs}
+    return tickets
+
+
+async def _post_and_mark(
+    context: ShardContext, items: Sequence[Item], ticket_for: timedelta, post: PostTickets | None
+) -> list[Ticket]:
+    now = context.now
     heads = await context.heads.read(JobId(item["pk"]) for item in items)
-    free = [heads[JobId(item["pk"])] for item in items if item["pk"] in heads]
-    free = [head for head in free if ticket(head, now, now) is not None]
+    found = [heads[JobId(item["pk"])] for item in items if item["pk"] in heads]
+    free = [head for head in found if ticket(head, now, now) is not None]
     if post is not None and free:
         await post([_ticket_of(context, head) for head in free])
     mark = partial(ticket, now=now, until=context.table.clock.latest() + millis(ticket_for))
     moved = await context.heads.move([Step(head.id, mark) for head in free])
     return [_ticket_of(context, one.after) for one in moved if one.after is not None]
-
-
-async def _next_in_line(context: ShardContext, key: BacklogKey, room: int, now: int) -> list[Item]:
-    return await _take(_open_only(in_line(context, key, page=min(room + 20, 1000)), now), room)
 
 
 def _ticket_of(context: ShardContext, head: Head) -> Ticket:

@@ -115,7 +115,7 @@ class DynamoTable:
         self.name = name
         self.clock = clock
         self.bill: dict[str, float] | None = None
-        self._service = service
+        self.service = service
         self.dialect = dialect
         self._timer = SystemClock()
         self._rng = random.Random()
@@ -126,7 +126,7 @@ class DynamoTable:
             arguments["ReturnConsumedCapacity"] = "TOTAL"
         sent = self._timer.monotonic()
         try:
-            answer = await self._service.call(action, **arguments)
+            answer = await self.service.call(action, **arguments)
         except AwsRefusal as refused:
             self._observe(refused.answer, sent)
             if refused.code == "ResourceNotFoundException":
@@ -320,7 +320,7 @@ class DynamoTable:
         await self._timer.sleep(timedelta(seconds=self._rng.uniform(longest / 2, longest)))
 
     async def close(self) -> None:
-        await self._service.close()
+        await self.service.close()
 
 
 def check_size(item: Mapping[str, Any]) -> None:
