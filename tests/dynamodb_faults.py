@@ -1,11 +1,12 @@
 """Processes that die between two writes to a table, answers that are lost, and an index that is late."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
+from penstock.aws import AwsRefusal
 from penstock.model.errors import StoreUnavailable
 from penstock.store.dynamodb import DynamoStore
 from penstock.store.dynamodb.table import QueryPage
@@ -29,6 +30,7 @@ class Faults:
         self._call = store.table.call
         self._writes = 0
         self._fault: Callable[[int], str | None] = lambda number: None
+        self._happens: Callable[[], Awaitable[None]] | None = None
         store.table.call = self._asked  # type: ignore[method-assign]
 
     def die(self, write: int, *, after: bool) -> AbstractContextManager[None]:
@@ -38,6 +40,11 @@ class Faults:
     def lose_answers(self, every: int) -> AbstractContextManager[None]:
         """Within, writes are done, and every so many of them are not answered."""
         return self._with(lambda number: "lose" if number % every == 0 else None)
+
+    def before(self, write: int, happens: Callable[[], Awaitable[None]]) -> AbstractContextManager[None]:
+        """Within, something else happens before the given write."""
+        self._happens = happens
+        return self._with(lambda number: "wait" if number == write else None)
 
     @contextmanager
     def _with(self, fault: Callable[[int], str | None]) -> Iterator[None]:
@@ -56,6 +63,9 @@ class Faults:
         fault = self._fault(self._writes)
         if fault == "die":
             raise Died
+        if fault == "wait" and self._happens is not None:
+            happens, self._happens = self._happens, None
+            await happens()
         answer = await self._call(action, **arguments)
         if fault == "die after":
             raise Died
@@ -115,3 +125,23 @@ class Gate:
             await self._open.wait()
             self._open.clear()
         return await self._execute(writes)
+
+
+class SentTwice:
+    """Within, the library sends every write twice, as it does when the first answer is lost; the second one counts."""
+
+    def __init__(self, store: DynamoStore) -> None:
+        self._table = store.table
+        self._call = store.table.call
+
+    def __enter__(self) -> None:
+        self._table.call = self._asked  # type: ignore[method-assign]
+
+    def __exit__(self, *_: object) -> None:
+        self._table.call = self._call  # type: ignore[method-assign]
+
+    async def _asked(self, action: str, **arguments: Any) -> dict[str, Any]:
+        if action in WRITES:
+            with suppress(AwsRefusal):
+                await self._call(action, **arguments)
+        return await self._call(action, **arguments)
