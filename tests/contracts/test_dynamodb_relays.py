@@ -1,5 +1,7 @@
 from collections.abc import AsyncIterator
+
 import pytest
+
 from penstock.store.seam import Shard
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.relays import RelayContract
