@@ -52,7 +52,8 @@ class Capabilities(Struct, frozen=True):
     `one_order`: dispatch and lists follow one order over all jobs; without it, one order in each shard.
     `tick_verdicts`: the most verdicts of one `TickMove`; None: any number.
     `rows_expire`: ended jobs and records of ticks vanish by themselves at the retention that the store was opened with:
-    then no read shows them and their keys are free. `prune` does nothing there; counts forget them within a day.
+    then no read shows them and their keys are free. `prune` does nothing there; counts forget them within a day, and the
+    history counts only jobs that have not ended.
     `exact_counts`: `counts` shows every move at once; without it, some seconds later.
     `counts_up_to`: in a shard with at least so many jobs that have not ended, the counts of these are lower bounds.
     `prompt_lines`: sweeps, claims from a backlog and `running_by_worker` see every move at once; without it, about a

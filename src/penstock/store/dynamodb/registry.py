@@ -18,14 +18,14 @@ import msgspec
 from penstock.model.clock import from_millis, millis, to_millis
 from penstock.model.notices import Notice, NoticeChange, NoticeKind
 from penstock.model.shards import RING
-from penstock.model.workers import EVER, Seen, Worker
+from penstock.model.workers import EVER, DrainRequest, Seen, Worker
 from penstock.store.dynamodb.admission import Admissions
 from penstock.store.dynamodb.conditions import Condition, Update
 from penstock.store.dynamodb.keys import AFTER_ALL
 from penstock.store.dynamodb.schema import PLACE
 from penstock.store.dynamodb.table import ConditionFailed, DynamoTable, SortRange
 from penstock.store.dynamodb.values import Item, ItemKey, key_of
-from penstock.store.rows import workers_of
+from penstock.store.rows import drain_end, drain_request, workers_of
 
 SEEN_STEP = millis(timedelta(minutes=10))
 BETWEEN = "\0"
@@ -139,10 +139,27 @@ class DynamoRegistry:
 
     # -- workers
 
-    async def put_worker(self, worker: Worker) -> None:
+    async def put_worker(self, worker: Worker) -> DrainRequest | None:
+        """The answer to the same write tells whether it is asked to drain."""
         now = self._table.clock.now()
         sets = {"rp": _encode(worker), "sn": now, "gp": self._seen, "gs": f"{_seen_step(now)}#{worker.id}"}
-        await self._table.update(Update(ItemKey(self._workers, worker.id), sets))
+        item = await self._table.update(Update(ItemKey(self._workers, worker.id), sets))
+        return drain_request(item.get("du"), now)
+
+    async def ask_to_drain(self, names: Sequence[str], patience: timedelta | None = None) -> list[str]:
+        """The earliest end of all requests counts."""
+        until = drain_end(patience, self._table.clock.now())
+        asked = [name for name in dict.fromkeys(names) if await self._ask_to_drain(name, until)]
+        return sorted(asked)
+
+    async def _ask_to_drain(self, name: str, until: int) -> bool:
+        """Whether there is such a worker."""
+        later = Condition("attribute_exists(pk) AND (attribute_not_exists(du) OR du > :until)", until=until)
+        try:
+            await self._table.update(Update(ItemKey(self._workers, name), {"du": until}, condition=later))
+        except ConditionFailed as refused:
+            return refused.old is not None
+        return True
 
     async def delete_worker(self, worker: str) -> None:
         await self._table.delete(ItemKey(self._workers, worker))

@@ -41,7 +41,7 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.workers import EVER, Seen, Worker
+from penstock.model.workers import EVER, DrainRequest, Seen, Worker
 from penstock.store.batcher import Batcher
 from penstock.store.dynamodb import logs, losses, queries, sweeps
 from penstock.store.dynamodb.admission import MAX_AGE, Admissions
@@ -280,8 +280,11 @@ class DynamoStore:
     async def release_role(self, role: str, holder: str) -> None:
         await self._registry.release_role(role, holder)
 
-    async def put_worker(self, worker: Worker) -> None:
-        await self._registry.put_worker(worker)
+    async def put_worker(self, worker: Worker) -> DrainRequest | None:
+        return await self._registry.put_worker(worker)
+
+    async def ask_to_drain(self, names: Sequence[str], patience: timedelta | None = None) -> list[str]:
+        return await self._registry.ask_to_drain(names, patience)
 
     async def delete_worker(self, worker: str) -> None:
         await self._registry.delete_worker(worker)

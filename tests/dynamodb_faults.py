@@ -1,0 +1,117 @@
+"""Processes that die between two writes to a table, answers that are lost, and an index that is late."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from penstock.model.errors import StoreUnavailable
+from penstock.store.dynamodb import DynamoStore
+from penstock.store.dynamodb.table import QueryPage
+
+WRITES = frozenset(
+    {"BatchExecuteStatement", "BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"}
+)
+
+
+class Died(Exception):
+    """The process ends here."""
+
+
+_faulty: ContextVar[bool] = ContextVar("faulty", default=False)
+
+
+class Faults:
+    """Stands between a store and its table: of the writes that a caller asks for, some end badly."""
+
+    def __init__(self, store: DynamoStore) -> None:
+        self._call = store.table.call
+        self._writes = 0
+        self._fault: Callable[[int], str | None] = lambda number: None
+        store.table.call = self._asked  # type: ignore[method-assign]
+
+    def die(self, write: int, *, after: bool) -> AbstractContextManager[None]:
+        """Within, the given write ends the process, before or after it is done."""
+        return self._with(lambda number: ("die after" if after else "die") if number == write else None)
+
+    def lose_answers(self, every: int) -> AbstractContextManager[None]:
+        """Within, writes are done, and every so many of them are not answered."""
+        return self._with(lambda number: "lose" if number % every == 0 else None)
+
+    @contextmanager
+    def _with(self, fault: Callable[[int], str | None]) -> Iterator[None]:
+        """Only for the calls of this task: what goes on beside it is another's."""
+        self._writes, self._fault = 0, fault
+        token = _faulty.set(True)
+        try:
+            yield
+        finally:
+            _faulty.reset(token)
+
+    async def _asked(self, action: str, **arguments: Any) -> dict[str, Any]:
+        if action not in WRITES or not _faulty.get():
+            return await self._call(action, **arguments)
+        self._writes += 1
+        fault = self._fault(self._writes)
+        if fault == "die":
+            raise Died
+        answer = await self._call(action, **arguments)
+        if fault == "die after":
+            raise Died
+        if fault == "lose":
+            raise StoreUnavailable(f"the answer to {action} was lost")
+        return answer
+
+
+class LateIndex:
+    """Answers queries of an index with what was true at an earlier time, until it is let go."""
+
+    def __init__(self, store: DynamoStore, index: str) -> None:
+        self._index = index
+        self._query = store.table.query
+        self._frozen: QueryPage | None = None
+        store.table.query = self._asked  # type: ignore[method-assign]
+
+    async def freeze(self, partition: str) -> None:
+        """From now on it shows what it shows now."""
+        self._frozen = await self._query(partition, index=self._index)
+
+    def let_go(self) -> None:
+        self._frozen = None
+
+    async def _asked(self, *args: Any, **options: Any) -> QueryPage:
+        if self._frozen is not None and options.get("index") == self._index:
+            return self._frozen
+        return await self._query(*args, **options)
+
+
+class Gate:
+    """Stops a store before each batch of conditional writes, until it is let through."""
+
+    def __init__(self, store: DynamoStore) -> None:
+        self._execute = store.table.execute
+        self._shut = True
+        self._arrived = asyncio.Event()
+        self._open = asyncio.Event()
+        store.table.execute = self._asked  # type: ignore[method-assign]
+
+    async def arrival(self) -> None:
+        """Return once a batch stands before the gate."""
+        await self._arrived.wait()
+        self._arrived.clear()
+
+    def let_through(self) -> None:
+        """Let one batch through."""
+        self._open.set()
+
+    def let_all_through(self) -> None:
+        self._shut = False
+        self._open.set()
+
+    async def _asked(self, writes: Any) -> list[bool]:
+        if self._shut:
+            self._arrived.set()
+            await self._open.wait()
+            self._open.clear()
+        return await self._execute(writes)
