@@ -9,11 +9,18 @@ from typing import Any
 from penstock.aws import AwsRefusal
 from penstock.model.errors import StoreUnavailable
 from penstock.store.dynamodb import DynamoStore
-from penstock.store.dynamodb.table import QueryPage
+from penstock.store.dynamodb.table import DynamoTable, QueryPage
+from penstock.store.seam import Store
 
 WRITES = frozenset(
     {"BatchExecuteStatement", "BatchWriteItem", "DeleteItem", "PutItem", "TransactWriteItems", "UpdateItem"}
 )
+
+
+def table_of(store: Store) -> DynamoTable:
+    """The table of a store, which tests know by its seam only."""
+    assert isinstance(store, DynamoStore)
+    return store.table
 
 
 class Died(Exception):
@@ -26,12 +33,12 @@ _faulty: ContextVar[bool] = ContextVar("faulty", default=False)
 class Faults:
     """Stands between a store and its table: of the writes that a caller asks for, some end badly."""
 
-    def __init__(self, store: DynamoStore) -> None:
-        self._call = store.table.call
+    def __init__(self, store: Store) -> None:
+        self._call = table_of(store).call
         self._writes = 0
         self._fault: Callable[[int], str | None] = lambda number: None
         self._happens: Callable[[], Awaitable[None]] | None = None
-        store.table.call = self._asked  # type: ignore[method-assign]
+        table_of(store).call = self._asked  # type: ignore[method-assign]
 
     def die(self, write: int, *, after: bool) -> AbstractContextManager[None]:
         """Within, the given write ends the process, before or after it is done."""
@@ -77,11 +84,11 @@ class Faults:
 class LateIndex:
     """Answers queries of an index with what was true at an earlier time, until it is let go."""
 
-    def __init__(self, store: DynamoStore, index: str) -> None:
+    def __init__(self, store: Store, index: str) -> None:
         self._index = index
-        self._query = store.table.query
+        self._query = table_of(store).query
         self._frozen: QueryPage | None = None
-        store.table.query = self._asked  # type: ignore[method-assign]
+        table_of(store).query = self._asked  # type: ignore[method-assign]
 
     async def freeze(self, partition: str) -> None:
         """From now on it shows what it shows now."""
@@ -99,12 +106,12 @@ class LateIndex:
 class Gate:
     """Stops a store before each batch of conditional writes, until it is let through."""
 
-    def __init__(self, store: DynamoStore) -> None:
-        self._execute = store.table.execute
+    def __init__(self, store: Store) -> None:
+        self._execute = table_of(store).execute
         self._shut = True
         self._arrived = asyncio.Event()
         self._open = asyncio.Event()
-        store.table.execute = self._asked  # type: ignore[method-assign]
+        table_of(store).execute = self._asked  # type: ignore[method-assign]
 
     async def arrival(self) -> None:
         """Return once a batch stands before the gate."""
@@ -130,9 +137,9 @@ class Gate:
 class SentTwice:
     """Within, the library sends every write twice, as it does when the first answer is lost; the second one counts."""
 
-    def __init__(self, store: DynamoStore) -> None:
-        self._table = store.table
-        self._call = store.table.call
+    def __init__(self, store: Store) -> None:
+        self._table = table_of(store)
+        self._call = table_of(store).call
 
     def __enter__(self) -> None:
         self._table.call = self._asked  # type: ignore[method-assign]

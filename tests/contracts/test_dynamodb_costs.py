@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 
 import pytest
 
-from penstock.model.job import BacklogKey, Lease
+from penstock.model.job import Lease
 from penstock.store.dynamodb import DynamoStore
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import LEASE, SECOND, TICKET, StoreStage
+from penstock.testing.store_contract.stage import LEASE, SECOND, StoreStage
 from tests.dynamodb import new_store
 
 READS = {"GetItem", "BatchGetItem", "Query"}

@@ -1,7 +1,7 @@
-"""Counts of ended jobs: counters by queue, type, state and day, added to about once a second by each process.
+"""Counts of ended jobs: counters by queue, type, state and span of time, added to about once a second by each process.
 
-They are not exact: what a process has counted and not yet written is lost with it. A day's counters go with the last of
-its jobs.
+They are not exact: what a process has counted and not yet written is lost with it. The counters of a span go with the
+last of its jobs; a span is an eighth of the retention, and a day at most.
 """
 
 import asyncio
@@ -16,11 +16,12 @@ from penstock.model.job import Count, Retention
 from penstock.model.lifecycle import TERMINAL, State
 from penstock.store.dynamodb.conditions import Update
 from penstock.store.dynamodb.items import Head
-from penstock.store.dynamodb.keys import SEPARATOR
+from penstock.store.dynamodb.keys import SEPARATOR, millis_key
 from penstock.store.dynamodb.table import DynamoTable
 from penstock.store.dynamodb.values import ItemKey
 
-DAY = 86_400_000
+LONGEST_SPAN = 86_400_000
+SPANS = 8
 WRITE_EVERY = timedelta(seconds=1)
 
 logger = logging.getLogger(__name__)
@@ -42,10 +43,17 @@ class EndedCounts:
         """Count jobs that have just ended."""
         for head in heads:
             if head.state in TERMINAL:
-                day = (head.course.completed or 0) // DAY
-                self._pending[SEPARATOR.join((f"{day:06d}", head.queue, head.type, head.state.value))] += 1
+                self._pending[self._name(head)] += 1
         if self._pending and self._timer.monotonic() - self._written_at >= WRITE_EVERY.total_seconds():
             self._writing = asyncio.ensure_future(self._write(self._writing))
+
+    def _name(self, head: Head) -> str:
+        span = _span(self._kept(head.state))
+        start = (head.course.completed or 0) // span * span
+        return SEPARATOR.join((millis_key(start), head.queue, head.type, head.state.value))
+
+    def _kept(self, state: State) -> int:
+        return millis(self._retention.succeeded if state is State.SUCCEEDED else self._retention.failed)
 
     async def write(self) -> None:
         """Add what was counted up to now."""
@@ -61,9 +69,9 @@ class EndedCounts:
             await self._add(name, jobs)
 
     async def _add(self, name: str, jobs: int) -> None:
-        day, _, _, state = name.split(SEPARATOR)
-        kept = self._retention.succeeded if state == State.SUCCEEDED else self._retention.failed
-        ttl = ((int(day) + 1) * DAY + millis(kept)) // 1000
+        start, _, _, state = name.split(SEPARATOR)
+        kept = self._kept(State(state))
+        ttl = -(-(int(start) + _span(kept) + kept) // 1000)
         try:
             await self._table.update(Update(ItemKey(self._partition, name), {"ttl": ttl}, adds={"jobs": jobs}))
         except Unavailable as error:
@@ -79,3 +87,7 @@ class EndedCounts:
                 _, queue, type_name, state = item["sk"].split(SEPARATOR)
                 total[queue, type_name, state] += item["jobs"]
         return [Count(queue, type_name, State(state), jobs) for (queue, type_name, state), jobs in total.items()]
+
+
+def _span(kept: int) -> int:
+    return max(1, min(LONGEST_SPAN, kept // SPANS))

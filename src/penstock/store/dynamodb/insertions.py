@@ -6,7 +6,8 @@ from datetime import timedelta
 from msgspec import Struct
 
 from penstock.model.clock import millis, utc
-from penstock.model.job import JSON_NULL, NewJob
+from penstock.model.errors import Invalid
+from penstock.model.job import JSON_NULL, PRIORITIES, NewJob
 from penstock.model.lifecycle import Move, State
 from penstock.model.submission import due
 from penstock.store.dynamodb.conditions import ABSENT, Condition, Part, put_part
@@ -66,9 +67,9 @@ class Inserter:
     def plan(self, new: NewJob, now: int, ticket_for: timedelta, move: Move = Move.SUBMIT) -> Insertion:
         """`now` decides whether it is queued already, and is the time of its event.
 
-        Invalid if one of its instants is out of the accepted range.
+        Invalid if one of its instants or its priority is out of the accepted range.
         """
-        _check_instants(new)
+        _check(new)
         due_at = due(new, now)
         queued = due_at <= now
         head = Head(
@@ -87,7 +88,10 @@ class Inserter:
         return Insertion(new, note(head, move.value, None, now) if self._keep_events else head, self._prefix)
 
 
-def _check_instants(new: NewJob) -> None:
+def _check(new: NewJob) -> None:
+    """What columns of tables check elsewhere. The keys of indexes are ordered only within these ranges."""
+    if not 0 <= new.priority < PRIORITIES:
+        raise Invalid(f"the store cannot keep this: priority {new.priority} is not from 0 to {PRIORITIES - 1}")
     for name, at in (("due_at", new.due_at), ("expires_at", new.expires_at), ("tick_at", new.tick_at)):
         if at is not None:
             utc(name, at)

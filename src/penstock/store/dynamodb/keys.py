@@ -10,7 +10,7 @@
     jobs that expire        <p>expires               <expires_at>#<job id>
     jobs of a tag           <p>tag#<tag>             <sq>#<job id>
     sheet of a worker       <p>sheet                 <worker>
-    counts of ended jobs    <p>ended                 <day>|<queue>|<type>|<state>
+    counts of ended jobs    <p>ended                 <start>|<queue>|<type>|<state>
 
 `<p>` is the shard's number in three hexadecimal digits and `#`. Part of the store are also, with keys of their own
 modules: notices, roles, workers, schedules, ticks, relays and the journal.
