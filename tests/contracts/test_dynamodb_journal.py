@@ -94,6 +94,36 @@ async def test_of_passes_at_the_same_time_each_event_is_in_one(processes: Proces
     await adds_up(stages[3].store)
 
 
+async def test_a_pass_that_another_has_overtaken_writes_nothing(processes: Processes) -> None:
+    slow, fast = await processes.stage(), await processes.stage()
+    reader = JournalReader(fast.store)
+    await live(fast)
+
+    async def overtake() -> None:
+        for _ in range(2):
+            await told_once(fast.store, reader)
+            await live(fast)
+
+    with Faults(slow.store).before(1, overtake):
+        await slow.store.number_entries()
+    await told_once(fast.store, reader)
+
+
+async def test_entries_are_added_to_the_history_once_by_whoever_is_first(processes: Processes) -> None:
+    slow, fast = await processes.stage(), await processes.stage()
+    await live(fast)
+    await fast.store.number_entries()
+    await live(fast)
+    await fast.store.number_entries()
+
+    async def overtake() -> None:
+        await fast.store.prune_journal(EventRetention(), 99)
+
+    with Faults(slow.store).before(1, overtake):
+        await slow.store.prune_journal(EventRetention(), 99)
+    await adds_up(fast.store)
+
+
 async def test_passes_whose_answers_are_lost_tell_each_event_once(processes: Processes) -> None:
     stage, other = await processes.stage(), await processes.stage()
     faults = Faults(stage.store)
@@ -205,4 +235,4 @@ async def expire(store: Shard, number: int) -> None:
 
 
 TestDynamoHistoryMachine = history_machine(partial(new_store, retention=KEEP)).TestCase
-TestDynamoHistoryMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestDynamoHistoryMachine.settings = settings(max_examples=8, stateful_step_count=25, deadline=None)

@@ -70,6 +70,19 @@ async def test_workers_are_found_by_a_late_index_as_they_are_now(stage: StoreSta
     assert await store.prune_workers(now - MINUTE, 9) == []
 
 
+async def test_a_worker_that_reports_just_before_it_is_forgotten_stays(stage: StoreStage, store: DynamoStore) -> None:
+    reporter = worker(stage, "w1")
+    await store.put_worker(reporter)
+    stage.clock.advance(MINUTE)
+
+    async def report() -> None:
+        await store.put_worker(reporter)
+
+    with Faults(store).before(1, report):
+        assert await store.prune_workers(stage.clock.now(), 9) == []
+    assert [one.id for one in await store.workers()] == ["w1"]
+
+
 async def test_a_report_costs_one_unit_of_writing_and_every_ten_minutes_two_more(stage: StoreStage) -> None:
     store, reporter = stage.store, worker(stage, "w1")
     assert isinstance(store, DynamoStore)

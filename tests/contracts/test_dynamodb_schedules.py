@@ -73,6 +73,22 @@ async def test_ticks_by_hand_at_the_same_time_forget_no_job(processes: Processes
     assert due.schedule.last_tick_at == now - SECOND
 
 
+async def test_a_tick_that_another_has_overtaken_is_decided_anew(processes: Processes) -> None:
+    slow, fast = await processes.stage(), await processes.stage()
+    read, now = await put(fast), processes.clock.now()
+    first, second = (
+        move_of(read, [job_of(stage, read, now - SECOND * n)], next_tick_at=read.next_tick_at, by_hand=True)
+        for n, stage in ((1, fast), (2, slow))
+    )
+
+    async def overtake() -> None:
+        assert (await apply(fast, first))[0].applied
+
+    with Faults(slow.store).before(1, overtake):
+        assert (await apply(slow, second))[0].applied
+    assert set(await _activity(fast)) == {first.jobs[0].id, second.jobs[0].id}
+
+
 async def test_ticks_by_hand_of_one_instant_make_one_job(processes: Processes) -> None:
     stages = [await processes.stage() for _ in range(CALLERS)]
     read = await put(stages[0])
