@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.model.errors import StoreUnavailable
+from penstock.model.errors import BrokerUnavailable, StoreUnavailable
 from penstock.model.job import Lease, Loss, Progress
 from penstock.model.lifecycle import State
 from penstock.store.dynamodb import schema
@@ -170,3 +170,15 @@ async def test_a_table_of_another_shape_is_refused(monkeypatch: pytest.MonkeyPat
             pass
     with pytest.raises(StoreUnavailable, match="index 'place' lacks attributes"):
         await open_store(clock, table=table)
+
+
+async def test_what_is_not_posted_is_not_marked(stages: Stages) -> None:
+    one, other = stages
+    job = (await one.submit()).id
+
+    async def post(_tickets: object) -> None:
+        raise BrokerUnavailable("the broker is down")
+
+    with pytest.raises(BrokerUnavailable):
+        await one.dispatch({"mail": 1}, post)
+    assert [ticket.job for ticket in await other.dispatch({"mail": 1})] == [job]
