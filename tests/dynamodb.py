@@ -2,8 +2,9 @@
 
 import itertools
 import os
+import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from penstock.model.clock import Clock
 from penstock.store.dynamodb import DynamoStore
+from penstock.testing.clock import SimulatedClock
+from penstock.testing.store_contract.stage import StoreStage
 from servers.emulators import Emulator
 from tests.emulators import dynoxide, use_emulator
 
@@ -40,3 +43,22 @@ async def new_store(clock: Clock | None, **options: Any) -> AsyncIterator[Dynamo
         yield store
     finally:
         await store.close()
+
+
+class Processes:
+    """Several stores of one shard, as the processes of a system have them, and a stage for each."""
+
+    def __init__(self, clock: SimulatedClock, opened: AsyncExitStack) -> None:
+        self.clock = clock
+        self._opened = opened
+        self._table = new_table()
+        self._seeds = itertools.count()
+
+    async def start(self) -> DynamoStore:
+        return await self._opened.enter_async_context(new_store(self.clock, table=self._table))
+
+    async def stage(self) -> StoreStage:
+        """A process of its own, that gives other ids than the rest."""
+        stage = StoreStage(await self.start(), self.clock)
+        stage.rng = random.Random(next(self._seeds))
+        return stage

@@ -1,11 +1,10 @@
 """The journal of DynamoDB: each event is told once, wherever a process dies, and however many number at once."""
 
 import asyncio
-import itertools
-import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import settings
@@ -13,35 +12,18 @@ from hypothesis import settings
 from penstock.model.clock import EARLIEST, LATEST, to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.journal import EventRetention, HistoryFilter
-from penstock.store.dynamodb import DynamoStore, history, journal
+from penstock.store.dynamodb import history, journal
 from penstock.store.dynamodb.journal_items import entry_key
 from penstock.store.dynamodb.schema import UNTOLD
 from penstock.store.dynamodb.values import ItemKey
+from penstock.store.seam import Shard
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.history_machine import history_machine
 from penstock.testing.journal import JournalReader, depths, lines_of
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, StoreStage
-from tests.dynamodb import new_store, new_table
-from tests.dynamodb_faults import Died, Faults, Gate, LateIndex
-
-
-class Processes:
-    """Several stores of one shard, as the processes of a system have them, and a stage for each."""
-
-    def __init__(self, clock: SimulatedClock, opened: AsyncExitStack) -> None:
-        self.clock = clock
-        self._opened = opened
-        self._table = new_table()
-        self._seeds = itertools.count()
-
-    async def start(self) -> DynamoStore:
-        return await self._opened.enter_async_context(new_store(self.clock, table=self._table))
-
-    async def stage(self) -> StoreStage:
-        """A process of its own, that gives other ids than the rest."""
-        stage = StoreStage(await self.start(), self.clock)
-        stage.rng = random.Random(next(self._seeds))
-        return stage
+from penstock.testing.store_model import KEEP
+from tests.dynamodb import Processes, new_store
+from tests.dynamodb_faults import Died, Faults, Gate, LateIndex, table_of
 
 
 @pytest.fixture
@@ -63,7 +45,7 @@ async def live(stage: StoreStage) -> None:
     await stage.submit(queue="other")
 
 
-async def told_once(store: DynamoStore, reader: JournalReader | None = None) -> JournalReader:
+async def told_once(store: Shard, reader: JournalReader | None = None) -> JournalReader:
     """A reader that has read everything, in order and without a gap."""
     reader = reader or JournalReader(store)
     await reader.read()
@@ -73,7 +55,7 @@ async def told_once(store: DynamoStore, reader: JournalReader | None = None) -> 
     return reader
 
 
-async def adds_up(store: DynamoStore) -> None:
+async def adds_up(store: Shard) -> None:
     """The jobs that have not ended, as the history counts them, are those that there are; and so do its moves."""
     history = await store.read_history(HistoryFilter(EARLIEST, LATEST))
     counted = {line: jobs for line, jobs in lines_of(history.counts).items() if not line[2].terminal}
@@ -110,6 +92,36 @@ async def test_of_passes_at_the_same_time_each_event_is_in_one(processes: Proces
         processes.clock.advance(SECOND * 11)
     await told_once(stages[0].store, reader)
     await adds_up(stages[3].store)
+
+
+async def test_a_pass_that_another_has_overtaken_writes_nothing(processes: Processes) -> None:
+    slow, fast = await processes.stage(), await processes.stage()
+    reader = JournalReader(fast.store)
+    await live(fast)
+
+    async def overtake() -> None:
+        for _ in range(2):
+            await told_once(fast.store, reader)
+            await live(fast)
+
+    with Faults(slow.store).before(1, overtake):
+        await slow.store.number_entries()
+    await told_once(fast.store, reader)
+
+
+async def test_entries_are_added_to_the_history_once_by_whoever_is_first(processes: Processes) -> None:
+    slow, fast = await processes.stage(), await processes.stage()
+    await live(fast)
+    await fast.store.number_entries()
+    await live(fast)
+    await fast.store.number_entries()
+
+    async def overtake() -> None:
+        await fast.store.prune_journal(EventRetention(), 99)
+
+    with Faults(slow.store).before(1, overtake):
+        await slow.store.prune_journal(EventRetention(), 99)
+    await adds_up(fast.store)
 
 
 async def test_passes_whose_answers_are_lost_tell_each_event_once(processes: Processes) -> None:
@@ -180,7 +192,7 @@ async def test_a_pass_of_many_jobs_is_cut_into_transactions_that_fit(
     await stage.store.cancel([new.id for new in news[:30]])
     reader = await told_once(stage.store)
     assert len(reader.told) == len(news)
-    assert len((await stage.store.table.query("000#entries")).items) > len(news) / 30
+    assert len((await table_of(stage.store).query("000#entries")).items) > len(news) / 30
     processes.clock.advance(MINUTE)
     await adds_up(stage.store)
 
@@ -217,10 +229,10 @@ async def test_entries_and_spans_are_given_a_time_to_live_beyond_their_retention
             assert all(item["ttl"] > now + span.total_seconds() for item in page.items)
 
 
-async def expire(store: DynamoStore, number: int) -> None:
+async def expire(store: Shard, number: int) -> None:
     """Delete an item of the journal, as DynamoDB does."""
-    await store.table.delete(ItemKey("000#entries", entry_key(number)))
+    await table_of(store).delete(ItemKey("000#entries", entry_key(number)))
 
 
-TestDynamoHistoryMachine = history_machine(new_store).TestCase
-TestDynamoHistoryMachine.settings = settings(max_examples=8, stateful_step_count=20, deadline=None)
+TestDynamoHistoryMachine = history_machine(partial(new_store, retention=KEEP)).TestCase
+TestDynamoHistoryMachine.settings = settings(max_examples=8, stateful_step_count=25, deadline=None)

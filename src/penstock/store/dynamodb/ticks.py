@@ -98,7 +98,7 @@ class DynamoTicks:
         except (Invalid, TooLarge) as error:
             logger.error("a tick of schedule %s cannot be kept: %s", move.decision.name, error)
             # Without it, the schedule would be decided again at once, endlessly.
-            return await self._apply(without_jobs(move, str(error)), [], now)
+            return await self._apply(without_jobs(move, f"the store cannot keep this: {error}"), [], now)
 
     async def _apply(self, move: TickMove, insertions: Sequence[Insertion], now: int) -> Ticked:
         await self._table.put_all([item for one in insertions for item in one.beside()])
