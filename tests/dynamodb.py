@@ -25,15 +25,20 @@ def new_table() -> str:
     return f"penstock-{os.getpid()}-{next(_tables)}"
 
 
-@asynccontextmanager
-async def new_store(
+async def open_store(
     clock: Clock | None, *, server: Emulator | None = None, table: str | None = None, **options: Any
-) -> AsyncIterator[DynamoStore]:
-    """An empty store. Its terms of admission are read each time: tests do not wait for old readings to run out."""
+) -> DynamoStore:
+    """A store, empty unless the table was used before. Its terms of admission are read each time: tests do not wait."""
     options.setdefault("admission_age", timedelta(0))
     with pytest.MonkeyPatch.context() as patch:
         use_emulator(patch, server or dynoxide())
-        store = await DynamoStore.open(table or new_table(), clock=clock, **options)
+        return await DynamoStore.open(table or new_table(), clock=clock, **options)
+
+
+@asynccontextmanager
+async def new_store(clock: Clock | None, **options: Any) -> AsyncIterator[DynamoStore]:
+    """As `open_store`, closed afterwards."""
+    store = await open_store(clock, **options)
     try:
         yield store
     finally:

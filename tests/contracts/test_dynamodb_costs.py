@@ -5,10 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from penstock.model.ids import JobId
 from penstock.model.job import Lease
 from penstock.store.dynamodb import DynamoStore
 from penstock.testing.clock import SimulatedClock
-from penstock.testing.store_contract.stage import LEASE, SECOND, StoreStage
+from penstock.testing.store_contract.stage import LEASE, MINUTE, SECOND, TICKET, StoreStage
 from tests.dynamodb import new_store
 
 READS = {"GetItem", "BatchGetItem", "Query"}
@@ -49,8 +50,8 @@ def billed(store: DynamoStore) -> Iterator[Bill]:
     store.table.bill = None
 
 
-async def _end_all(stage: StoreStage, jobs: list[str]) -> None:
-    for claim in await stage.claim(*jobs):  # type: ignore[arg-type]
+async def _end_all(stage: StoreStage, jobs: list[JobId]) -> None:
+    for claim in await stage.claim(*jobs):
         await stage.settle(Lease(claim.job, claim.fence))
     await stage.store.counts()
 
@@ -67,6 +68,18 @@ async def test_a_key_costs_four_units_more(store: DynamoStore, stage: StoreStage
         jobs = [(await stage.submit(ticketed=True, key=f"order-{number}")).id for number in range(JOBS)]
         await _end_all(stage, jobs)
     assert bill.writes / JOBS <= 11.5
+
+
+async def test_a_delayed_job_costs_ten_units_and_a_half_at_most(store: DynamoStore, stage: StoreStage) -> None:
+    """It falls due and gets its ticket in one write."""
+    with billed(store) as bill:
+        jobs = [(await stage.submit(delay=MINUTE)).id for _ in range(JOBS)]
+        stage.clock.advance(MINUTE)
+        summary = await store.due_summary()
+        tickets = await store.dispatch(dict.fromkeys(summary.due, JOBS), TICKET, due=True)
+        assert [ticket.job for ticket in tickets] == jobs
+        await _end_all(stage, jobs)
+    assert bill.writes / JOBS <= 10.5
 
 
 async def test_a_beat_of_a_worker_with_sixteen_leases_costs_one_unit(store: DynamoStore, stage: StoreStage) -> None:

@@ -186,7 +186,7 @@ async def test_each_job_ends_once_while_indexes_lag_and_answers_are_lost(seed: i
         await _submit_all(stage)
         table = store.table
         assert isinstance(table, LaggingTable)
-        left = True
+        left, table_jobs = True, list[Item]()
         for _ in range(200):
             await table.take_snapshot()
             await asyncio.gather(*(_work(store, worker, rng, ended) for worker in WORKERS))
@@ -282,7 +282,7 @@ async def test_a_failure_in_the_midst_of_a_batch_assumes_nothing_and_asking_agai
 
 async def test_an_own_insertion_whose_answer_was_lost_is_told_as_inserted(store: DynamoStore) -> None:
     flaky, stage = _make_flaky(store), StoreStage(store, SimulatedClock())
-    service, done = store.table.service, []
+    service, done = store.table.service, list[str]()
 
     async def twice(action: str, **arguments: Any) -> dict[str, Any]:
         answer = await FlakyService.call(flaky, action, **arguments)

@@ -16,15 +16,15 @@ from penstock.store.seam import Shard, Store
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract import SilentStoreContract, StoreContract
 from penstock.testing.store_contract.claims import ClaimContract
-from penstock.testing.store_contract.ends import KEEP
 from penstock.testing.store_contract.leases import LeaseContract
 from penstock.testing.store_contract.settles import SettleContract
+from penstock.testing.store_contract.stage import KEEP
 from penstock.testing.store_contract.submits import SubmitContract
 from penstock.testing.store_contract.tick_machine import tick_machine
 from penstock.testing.store_contract.ticks import TickContract
 from penstock.testing.store_machine import machine
 from penstock.testing.store_model import KEEP as MODEL_KEEP
-from tests.dynamodb import new_store, new_table
+from tests.dynamodb import new_store, new_table, open_store
 from tests.emulators import ministack
 
 
@@ -54,7 +54,7 @@ class TestOnMinistack(SubmitContract, ClaimContract, LeaseContract, SettleContra
 TestDynamoMachine = machine(partial(new_store, retention=MODEL_KEEP)).TestCase
 TestDynamoMachine.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
 
-TestDynamoTickMachine = tick_machine(partial(new_store, retention=MODEL_KEEP)).TestCase
+TestDynamoTickMachine = tick_machine(new_store).TestCase
 TestDynamoTickMachine.settings = settings(max_examples=10, stateful_step_count=25, deadline=None)
 
 
@@ -62,12 +62,9 @@ TestDynamoTickMachine.settings = settings(max_examples=10, stateful_step_count=2
 async def over_three_prefixes(clock: SimulatedClock, retention: Retention = MODEL_KEEP) -> AsyncIterator[Store]:
     """Three shards in one table."""
     table = new_table()
-    opened: list[object] = []
 
     async def open_shard(number: ShardId, url: str) -> Shard:
-        store = new_store(clock, table=url, shard=number, retention=retention)
-        opened.append(store)
-        return await store.__aenter__()
+        return await open_store(clock, table=url, shard=number, retention=retention)
 
     members = [ShardMember(ShardId(number), table) for number in range(3)]
     store = await ShardedStore.open(shard_map(members), open_shard, clock, random.Random(5), patience=None)
@@ -85,5 +82,5 @@ class TestOverThreePrefixes(StoreContract):
 TestMachineOverThreePrefixes = machine(over_three_prefixes).TestCase
 TestMachineOverThreePrefixes.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
 
-TestTickMachineOverThreePrefixes = tick_machine(over_three_prefixes).TestCase
+TestTickMachineOverThreePrefixes = tick_machine(partial(over_three_prefixes, retention=Retention())).TestCase
 TestTickMachineOverThreePrefixes.settings = settings(max_examples=5, stateful_step_count=25, deadline=None)

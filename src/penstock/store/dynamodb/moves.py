@@ -36,7 +36,7 @@ class Moves(Struct, frozen=True):
         self, head: Head, *, worker: str, now: int, until: int, epoch: int, unticketed: bool = False
     ) -> Head | None:
         """Queued and not expired (and, from the line, without a ticket); fence + 1, attempt + 1, a lease."""
-        if head.state is not State.QUEUED or _expired(head, now) or (unticketed and head.until is not None):
+        if head.state is not State.QUEUED or is_expired(head, now) or (unticketed and head.until is not None):
             return None
         course = replace(head.course, attempt=head.course.attempt + 1, started=now, begun=False, progress=None)
         fence = max(head.fence, (epoch << EPOCH_SHIFT) + (head.fence & CLAIMS_MASK)) + 1
@@ -123,7 +123,7 @@ class Moves(Struct, frozen=True):
 
     def expire(self, head: Head, now: int) -> Head | None:
         """Waiting, and its time has passed."""
-        if head.state not in WAITING or not _expired(head, now):
+        if head.state not in WAITING or not is_expired(head, now):
             return None
         return self._end(head, head.course, Move.EXPIRE, State.EXPIRED, now, NOT_STARTED)
 
@@ -161,7 +161,7 @@ class Moves(Struct, frozen=True):
 
 def ticket(head: Head, now: int, until: int) -> Head | None:
     """Queued without a ticket, and not expired. No event."""
-    if head.state is not State.QUEUED or head.until is not None or _expired(head, now):
+    if head.state is not State.QUEUED or head.until is not None or is_expired(head, now):
         return None
     return replace(head, until=until, token=new_token())
 
@@ -216,7 +216,7 @@ def event_of(before: Head | None, after: Head, move: Move, at: int) -> Event:
     )
 
 
-def _expired(head: Head, now: int) -> bool:
+def is_expired(head: Head, now: int) -> bool:
     return head.expires is not None and head.expires <= now
 
 

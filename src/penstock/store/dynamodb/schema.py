@@ -25,7 +25,7 @@ INDEX_KEYS = {PLACE: ("gp", "gs"), AGE: ("ap", "aq"), UNTOLD: ("up", "uq")}
 PLACE_ATTRIBUTES = ("st", "q", "t", "pr", "due", "un", "w", "f", "ex", "sq")
 AGE_ATTRIBUTES = ("q", "t", "k")
 
-_PROJECTIONS: dict[str, dict[str, Any]] = {
+PROJECTIONS: dict[str, dict[str, Any]] = {
     PLACE: {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(PLACE_ATTRIBUTES)},
     AGE: {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(AGE_ATTRIBUTES)},
     UNTOLD: {"ProjectionType": "KEYS_ONLY"},
@@ -45,7 +45,7 @@ def definition(name: str) -> dict[str, Any]:
         "AttributeDefinitions": [{"AttributeName": one, "AttributeType": "S"} for one in names],
         "KeySchema": _key_schema("pk", "sk"),
         "GlobalSecondaryIndexes": [
-            {"IndexName": index, "KeySchema": _key_schema(*keys), "Projection": _PROJECTIONS[index]}
+            {"IndexName": index, "KeySchema": _key_schema(*keys), "Projection": PROJECTIONS[index]}
             for index, keys in INDEX_KEYS.items()
         ],
     }

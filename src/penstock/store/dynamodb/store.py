@@ -79,6 +79,7 @@ class DynamoStore:
         exact_counts=False,
         counts_up_to=COUNTED_MAX,
         prompt_lines=False,
+        dispatches_due=True,
     )
 
     def __init__(
@@ -190,9 +191,14 @@ class DynamoStore:
         return await sweeps.promote(self._context, limit)
 
     async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+        self,
+        room: Mapping[BacklogKey, int],
+        ticket_for: timedelta,
+        post: PostTickets | None = None,
+        *,
+        due: bool = False,
     ) -> list[Ticket]:
-        return await sweeps.dispatch(self._context, room, ticket_for, post)
+        return await sweeps.dispatch(self._context, room, ticket_for, post, due=due)
 
     async def overdue_tickets(self, after: JobId | None, limit: int) -> list[JobId]:
         return await sweeps.overdue_tickets(self._context, after, limit)

@@ -1,6 +1,6 @@
 """The sweeps of a shard: promote, dispatch, expire tickets and jobs, and claims from the line."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -11,6 +11,7 @@ from penstock.model.clock import from_millis, millis
 from penstock.model.ids import JobId
 from penstock.model.job import BacklogKey, Claim, Ticket
 from penstock.model.lifecycle import WAITING, Event, Move, State
+from penstock.store.answers import group_by
 from penstock.store.dynamodb.concurrency import gather_bounded
 from penstock.store.dynamodb.context import ShardContext
 from penstock.store.dynamodb.heads import Step
@@ -27,10 +28,13 @@ from penstock.store.dynamodb.lines import (
     ticketed,
     urgency,
 )
-from penstock.store.dynamodb.moves import event_of, expire_ticket, ticket
+from penstock.store.dynamodb.moves import event_of, expire_ticket, is_expired, ticket
 from penstock.store.dynamodb.table import SortRange
 from penstock.store.dynamodb.values import Item, ItemKey
 from penstock.store.seam import DueSummary, PostTickets, Share
+
+DUE_JOBS = 5000
+"""How many jobs that have fallen due are looked at in one pass."""
 
 ABANDONED_MILLIS = 3_600_000
 """How long after its deadline an entry stays whose job is not there: its submit is surely over then."""
@@ -46,14 +50,23 @@ async def promote(context: ShardContext, limit: int) -> list[Event]:
 
 
 async def dispatch(
-    context: ShardContext, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None
+    context: ShardContext,
+    room: Mapping[BacklogKey, int],
+    ticket_for: timedelta,
+    post: PostTickets | None,
+    *,
+    due: bool,
 ) -> list[Ticket]:
     """Within each queue and type: highest priority first, then oldest first. Where others were faster, look further.
 
     Tickets are posted before the marks are written: after a crash in between the jobs get tickets again at once.
     """
     now = context.now
-    lines = {key: _open_only(in_line(context, key, page=min(jobs + 20, 1000)), now) for key, jobs in room.items()}
+    fallen_due = group_by(await _take(due_until(context, now), DUE_JOBS), backlog_key) if due else {}
+    lines = {
+        key: _open_only(_in_order(in_line(context, key, min(jobs + 20, 1000)), fallen_due.get(key, [])), now)
+        for key, jobs in room.items()
+    }
     left = {key: jobs for key, jobs in room.items() if jobs > 0}
     tickets: list[Ticket] = []
     while left:
@@ -72,12 +85,30 @@ async def _post_and_mark(
     now = context.now
     heads = await context.heads.read(JobId(item["pk"]) for item in items)
     found = [heads[JobId(item["pk"])] for item in items if item["pk"] in heads]
-    free = [head for head in found if ticket(head, now, now) is not None]
+    mark = partial(_mark, context, now=now, until=context.table.clock.latest() + millis(ticket_for))
+    free = [head for head in found if mark(head) is not None]
     if post is not None and free:
         await post([_ticket_of(context, head) for head in free])
-    mark = partial(ticket, now=now, until=context.table.clock.latest() + millis(ticket_for))
     moved = await context.heads.move([Step(head.id, mark) for head in free])
     return [_ticket_of(context, one.after) for one in moved if one.after is not None]
+
+
+def _mark(context: ShardContext, head: Head, now: int, until: int) -> Head | None:
+    """Give a job its ticket; one that has just fallen due is promoted in the same write."""
+    if head.state is State.SCHEDULED:
+        return None if is_expired(head, now) else context.moves.promote(head, now, until)
+    return ticket(head, now, until)
+
+
+async def _in_order(line: AsyncIterator[Item], others: Sequence[Item]) -> AsyncIterator[Item]:
+    """A line, and other jobs of its queue and type between, by urgency."""
+    waiting = deque(sorted(others, key=urgency))
+    async for item in line:
+        while waiting and urgency(waiting[0]) < urgency(item):
+            yield waiting.popleft()
+        yield item
+    for item in waiting:
+        yield item
 
 
 def _ticket_of(context: ShardContext, head: Head) -> Ticket:
@@ -109,7 +140,12 @@ async def due_summary(context: ShardContext) -> DueSummary:
         if is_open(first, now) or await _take(_open_only(in_line(context, key), now), 1):
             backlog.add(key)
     first_due = await next_due(context)
-    return DueSummary(frozenset(backlog), None if first_due is None else from_millis(first_due["due"]))
+    if first_due is None:
+        return DueSummary(frozenset(backlog), None)
+    fallen_due = await _take(due_until(context, now), DUE_JOBS) if first_due["due"] <= now else []
+    return DueSummary(
+        frozenset(backlog), from_millis(first_due["due"]), frozenset(backlog_key(item) for item in fallen_due)
+    )
 
 
 class LineHead(NamedTuple):
