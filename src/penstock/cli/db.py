@@ -243,7 +243,10 @@ def sql(*, url: str | None, config: Path | None, as_json: bool) -> None:
     require("postgres")
     from penstock.store.postgres.migrate import script
 
-    for shard, stands in run_on_each(choose_shards(config, url), _read_migrations):
+    shards = choose_shards(config, url)
+    if any(map(is_table, shards)):
+        style.say("tables of DynamoDB are made without SQL: run `penstock db migrate`", err=True)
+    for shard, stands in run_on_each(shards, _read_migrations):
         if as_json:
             print_json({"shard": shard.number, "sql": script(stands.pending)})
         elif stands.pending:

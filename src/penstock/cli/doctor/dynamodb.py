@@ -41,7 +41,7 @@ async def _examine(name: str, table: "TableShape", *, creates: bool) -> Finding:
         return fail(name, f"{where} lacks: {', '.join(status.missing)}", "run: penstock db migrate")
     if not status.present:
         return warn(name, f"there is no {where}", "the next start creates it; or now: penstock db migrate")
-    if denied := await table.denied():
+    if denied := await table.find_denied():
         return fail(name, "; ".join(denied), "add these actions to the policy of this user or role")
     if status.missing:
         return warn(name, f"{where} lacks: {', '.join(status.missing)}", "run: penstock db migrate")

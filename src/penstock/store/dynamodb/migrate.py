@@ -123,7 +123,7 @@ class TableShape:
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
         return None if date is None else parsedate_to_datetime(date)
 
-    async def denied(self) -> list[str]:
+    async def find_denied(self) -> list[str]:
         """What the credentials may not do, of all that a server asks of the table; each try changes nothing."""
         found = []
         for action, arguments in _tries(self.name):

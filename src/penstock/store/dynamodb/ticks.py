@@ -40,7 +40,7 @@ REFUSED = Ticked(applied=False)
 logger = logging.getLogger(__name__)
 
 
-class Reading(Struct, frozen=True):
+class ScheduleReading(Struct, frozen=True):
     """What one decision is applied to: the schedule, the records of its instants, and the jobs that it may concern."""
 
     stored: StoredSchedule
@@ -60,7 +60,7 @@ class Yielded(Struct, frozen=True):
         return event_of(self.before, self.after, Move.CANCEL, self.after.course.cancel_requested or 0)
 
 
-class Plan(Struct, frozen=True):
+class TickPlan(Struct, frozen=True):
     """A transaction, and what it means."""
 
     parts: Sequence[Part]
@@ -114,7 +114,7 @@ class DynamoTicks:
             return await self._complete(plan)
         raise StoreUnavailable(f"schedule {move.decision.name!r} and its jobs change all the time; retry")
 
-    async def _complete(self, plan: Plan) -> Ticked:
+    async def _complete(self, plan: TickPlan) -> Ticked:
         inserted = [Inserted(one.new, one.head.origin.created, Move.TICK) for one in plan.insertions]
         after = [one.after for one in plan.yielded]
         for head in (*(one.head for one in plan.insertions), *after):
@@ -125,7 +125,7 @@ class DynamoTicks:
 
     # -- reading
 
-    async def _read(self, move: TickMove) -> Reading | None:
+    async def _read(self, move: TickMove) -> ScheduleReading | None:
         found = await self._schedules.read([move.decision.name])
         if not found:
             return None
@@ -136,11 +136,11 @@ class DynamoTicks:
         heads = await self._context.heads.read({*earlier, *move.decision.cancel, *(new.id for new in move.jobs)})
         activity = activity_of(stored, earlier, heads)
         by_instant = {int(key.sk): item for key, item in records.items()}
-        return Reading(stored, by_instant, heads, activity)
+        return ScheduleReading(stored, by_instant, heads, activity)
 
     # -- deciding
 
-    def _plan(self, move: TickMove, insertions: Sequence[Insertion], reading: Reading, now: int) -> Plan:
+    def _plan(self, move: TickMove, insertions: Sequence[Insertion], reading: ScheduleReading, now: int) -> TickPlan:
         fresh = [record for record in move.records if _is_fresh(record, reading.records)]
         added = [(record.job, to_millis(record.at)) for record in fresh if record.job is not None]
         named = dict(added)
@@ -155,9 +155,9 @@ class DynamoTicks:
         while len(more := self._yield_parts(yielded)) > TRANSACTION_PARTS - len(parts):
             # There is no room for more: the rest is still active, and yields to the next tick.
             yielded = yielded[:-1]
-        return Plan([*parts, *more], inserted, yielded)
+        return TickPlan([*parts, *more], inserted, yielded)
 
-    def _schedule_part(self, move: TickMove, reading: Reading, added: Sequence[tuple[JobId, int]]) -> Part:
+    def _schedule_part(self, move: TickMove, reading: ScheduleReading, added: Sequence[tuple[JobId, int]]) -> Part:
         """The guard: the schedule is still the one that was read, token by token."""
         stored = reading.stored
         after = _advanced(move, stored.schedule)
@@ -173,7 +173,7 @@ class DynamoTicks:
         same = Condition("x = :token", token=stored.token)
         return update_part(Update(self._schedules.key(after.name), sets, condition=same))
 
-    def _record_part(self, record: TickRecord, reading: Reading) -> Part:
+    def _record_part(self, record: TickRecord, reading: ScheduleReading) -> Part:
         """The guard: a tick that has a job keeps it. Only a skip may still become a job."""
         at = to_millis(record.at)
         item = {
@@ -185,7 +185,7 @@ class DynamoTicks:
         }
         return put_part(item, Condition("attribute_not_exists(j)") if at in reading.records else ABSENT)
 
-    def _yielding(self, move: TickMove, reading: Reading, now: int) -> list[Yielded]:
+    def _yielding(self, move: TickMove, reading: ScheduleReading, now: int) -> list[Yielded]:
         """The schedule's own jobs that are cancelled, or marked where they run."""
         own = [reading.heads[job] for job in move.ousted if job in reading.heads]
         moved = [(head, self._context.moves.cancel(head, now, force=False)) for head in own if _belongs(head, move)]
