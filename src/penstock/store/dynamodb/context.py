@@ -52,7 +52,7 @@ class ShardContext(Struct, frozen=True):
 def new_context(
     table: DynamoTable, shard: ShardId, prefix: str, admissions: Admissions, *, keep_events: bool, retention: Retention
 ) -> ShardContext:
-    heads, sheets = Heads(table, prefix), Sheets(table, prefix)
+    heads, sheets = Heads(table, shard), Sheets(table, prefix)
     return ShardContext(
         table=table,
         shard=shard,

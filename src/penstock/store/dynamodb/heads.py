@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.model.errors import StoreUnavailable
-from penstock.model.ids import JobId
+from penstock.model.ids import JobId, ShardId, shard_of
 from penstock.store.dynamodb.items import Head, head_of, moving_attributes
-from penstock.store.dynamodb.keys import job_key
+from penstock.store.dynamodb.keys import job_key, shard_prefix
 from penstock.store.dynamodb.statements import Swap
 from penstock.store.dynamodb.table import DynamoTable
 from penstock.store.rounds import run_rounds
@@ -50,14 +50,18 @@ class Moved(NamedTuple):
 class Heads:
     """The heads of one shard's jobs. Heads that this process has written are tried without being read again."""
 
-    def __init__(self, table: DynamoTable, prefix: str) -> None:
+    def __init__(self, table: DynamoTable, shard: ShardId) -> None:
         self._table = table
-        self._prefix = prefix
+        self._shard = shard
+        self._prefix = shard_prefix(shard)
         self._written: OrderedDict[JobId, Head] = OrderedDict()
 
     async def read(self, jobs: Iterable[JobId]) -> dict[JobId, Head]:
-        """Those of the jobs that there are, as of now. What is past its retention is gone."""
-        items = await self._table.batch_get(job_key(job) for job in jobs)
+        """Those of the jobs that there are, as of now. What is past its retention is gone.
+
+        Jobs of other shards are not there, though they may lie in the same table.
+        """
+        items = await self._table.batch_get(job_key(job) for job in jobs if shard_of(job) == self._shard)
         now = self._table.clock.now()
         heads = (head_of(item) for item in items.values())
         return {head.id: head for head in heads if not is_past(head, now)}
