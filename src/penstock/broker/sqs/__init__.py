@@ -1,0 +1,5 @@
+"""The broker on Amazon SQS: a standard queue for each backlog, and signals through SNS."""
+
+from penstock.broker.sqs.broker import SqsBroker
+
+__all__ = ["SqsBroker"]
