@@ -100,7 +100,8 @@ async def flush(broker: SqsBroker) -> None:
 class TestSqsBroker(BrokerContract):
     @pytest.fixture
     async def broker(self, opening: Open) -> SqsBroker:
-        return await opening(signals=True)
+        """A ticket that is not put back stays away for longer than any test waits."""
+        return await opening(signals=True, visibility=timedelta(minutes=10))
 
     @pytest.mark.parametrize("seed", range(2))
     async def test_a_hundred_takers_cancelled_at_random_lose_nothing(self, broker: Broker, seed: int) -> None:
@@ -124,6 +125,20 @@ class TestSqsBroker(BrokerContract):
 
 
 # -- what is lost, and comes again
+
+
+async def test_a_taker_cancelled_after_it_was_given_tickets_takes_none(opening: Open) -> None:
+    broker = await opening(visibility=timedelta(minutes=10))
+    take = asyncio.ensure_future(broker.take(wanting("mail"), 10, LONG))
+    one = ticket()
+    await broker.publish([one])
+    (waiting,) = broker._pollers._waiting  # noqa: SLF001
+    await asyncio.wait({waiting.taking})
+    assert not take.done()
+    take.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await take
+    assert await promptly(broker.take(wanting("mail"), 10, LONG)) == [one]
 
 
 async def test_the_ticket_of_a_worker_that_was_killed_comes_again_to_another(opening: Open) -> None:
