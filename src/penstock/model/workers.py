@@ -1,5 +1,6 @@
 """What workers report about themselves: the job types they can run, and their state."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from penstock.model.retry import Retry
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
     "EVER",
+    "DrainRequest",
     "HandlerKind",
     "JobType",
     "Name",
@@ -92,6 +94,26 @@ class Worker(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         check_instants(self, "started_at", "seen_at")
+
+
+class DrainRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker is asked to drain: to claim no more, finish its jobs and end.
+
+    `patience_seconds` from now on it gives the jobs back that have not ended; null: they may take as long as it takes.
+    """
+
+    patience_seconds: Annotated[float, Meta(ge=0, le=LONG_AGO_SECONDS)] | None = None
+
+    @property
+    def patience(self) -> timedelta | None:
+        return None if self.patience_seconds is None else timedelta(seconds=self.patience_seconds)
+
+
+def most_urgent(requests: Iterable[DrainRequest | None]) -> DrainRequest | None:
+    """Of several requests to one worker, that with the least patience; None if there is none."""
+    asked = [one for one in requests if one is not None]
+    spans = [one.patience_seconds for one in asked if one.patience_seconds is not None]
+    return DrainRequest(min(spans, default=None)) if asked else None
 
 
 class Seen(Struct, frozen=True):
