@@ -20,6 +20,7 @@ from pathlib import Path
 from msgspec import Struct, convert
 
 ROOT = Path(__file__).resolve().parents[1]
+EMULATORS = ROOT / ".emulators"
 LIST = ROOT / "tools" / "mutants.toml"
 TEST_SECONDS = 300
 PASSED, FAILED = 0, 1
@@ -74,6 +75,9 @@ def copied_tree() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="penstock-mutants-") as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "node_modules"))
+        # Large, and only read: tests find the emulators of AWS beside the sources.
+        if EMULATORS.exists():
+            (tree / EMULATORS.name).symlink_to(EMULATORS)
         yield tree
 
 
