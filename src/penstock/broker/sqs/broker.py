@@ -165,10 +165,11 @@ class SqsBroker:
             await self._messages.send(queue, tickets, group)
         except QueueDeleted:
             self._queues.forget(queue)
-            await self._messages.send(await self._queues.open(key), tickets, group)
+            queue = await self._queues.open(key)
+            await self._messages.send(queue, tickets, group)
         self._queues.count(key, len(tickets))
         self._empty_at.pop(key, None)
-        self._pollers.watch()
+        self._pollers.watch(queue)
 
     def _to_look(self, queues: Sequence[SqsQueue]) -> list[SqsQueue]:
         """The queues that may hold tickets, another one first each time.

@@ -60,7 +60,9 @@ class Pollers:
         taking = asyncio.ensure_future(self._counter.take(wanted, limit, wait))
         waiting = WaitingTake(wanted, limit, taking)
         self._waiting[waiting] = None
-        self.watch()
+        for queue in self._queues.known(wanted):
+            self._start(queue)
+        self._start_listing()
         try:
             return await taking
         except asyncio.CancelledError:
@@ -80,16 +82,10 @@ class Pollers:
     def is_watched(self, queue: SqsQueue) -> bool:
         return queue in self._polling
 
-    def watch(self) -> None:
-        """Start the pollers that are missing, for calls that wait and queues that are known."""
-        if self._closed or not self._waiting:
-            return
-        for waiting in self._waiting:
-            for queue in self._queues.known(waiting.wanted):
-                if queue not in self._polling:
-                    self._polling[queue] = asyncio.ensure_future(self._poll(queue))
-        if self._listing is None or self._listing.done():
-            self._listing = asyncio.ensure_future(self._list())
+    def watch(self, queue: SqsQueue) -> None:
+        """Poll a queue, which may be new, if a call waits for it."""
+        if queue not in self._polling and self._demand(queue):
+            self._start(queue)
 
     async def close(self) -> None:
         """Waiting calls return nothing."""
@@ -107,6 +103,14 @@ class Pollers:
         await asyncio.wait({taking})
         await self.offer([] if taking.cancelled() else taking.result())
 
+    def _start(self, queue: SqsQueue) -> None:
+        if queue not in self._polling and not self._closed:
+            self._polling[queue] = asyncio.ensure_future(self._poll(queue))
+
+    def _start_listing(self) -> None:
+        if (self._listing is None or self._listing.done()) and not self._closed:
+            self._listing = asyncio.ensure_future(self._list())
+
     async def _poll(self, queue: SqsQueue) -> None:
         try:
             while not self._closed and (demand := self._demand(queue)):
@@ -121,12 +125,13 @@ class Pollers:
             del self._polling[queue]
 
     async def _poll_once(self, queue: SqsQueue, demand: int) -> bool:
-        """Whether all went to calls that wait, or nothing came."""
+        """False if calls wait, and want none of the tickets that came."""
         async with self._at_once:
             wait = POLL_WAIT if len(self._polling) <= POLLS_AT_ONCE else TURN_WAIT
             tickets = await self._messages.receive(queue, min(demand, wire.BATCH_ENTRIES), wait)
         await self._counter.publish(tickets)
-        return await self._put_back_rest() < max(1, len(tickets))
+        unwanted = self._demand(queue) > 0
+        return await self._put_back_rest() < max(1, len(tickets)) or not unwanted
 
     async def _list(self) -> None:
         """While calls wait, look for queues that other processes create."""
@@ -137,7 +142,9 @@ class Pollers:
             except BrokerUnavailable as error:
                 for waiting in list(self._waiting):
                     waiting.fail(error)
-            self.watch()
+            for waiting in list(self._waiting):
+                for queue in self._queues.known(waiting.wanted):
+                    self._start(queue)
 
     async def _put_back_rest(self) -> int:
         """Put back what no call waits for; how many tickets."""
