@@ -85,18 +85,20 @@ class StoreSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where tickets lie. Losing them loses no job."""
 
-    url: Annotated[str, Meta(description="`redis://…`; empty keeps tickets in the server's memory.")] = ""
+    url: Annotated[str, Meta(description="`redis://…` or `sqs://PREFIX`; empty: the server's memory.")] = ""
     prefix: Annotated[
         str,
         whole(
             "[a-z0-9-]+",
             max_length=128,
-            description="What the broker's keys begin with, where several systems share one.",
+            description="What the keys in Redis begin with, where several systems share one.",
         ),
     ] = "penstock"
     deadline_seconds: Annotated[
-        float, Meta(description="A broker that does not answer a call in this time is left alone.", gt=0)
+        float, Meta(description="A broker that does not answer a call in this time is left alone. 5 with SQS.", gt=0)
     ] = 1.0
+    create: Annotated[bool, Meta(description="Create missing SQS queues, and the SNS topic of signals.")] = True
+    signals: Annotated[Literal["sns", "none"], Meta(description="What carries signals beside SQS.")] = "sns"
 
 
 class ObjectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -26,6 +26,7 @@ from penstock.store.sqlite import SqliteStore
 
 POSTGRES = frozenset({"postgresql", "postgres"})
 """Schemes of the URLs of PostgreSQL."""
+SQS = "sqs"
 
 DYNAMODB = "dynamodb"
 
@@ -52,11 +53,17 @@ def engine_extras(settings: Settings) -> list[str]:
     urls = [] if embedded(settings) else [member.url for member in shard_map(settings).members.values()]
     needed = {
         "postgres": any(urlsplit(url).scheme in POSTGRES for url in urls),
-        "redis": bool(settings.broker.url),
+        "redis": bool(settings.broker.url) and not uses_sqs(settings),
+        "aws": uses_sqs(settings),
         "s3": bool(settings.objects.url),
         "aws": any(urlsplit(url).scheme == DYNAMODB for url in urls),
     }
     return [extra for extra, wanted in needed.items() if wanted]
+
+
+def uses_sqs(settings: Settings) -> bool:
+    """Whether tickets go through SQS."""
+    return urlsplit(settings.broker.url).scheme == SQS
 
 
 def embedded(settings: Settings) -> bool:
@@ -75,7 +82,7 @@ def check_shared(settings: Settings, role: str) -> None:
     if not settings.broker.url:
         raise InvalidSetting(
             f"broker.url: `penstock {role}` is one process of many and needs a broker they all reach; "
-            "set it to redis://…"
+            "set it to redis://… or sqs://PREFIX"
         )
 
 
@@ -148,10 +155,26 @@ async def open_broker(settings: Settings, clock: Clock) -> Broker:
     """The broker that the settings name, or one inside this process."""
     if not settings.broker.url:
         return MemoryBroker()
+    if uses_sqs(settings):
+        return await _open_sqs(settings, clock)
     from penstock.broker.redis import RedisBroker
 
     deadline = seconds(settings.broker.deadline_seconds)
     return await RedisBroker.open(settings.broker.url, clock, settings.broker.prefix, deadline=deadline)
+
+
+async def _open_sqs(settings: Settings, clock: Clock) -> Broker:
+    from penstock.broker.sqs import QueueTerms, SqsBroker
+
+    place, timing = settings.broker, settings.timing
+    terms = QueueTerms(
+        create=place.create,
+        ticket_for=seconds(timing.redelivered_ticket_seconds),
+        depths_age=seconds(timing.depths_seconds),
+    )
+    prefix = urlsplit(place.url).netloc
+    deadline = seconds(place.deadline_seconds)
+    return await SqsBroker.open(prefix, clock, terms, deadline=deadline, signals=place.signals == "sns")
 
 
 async def open_objects(settings: Settings, clock: Clock) -> ObjectStore:

@@ -32,7 +32,8 @@ async def examine_backends(settings: Settings) -> list[Finding]:
     """Every shard, the broker and the object store; nothing where the embedded ones are used."""
     findings = [one async for one in _examine_shards(settings)]
     if settings.broker.url:
-        findings.append(missing_extra("broker", "redis") or await _examine_broker(settings))
+        extra = "aws" if urlsplit(settings.broker.url).scheme == "sqs" else "redis"
+        findings.append(missing_extra("broker", extra) or await _examine_broker(settings))
     if settings.objects.url:
         findings.append(missing_extra("objects", "s3") or await _examine_objects(settings))
     return findings
