@@ -1,5 +1,6 @@
 """One frozen tree of settings: file < environment < flags; all faults reported at once."""
 
+from penstock.config.ecs_settings import EcsSettings, TaskTable
 from penstock.config.event_settings import EventSettings
 from penstock.config.load import is_setting, load, variable
 from penstock.config.settings import (
@@ -20,6 +21,7 @@ from penstock.config.settings import (
 
 __all__ = [
     "BrokerSettings",
+    "EcsSettings",
     "EventSettings",
     "FleetSettings",
     "LimitSettings",
@@ -30,6 +32,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "StoreSettings",
+    "TaskTable",
     "TimingSettings",
     "WorkerSettings",
     "is_loopback",

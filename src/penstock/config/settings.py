@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from penstock.config.ecs_settings import EcsSettings, TaskTable
 from penstock.config.event_settings import EventSettings, WebhookSettings
 from penstock.config.tables import SubscriptionTable, VariableName
 from penstock.model.fleets import MOST_WORKERS, Fleet
@@ -256,6 +257,13 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     drain_seconds: Annotated[float, Meta(description="How long a stopping worker lets running jobs finish.", ge=0)] = (
         30.0
     )
+    task_protection: Annotated[
+        bool,
+        Meta(
+            description="In a task of an ECS service: protect the task from scale-in while jobs run. Needs "
+            "`ecs:UpdateTaskProtection` in the task's role; elsewhere it does nothing."
+        ),
+    ] = False
     recycle_jobs: Annotated[int, Meta(description="Replace an executor after this many jobs; 0 means never.", ge=0)] = 0
     recycle_mib: Annotated[
         int, Meta(description="Replace an executor, once idle, above this memory; 0 means never.", ge=0)
@@ -301,8 +309,8 @@ class FleetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     ] = 0
     image: Annotated[str, Meta(description="Image of containers and pods whose fleet names none.")] = ""
     backend: Annotated[
-        Literal["processes", "containers", "kubernetes"],
-        Meta(description="Where workers run: `processes` of this machine, `containers` or `kubernetes`."),
+        Literal["processes", "containers", "kubernetes", "ecs"],
+        Meta(description="Where workers run: `processes` of this machine, `containers`, `kubernetes` or `ecs`."),
     ] = "processes"
     engine: Annotated[str, Meta(description="Container engine, as its Docker API is reached.")] = (
         "unix:///var/run/docker.sock"
@@ -359,7 +367,8 @@ def is_loopback(host: str) -> bool:
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole tree, one section per concern.
 
-    `fleets` holds the tables `[fleets.NAME]` as they were written, `subscriptions` those `[subscriptions.NAME]`.
+    `fleets` holds the tables `[fleets.NAME]` as they were written, `subscriptions` those `[subscriptions.NAME]`,
+    `tasks` those `[tasks.NAME]`.
     """
 
     server: ServerSettings = ServerSettings()
@@ -375,5 +384,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     webhooks: WebhookSettings = WebhookSettings()
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
+    ecs: EcsSettings = EcsSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
     subscriptions: Mapping[str, SubscriptionTable] = {}
+    tasks: Mapping[str, TaskTable] = {}
