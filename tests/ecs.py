@@ -167,3 +167,13 @@ def point_to(patch: pytest.MonkeyPatch, endpoint: str) -> None:
     """Let clients that are opened from now on use this endpoint."""
     assert "AWS_ENDPOINT_URL" in os.environ, "an emulator is in use"
     patch.setenv("AWS_ENDPOINT_URL", endpoint)
+
+
+async def metadata_of(endpoint: str, token: str) -> str:
+    """The ARN of the task whose metadata ministack gives under this token; empty if it has gone."""
+    client = Http1Client(endpoint)
+    try:
+        reply = await client.call("GET", f"/v4/{token}/task", b"", {}, CALL_SECONDS)
+    finally:
+        await client.close()
+    return str(json.loads(reply.body)["TaskARN"]) if reply.good else ""

@@ -1,4 +1,4 @@
-"""A worker in a service of ECS: its task is protected before a job starts and while jobs run, and released when idle."""
+"""A worker in a service of ECS: its task is protected before a job starts and while jobs run, and let go when idle."""
 
 import asyncio
 import json
