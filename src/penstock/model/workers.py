@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from penstock.model.clock import EARLIEST, LATEST, Instant, check_instants
 from penstock.model.fleets import Fleet
-from penstock.model.job import DEFAULT_PRIORITY, PRIORITIES, Priority
+from penstock.model.job import DEFAULT_PRIORITY, PRIORITIES, BacklogKey, Priority
 from penstock.model.names import Name
 from penstock.model.retry import Retry
 
@@ -136,7 +136,8 @@ class WorkRequest(Struct, frozen=True):
 
     Of the types in `only_given_back` it wants only jobs that did not fit another worker's
     handler; the engine knows under which names those wait. `least_priority` leaves tickets of some queues for later,
-    while more urgent jobs of these queues wait elsewhere.
+    while more urgent jobs of these queues wait elsewhere. `expected` is a hint: the backlogs of the types that are
+    declared, for a broker that has to look into each by itself. Jobs sent to other queues are wanted too.
     """
 
     types: frozenset[str]
@@ -144,6 +145,7 @@ class WorkRequest(Struct, frozen=True):
     except_queues: frozenset[str] = frozenset()
     only_given_back: frozenset[str] = frozenset()
     least_priority: dict[str, int] = {}
+    expected: frozenset[BacklogKey] = frozenset()
 
     def wants(self, queue: str, type_name: str, priority: int = PRIORITIES - 1) -> bool:
         served = self.queues is None or queue in self.queues

@@ -63,11 +63,15 @@ class Reaper:
         return now >= self._answers_since + self._patience
 
     async def _read_lost_tickets(self) -> list[JobId]:
-        """The jobs whose ticket is overdue and not in the broker: the process that took or published it was lost."""
+        """The jobs whose ticket is overdue and not in the broker: the process that took or published it was lost.
+
+        A broker that does not know what it holds leaves the decision to the deadline.
+        """
         overdue = await self._shard.overdue_tickets(self._after, OVERDUE_TICKETS)
         self._after = overdue[-1] if len(overdue) == OVERDUE_TICKETS else None
         try:
-            held = await self._engine.broker.find_held(overdue) if overdue else set()
+            finds_held = self._engine.broker.capabilities.finds_held
+            held = await self._engine.broker.find_held(overdue) if overdue and finds_held else set()
         except BrokerUnavailable:
             # The dispatcher expires all tickets of a broker that is down.
             return []
