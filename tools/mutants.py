@@ -69,11 +69,17 @@ def main(words: Sequence[str]) -> int:
     return 0 if caught == len(chosen) else 1
 
 
+EMULATORS = ".emulators"
+"""What `make emulators` installs: too large to be copied, and not changed by any mutant."""
+
+
 @contextmanager
 def copied_tree() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="penstock-mutants-") as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "node_modules"))
+        if (ROOT / EMULATORS).exists():
+            (tree / EMULATORS).symlink_to(ROOT / EMULATORS)
         yield tree
 
 

@@ -14,6 +14,9 @@ from penstock.autoscaler.backends.ecs import EcsFleets, TaskPlan
 from penstock.autoscaler.backends.ecs.backend import APPEAR_WITHIN, HEAR_WITHIN
 from penstock.autoscaler.backends.ecs.task import run_request
 from penstock.aws import AwsService
+from penstock.cli.doctor.backends import examine_fleets
+from penstock.cli.doctor.findings import Finding, FindingStatus
+from penstock.config import EcsSettings, FleetSettings, Settings
 from penstock.model.errors import FleetUnavailable, StoreUnavailable
 from penstock.testing.clock import SimulatedClock
 from tests.ecs import EcsFront, ecs_client, point_to
@@ -218,6 +221,22 @@ async def test_a_fleet_that_alarms_scale_is_only_watched(ecs: Ecs) -> None:
     with pytest.raises(FleetUnavailable, match="no service s-other"):
         await fleets.external_count("other")
     assert await ecs.fleets().external_count(FLEET) is None
+
+
+async def test_the_doctor_looks_at_the_cluster(ecs: Ecs) -> None:
+    async def examine(**fields: Any) -> Finding:
+        (finding,) = await examine_fleets(Settings(fleet=FleetSettings(backend="ecs"), ecs=EcsSettings(**fields)))
+        return finding
+
+    await ecs.fleets().start(SPEC, 2)
+    found = await examine(cluster=ecs.cluster, task_definition="work-mail")
+    assert (found.status, found.found) == (
+        FindingStatus.OK,
+        f"cluster {ecs.cluster} is ACTIVE and has 2 tasks of workers",
+    )
+    assert (await examine(cluster=ecs.cluster)).status is FindingStatus.WARN
+    missing = await examine(cluster="no-such", task_definition="work-mail")
+    assert (missing.status, "no ECS cluster no-such" in missing.found) == (FindingStatus.FAIL, True)
 
 
 @pytest.mark.parametrize(

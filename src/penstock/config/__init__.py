@@ -1,11 +1,10 @@
 """One frozen tree of settings: file < environment < flags; all faults reported at once."""
 
-from penstock.config.ecs_settings import EcsSettings, TaskTable
 from penstock.config.event_settings import EventSettings
+from penstock.config.fleet_settings import EcsSettings, FleetSettings, TaskTable
 from penstock.config.load import is_setting, load, variable
 from penstock.config.settings import (
     BrokerSettings,
-    FleetSettings,
     LimitSettings,
     LogSettings,
     MetricsSettings,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, ValidationError, convert, field
 from msgspec.inspect import BoolType, FloatType, IntType, LiteralType, Metadata, Type, VarTupleType, type_info
 
-from penstock.config.ecs_settings import TaskTable
+from penstock.config.fleet_settings import TaskTable
 from penstock.config.settings import Settings
 from penstock.config.tables import (
     FLEETS,

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from penstock.config.ecs_settings import TaskTable
+from penstock.config.fleet_settings import TaskTable, VariableName
 from penstock.model.errors import Invalid
 from penstock.model.fleet_plan import changed
 from penstock.model.fleets import MOST_WORKERS, Fleet
-from penstock.model.names import is_name, whole
+from penstock.model.names import is_name
 from penstock.model.subscriptions import (
     MOST_BATCHED,
     URL_LENGTH,
@@ -30,8 +30,6 @@ TABLES: Final = (FLEETS, SUBSCRIPTIONS, TASKS)
 
 TableFault = tuple[str, str]
 """The name of a table and what is wrong with it."""
-
-VariableName = Annotated[str, whole("[A-Za-z_][A-Za-z0-9_]*", max_length=200)]
 
 
 class SubscriptionTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
