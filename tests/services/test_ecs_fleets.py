@@ -12,7 +12,7 @@ import pytest
 from penstock.autoscaler.backends import Condition, LaunchSpec
 from penstock.autoscaler.backends.ecs import EcsFleets, TaskPlan
 from penstock.autoscaler.backends.ecs.backend import APPEAR_WITHIN, HEAR_WITHIN
-from penstock.autoscaler.backends.ecs.task import run_request
+from penstock.autoscaler.backends.ecs.task import member_of, row_of, run_request
 from penstock.aws import AwsService
 from penstock.cli.doctor.backends import examine_fleets
 from penstock.cli.doctor.findings import Finding, FindingStatus
@@ -237,6 +237,19 @@ async def test_the_doctor_looks_at_the_cluster(ecs: Ecs) -> None:
     assert (await examine(cluster=ecs.cluster)).status is FindingStatus.WARN
     missing = await examine(cluster="no-such", task_definition="work-mail")
     assert (missing.status, "no ECS cluster no-such" in missing.found) == (FindingStatus.FAIL, True)
+
+
+def test_the_exit_status_is_that_of_the_workers_container() -> None:
+    task = {
+        "taskArn": "arn:task/c/1",
+        "lastStatus": "STOPPED",
+        "stoppedReason": "Essential container in task exited",
+        "overrides": {"containerOverrides": [{"name": "worker"}]},
+        "containers": [{"name": "logs", "exitCode": 143}, {"name": "worker", "exitCode": 2, "reason": "OutOfMemory"}],
+    }
+    told = member_of(row_of(task))
+    assert (told.name, told.condition, told.exit_status) == ("1", Condition.ENDED, 2)
+    assert told.detail.endswith("Essential container in task exited; OutOfMemory")
 
 
 @pytest.mark.parametrize(

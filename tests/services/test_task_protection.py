@@ -13,7 +13,7 @@ from penstock.model.errors import InvalidSetting
 from penstock.testing.clock import SimulatedClock
 from penstock.worker.agent import task_protection
 from penstock.worker.agent.agent import ECS_AGENT
-from penstock.worker.agent.task_protection import EXPIRY, IDLE_FOR, TaskProtection
+from penstock.worker.agent.task_protection import EXPIRY, IDLE_FOR, RETRY_AFTER, TaskProtection
 from penstock.worker.ecs_task import read_task_id
 from tests.ecs import read_request, response
 from tests.ecs_agent import StandInAgent
@@ -106,8 +106,14 @@ async def test_a_refusal_is_counted_and_tried_again_but_not_for_each_job(
     assert (stepped.protection.failures, ecs_agent.puts) == (1, [PROTECT])
     assert "TASK_NOT_VALID" in caplog.text
     ecs_agent.refuse, ecs_agent.status = "", 500
-    await stepped.step(EXPIRY / 2)
+    await stepped.step(RETRY_AFTER)
     assert (stepped.protection.failures, len(ecs_agent.puts)) == (2, 2)
+    ecs_agent.status = 200
+    await stepped.step(RETRY_AFTER - SECOND)
+    assert len(ecs_agent.puts) == 2
+    await stepped.step(SECOND)
+    await stepped.step(RETRY_AFTER)
+    assert (stepped.protection.failures, len(ecs_agent.puts)) == (2, 3)
 
 
 async def test_a_worker_runs_no_job_before_its_task_is_protected(ecs_agent: StandInAgent, tmp_path: Path) -> None:

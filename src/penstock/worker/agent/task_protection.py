@@ -22,6 +22,7 @@ EXPIRY = timedelta(minutes=10)
 IDLE_FOR = seconds(5.0)
 """A worker without jobs stays protected for so long: with short jobs ECS would be asked for each of them."""
 
+RETRY_AFTER = seconds(15.0)
 CHECK_INTERVAL = seconds(0.5)
 
 
@@ -74,15 +75,16 @@ class TaskProtection:
     async def _protect(self) -> None:
         now = self._clock.monotonic()
         minutes = max(1, round(self._expiry.total_seconds() / 60))
-        await self._put({"ProtectionEnabled": True, "ExpiresInMinutes": minutes})
-        # Also after a failure: it is tried again, and not before each job.
-        self._renew_at = now + self._expiry.total_seconds() / 2
+        done = await self._put({"ProtectionEnabled": True, "ExpiresInMinutes": minutes})
+        # After a failure it is tried again soon, but not before each job.
+        self._renew_at = now + (self._expiry / 2 if done else RETRY_AFTER).total_seconds()
 
     async def _end(self) -> None:
         await self._put({"ProtectionEnabled": False})
         self._renew_at = None
 
-    async def _put(self, wanted: Mapping[str, object]) -> None:
+    async def _put(self, wanted: Mapping[str, object]) -> bool:
+        """Whether it was done."""
         body = json.dumps(wanted).encode()
         try:
             headers = {"content-type": "application/json"}
@@ -94,6 +96,7 @@ class TaskProtection:
             self.failures += 1
             what = "protected" if wanted["ProtectionEnabled"] else "released"
             logger.warning("this ECS task is not %s (failure %d): %s", what, self.failures, wrong)
+        return not wrong
 
 
 def _refusal(status: int, body: bytes) -> str:

@@ -32,6 +32,8 @@ TASKS_AT_ONCE = 10
 """Most tasks of one RunTask."""
 LOOK_EVERY = seconds(1.0)
 """How long one look at the cluster serves all fleets: ECS answers only so many calls a second."""
+TASKS_A_LOOK = 200
+"""With more tasks there are fewer looks: each hundred takes two calls."""
 APPEAR_WITHIN = timedelta(minutes=1)
 """ECS may not list or describe a task that it has just started."""
 HEAR_WITHIN = seconds(30.0)
@@ -195,7 +197,7 @@ class EcsFleets:
     async def _look(self) -> None:
         """Read all tasks, unless that was done a moment ago: those that are to run, and those known from before."""
         async with self._looking:
-            if self._clock.monotonic() - self._looked_at < self._look_every:
+            if self._clock.monotonic() - self._looked_at < self._look_every * max(1.0, len(self._rows) / TASKS_A_LOOK):
                 return
             listed = await self._cluster.find_tasks(startedBy=started_by(self._system))
             known = {arn: row for arn, row in self._rows.items() if not row.ended}

@@ -134,7 +134,10 @@ def _overrides(spec: LaunchSpec, container: str) -> dict[str, Any]:
 def row_of(task: Mapping[str, Any]) -> TaskRow:
     """A task from an answer of ECS."""
     containers: Sequence[Mapping[str, Any]] = task.get("containers", ())
-    status = next((one["exitCode"] for one in containers if one.get("exitCode") is not None), None)
+    # A start names the container of the worker; others beside it may end otherwise.
+    ours = {one.get("name") for one in task.get("overrides", {}).get("containerOverrides", ())}
+    own = [one for one in containers if one.get("name") in ours] or containers
+    status = next((one["exitCode"] for one in own if one.get("exitCode") is not None), None)
     reasons = [task.get("stoppedReason"), *(one.get("reason") for one in containers)]
     return TaskRow(
         arn=task["taskArn"],
