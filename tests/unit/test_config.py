@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import Settings, load
+from penstock.config import Settings, TaskTable, load
 from penstock.config.load import FIELDS, accepted, variable
 from penstock.config.tables import SubscriptionTable
 from penstock.model.errors import InvalidSetting
@@ -166,6 +166,26 @@ def test_subscriptions_are_tables_with_a_url() -> None:
 def test_a_table_of_a_subscription_that_cannot_be_used_is_told(text: str, expected: str) -> None:
     written(text)
     assert expected in faults_of()[0]
+
+
+def test_tasks_are_tables_that_say_what_differs_for_a_fleet() -> None:
+    written('[ecs]\ntask_definition = "all"\nsubnets = ["s"]\n[tasks.report]\nmode = "alarms"\nsubnets = ["r"]')
+    settings = load(None, {"PENSTOCK_ECS_CLUSTER": "jobs"}, {})
+    assert settings.tasks == {"report": TaskTable(mode="alarms", subnets=("r",))}
+    assert (settings.ecs.cluster, settings.ecs.mode) == ("jobs", "autoscaler")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("[tasks.mail]\nmode = 'both'", "[tasks.mail]: tasks: Invalid enum value 'both'"),
+        ("[tasks.mail]\ncluster = 'x'", "[tasks.mail]: tasks: Object contains unknown field `cluster`"),
+        ("[tasks]\nmail = 3", "[tasks.mail]: is a table"),
+    ],
+)
+def test_a_table_of_tasks_that_cannot_be_used_is_told(text: str, wrong: str) -> None:
+    written(text)
+    assert wrong in faults_of()[0]
 
 
 def test_fleets_are_tables_that_say_some_fields() -> None:

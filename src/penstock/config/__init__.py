@@ -1,10 +1,10 @@
 """One frozen tree of settings: file < environment < flags; all faults reported at once."""
 
 from penstock.config.event_settings import EventSettings
+from penstock.config.fleet_settings import EcsSettings, FleetSettings, TaskTable
 from penstock.config.load import is_setting, load, variable
 from penstock.config.settings import (
     BrokerSettings,
-    FleetSettings,
     LimitSettings,
     LogSettings,
     MetricsSettings,
@@ -20,6 +20,7 @@ from penstock.config.settings import (
 
 __all__ = [
     "BrokerSettings",
+    "EcsSettings",
     "EventSettings",
     "FleetSettings",
     "LimitSettings",
@@ -30,6 +31,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "StoreSettings",
+    "TaskTable",
     "TimingSettings",
     "WorkerSettings",
     "is_loopback",

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from penstock.config.event_settings import EventSettings, WebhookSettings
-from penstock.config.tables import SubscriptionTable, VariableName
-from penstock.model.fleets import MOST_WORKERS, Fleet
+from penstock.config.fleet_settings import EcsSettings, FleetSettings, TaskTable
+from penstock.config.tables import SubscriptionTable
 from penstock.model.ids import SERIES_MAX
 from penstock.model.names import whole
 
@@ -276,6 +276,13 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     drain_seconds: Annotated[float, Meta(description="How long a stopping worker lets running jobs finish.", ge=0)] = (
         30.0
     )
+    task_protection: Annotated[
+        bool,
+        Meta(
+            description="In a task of an ECS service: protect the task from scale-in while jobs run. Needs "
+            "`ecs:UpdateTaskProtection` in the task's role; elsewhere it does nothing."
+        ),
+    ] = False
     recycle_jobs: Annotated[int, Meta(description="Replace an executor after this many jobs; 0 means never.", ge=0)] = 0
     recycle_mib: Annotated[
         int, Meta(description="Replace an executor, once idle, above this memory; 0 means never.", ge=0)
@@ -299,75 +306,6 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return at
 
 
-class FleetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The default fleet: the workers of every queue that has no fleet of its own; and how all fleets are watched."""
-
-    min: Annotated[int, Meta(description="Fewest workers of the default fleet.", ge=0, le=MOST_WORKERS)] = 0
-    max: Annotated[int, Meta(description="Most workers of the default fleet.", ge=1, le=MOST_WORKERS)] = 10
-    declared_max: Annotated[
-        int,
-        Meta(
-            description="Most workers of a fleet that is declared beside a job type; `[fleets.NAME]` and "
-            "`penstock fleets set` may allow more.",
-            ge=1,
-            le=MOST_WORKERS,
-        ),
-    ] = 100
-    target_wait_seconds: Annotated[
-        float, Meta(description="How soon nearly every job of the default fleet should start.", gt=0)
-    ] = 5.0
-    capacity: Annotated[
-        int, Meta(description="Jobs run at once by a worker of the default fleet; 0 means as its worker says.", ge=0)
-    ] = 0
-    image: Annotated[str, Meta(description="Image of containers and pods whose fleet names none.")] = ""
-    backend: Annotated[
-        Literal["processes", "containers", "kubernetes"],
-        Meta(description="Where workers run: `processes` of this machine, `containers` or `kubernetes`."),
-    ] = "processes"
-    engine: Annotated[str, Meta(description="Container engine, as its Docker API is reached.")] = (
-        "unix:///var/run/docker.sock"
-    )
-    network: Annotated[str, Meta(description="Network of the containers; empty leaves it to the engine.")] = ""
-    binds: Annotated[
-        tuple[str, ...], Meta(description="Folders of the engine's machine for all containers, as `/from:/to:ro`.")
-    ] = ()
-    pass_environment: Annotated[
-        tuple[VariableName, ...],
-        Meta(
-            description="Variables that every container gets from the autoscaler's environment, where they are set: by "
-            "default what PostgreSQL and S3 URLs leave out."
-        ),
-    ] = (
-        "PGUSER",
-        "PGPASSWORD",
-        "PGSSLMODE",
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AWS_ENDPOINT",
-        "AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_S3",
-    )
-    namespace: Annotated[str, Meta(description="Kubernetes namespace; empty means that of the credentials.")] = ""
-    secrets: Annotated[
-        tuple[str, ...], Meta(description="Kubernetes Secrets whose entries every pod gets as variables.")
-    ] = ()
-    join_seconds: Annotated[
-        float, Meta(description="A worker of any fleet that has not joined in this time is ended.", gt=0)
-    ] = 120.0
-
-    @property
-    def default(self) -> Fleet:
-        """The default fleet, as it is before penstock.toml and operators change it."""
-        return Fleet(
-            min=self.min,
-            max=self.max,
-            target_wait=self.target_wait_seconds,
-            capacity=self.capacity or None,
-            image=self.image or None,
-        )
-
-
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a server that listens there; a name other than localhost may be any."""
     try:
@@ -379,7 +317,8 @@ def is_loopback(host: str) -> bool:
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole tree, one section per concern.
 
-    `fleets` holds the tables `[fleets.NAME]` as they were written, `subscriptions` those `[subscriptions.NAME]`.
+    `fleets` holds the tables `[fleets.NAME]` as they were written, `subscriptions` those `[subscriptions.NAME]`,
+    `tasks` those `[tasks.NAME]`.
     """
 
     server: ServerSettings = ServerSettings()
@@ -395,5 +334,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     webhooks: WebhookSettings = WebhookSettings()
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
+    ecs: EcsSettings = EcsSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
     subscriptions: Mapping[str, SubscriptionTable] = {}
+    tasks: Mapping[str, TaskTable] = {}

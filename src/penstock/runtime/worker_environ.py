@@ -54,6 +54,16 @@ def pod_environ(settings: Settings) -> dict[str, str]:
     return {name: value for name, value in texts.items() if name not in secret}
 
 
+def task_environ(settings: Settings) -> dict[str, str]:
+    """The environment of a worker in a task of ECS: what differs from the defaults, without secrets.
+
+    ECS takes few characters with a start, and shows them to all that may look at tasks. The worker's key, and URLs of
+    store and broker for one that is direct, belong into the task definition.
+    """
+    own, plain = pod_environ(settings), pod_environ(Settings())
+    return {name: value for name, value in own.items() if value != plain[name]}
+
+
 def _texts(sections: Mapping[str, msgspec.Struct]) -> dict[str, str]:
     return {
         variable(f"{section}.{name}"): _text(value)

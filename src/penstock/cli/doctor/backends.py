@@ -25,6 +25,7 @@ SKEW = timedelta(seconds=1)
 
 FLEETS = "fleets"
 OUR_CONTAINERS = {"penstock.system": "penstock"}
+NO_DEFINITION = "set ecs.task_definition, or give each fleet one in [tasks.NAME]"
 OUR_PODS = {"penstock/system": "penstock"}
 
 
@@ -147,8 +148,27 @@ async def examine_fleets(settings: Settings) -> list[Finding]:
             return [missing_extra(FLEETS, "containers") or await _examine_containers(settings)]
         case "kubernetes":
             return [missing_extra(FLEETS, "kubernetes") or await _examine_pods(settings)]
+        case "ecs":
+            return [missing_extra(FLEETS, "aws") or await _examine_tasks(settings)]
         case _:
             return []
+
+
+async def _examine_tasks(settings: Settings) -> Finding:
+    from penstock.autoscaler.backends.ecs.cluster import EcsCluster
+    from penstock.autoscaler.backends.ecs.task import started_by
+
+    cluster = EcsCluster(settings.ecs.cluster)
+    try:
+        status = await cluster.probe()
+        there = await cluster.find_tasks(startedBy=started_by("penstock"))
+    except (FleetUnavailable, InvalidSetting) as error:
+        return fail(FLEETS, error.message, "check AWS_REGION and the credentials, and allow the actions of ECS")
+    finally:
+        await cluster.close()
+    if not settings.ecs.task_definition and settings.ecs.mode == "autoscaler":
+        return warn(FLEETS, f"cluster {settings.ecs.cluster} answers, but there is no task definition", NO_DEFINITION)
+    return ok(FLEETS, f"cluster {settings.ecs.cluster} is {status} and has {len(there)} tasks of workers")
 
 
 async def _examine_containers(settings: Settings) -> Finding:
