@@ -24,7 +24,7 @@ from typing import Any
 
 from penstock.api import create_app
 from penstock.config import Settings, load
-from penstock.runtime.backends import open_engine
+from penstock.backends import open_engine
 from servers import Postgres
 
 Message = MutableMapping[str, Any]

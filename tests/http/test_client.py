@@ -30,7 +30,7 @@ from penstock.model.errors import (
 from penstock.model.job import Claim, FileLink, Lease, LogLine
 from penstock.model.wire.jobs import LogEntry, Outcome
 from penstock.model.workers import Worker, WorkRequest
-from penstock.runtime.backends import open_engine
+from penstock.backends import open_engine
 from penstock.scheduler import run_service
 from tests.services.engine_steps import dispatcher
 

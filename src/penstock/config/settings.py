@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from penstock.config.event_settings import EventSettings, WebhookSettings
+from penstock.config.function_settings import FunctionSettings
 from penstock.config.tables import SubscriptionTable, VariableName
 from penstock.model.fleets import MOST_WORKERS, Fleet
 from penstock.model.ids import SERIES_MAX
@@ -123,6 +124,13 @@ class MetricsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             "nowhere. Only loopback addresses need no API key.",
         ),
     ] = ""
+    cloudwatch: Annotated[
+        bool,
+        Meta(
+            description="Print the backlog of each queue to standard output every minute, for CloudWatch (embedded "
+            "metric format): schedulers and autoscalers. The sweep on Lambda always does."
+        ),
+    ] = False
 
 
 class LogSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -375,5 +383,6 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     webhooks: WebhookSettings = WebhookSettings()
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
+    functions: FunctionSettings = FunctionSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
     subscriptions: Mapping[str, SubscriptionTable] = {}

@@ -17,7 +17,7 @@ from penstock.http1 import ServerConnection
 from penstock.model.clock import Clock, SystemClock, seconds
 from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
-from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
+from penstock.backends import check_shared, embedded, engine_extras, open_engine
 from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
 from penstock.runtime.services import (
     Stopping,

@@ -27,10 +27,13 @@ POSTGRES = frozenset({"postgresql", "postgres"})
 
 
 @asynccontextmanager
-async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
-    """Open the engine on the backends of the settings; without any, on the data folder, created if missing."""
+async def open_engine(settings: Settings, rng: random.Random | None = None) -> AsyncIterator[Engine]:
+    """Open the engine on the backends of the settings; without any, on the data folder, created if missing.
+
+    `rng` makes the ids of jobs; by default one with a seed of its own.
+    """
     require(*engine_extras(settings))
-    clock, rng = SystemClock(), random.Random()
+    clock, rng = SystemClock(), rng or random.Random()
     async with AsyncExitStack() as undo:
         store = await open_store(settings, clock, rng)
         undo.push_async_callback(store.close)
