@@ -64,11 +64,18 @@ class AwsService:
 
     @classmethod
     async def open(
-        cls, service: str, *, error: type[Unavailable], deadline: timedelta, read_timeout: timedelta | None = None
+        cls,
+        service: str,
+        *,
+        error: type[Unavailable],
+        deadline: timedelta,
+        read_timeout: timedelta | None = None,
+        region: str | None = None,
     ) -> Self:
         """Open a client; InvalidSetting without a region. Nothing is asked of the service yet.
 
-        `read_timeout` is for calls that wait at the service; they need a `deadline` of their own.
+        `read_timeout` is for calls that wait at the service; they need a `deadline` of their own. `region`: another one
+        than the environment's. Among the details of an error, `throttled` and `denied` tell those kinds.
         """
         from aiobotocore.config import AioConfig
         from aiobotocore.session import get_session
@@ -83,7 +90,9 @@ class AwsService:
         )
         async with AsyncExitStack() as undo:
             try:
-                client = await undo.enter_async_context(get_session().create_client(service, config=config))
+                client = await undo.enter_async_context(
+                    get_session().create_client(service, region_name=region, config=config)
+                )
             except NoRegionError:
                 raise InvalidSetting(
                     f"no AWS region is set for {service}: set AWS_REGION, for example us-east-1"
@@ -118,11 +127,13 @@ class AwsService:
         code, message = str(told.get("Code", "")), str(told.get("Message", ""))
         status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
         if code in _DENIED:
-            return self._error(f"AWS denies {self.service}:{action}: allow this action in the role's policy. {message}")
+            told = f"AWS denies {self.service}:{action}: allow this action in the role's policy. {message}"
+            return self._error(told, denied=True)
         if code in _BAD_CREDENTIALS:
             return self._error(f"AWS takes no call with these credentials ({code}): renew them. {message}")
         if code in _THROTTLED or status >= 500:
-            return self._error(f"{self.service} does not take {action} now ({code}): {message}")
+            told = f"{self.service} does not take {action} now ({code}): {message}"
+            return self._error(told, throttled=code in _THROTTLED)
         return AwsRefusal(code, message, answer)
 
 

@@ -84,10 +84,11 @@ async def test_what_may_pass_is_tried_again_and_then_unavailable(
 ) -> None:
     async with answering(monkeypatch, status, code) as asked:
         service = await open_service(timedelta(seconds=30))
-        with pytest.raises(StoreUnavailable, match="ListTables"):
+        with pytest.raises(StoreUnavailable, match="ListTables") as failed:
             await service.call("ListTables")
         await service.close()
     assert len(asked) == 3
+    assert failed.value.details["throttled"] == (code == "ProvisionedThroughputExceededException")
 
 
 async def test_silence_is_unavailable_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,9 +138,7 @@ METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.O
 """What a process that is no API answers: its health and metrics."""
 
 
-def create_app(
-    engine: Engine, operations: Sequence[Operation] = OPERATIONS, streams: Streams | None = None
-) -> "Api":
+def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS, streams: Streams | None = None) -> "Api":
     """The API of this engine, or those of its operations, as an ASGI application."""
     traffic, opened = Traffic(), streams or Streams(engine)
     connect_sinks(engine)

@@ -154,8 +154,8 @@ def restored(*, url: str | None, data: str | None, config: Path | None, as_json:
 
 
 def _embedded_shard(settings: Settings) -> ShardMember:
-    from penstock.model.ids import ShardId
     from penstock.backends import data_folder
+    from penstock.model.ids import ShardId
 
     return ShardMember(number=ShardId(0), url=f"sqlite://{data_folder(settings) / 'penstock.db'}")
 

@@ -11,7 +11,7 @@ class FunctionSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     wake_queue: Annotated[
         str,
         Meta(
-            description="URL of the SQS queue that invokes the sweep before its minute is over; empty: each minute only."
+            description="URL of the SQS queue that invokes the sweep before its minute is over; empty: once a minute."
         ),
     ] = ""
     busy_seconds: Annotated[

@@ -1,10 +1,16 @@
 """The entry points of the functions, by the names that the template gives to Lambda."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from penstock.engine import Engine
 from penstock.functions import routes
 from penstock.functions.host import FunctionHost, host_of_environment
+
+if TYPE_CHECKING:
+    from penstock.functions.sweep import Sweep
 
 Event = dict[str, Any]
 
@@ -32,3 +38,55 @@ def cancel(event: Event, context: Any) -> Event:
 def rest(event: Event, context: Any) -> Event:
     """Every other route of the API."""
     return _host().answer("rest", routes.REST, event, context)
+
+
+def sweep(event: Event, context: Any) -> Event:
+    """Give every service its step: dispatch, reap, tick, number, scale, tell metrics, deliver. The event only wakes."""
+    return sweep_on(_host(), context)
+
+
+def publish(event: Event, context: Any) -> Event:
+    """Deliver events to sinks. The event only wakes; a batch of the stream without jobs does not even that."""
+    return publish_on(_host(), event, context)
+
+
+def sweep_on(host: FunctionHost, context: Any) -> Event:
+    """A sweep by this host. Raises SweepFailed after all steps had their turn, if one failed."""
+    from penstock.functions.budget import budget_of
+    from penstock.functions.sweep import SweepReport
+
+    async def run(engine: Engine) -> SweepReport:
+        return await _sweep_of(host, engine).run(budget_of(context, engine.clock))
+
+    return _answer(host.run(run))
+
+
+def publish_on(host: FunctionHost, event: Event, context: Any) -> Event:
+    """Deliveries by this host; `ignored` where the event says that there is nothing to deliver."""
+    from penstock.functions.budget import budget_of
+    from penstock.functions.deliveries import is_about_jobs
+    from penstock.functions.sweep import SweepReport
+
+    if not is_about_jobs(event):
+        return {"ignored": True}
+
+    async def run(engine: Engine) -> SweepReport:
+        return await _sweep_of(host, engine).deliver(budget_of(context, engine.clock))
+
+    return _answer(host.run(run))
+
+
+def _sweep_of(host: FunctionHost, engine: Engine) -> "Sweep":
+    from penstock.functions.sweep import Sweep
+
+    return host.keep(Sweep, lambda: Sweep(engine, host.wake_ups))
+
+
+def _answer(report: Any) -> Event:
+    """The report as JSON; SweepFailed, with it in the message, if a step failed."""
+    from penstock.functions.sweep import SweepFailed
+
+    if report.failed:
+        raise SweepFailed(msgspec.json.encode(report).decode())
+    answer: Event = msgspec.to_builtins(report)
+    return answer

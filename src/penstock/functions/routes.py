@@ -33,7 +33,7 @@ def only(name: str, served: Collection[Operation]) -> Sequence[Operation]:
 def _refusal(name: str, one: Operation) -> Callable[[ApiRequest], Awaitable[NoReturn]]:
     async def refuse(call: ApiRequest) -> NoReturn:
         raise NotFound(
-            f"the function {name} does not serve {one.method} {one.path}: let the HTTP API route it to the one that does"
+            f"the function {name} does not serve {one.method} {one.path}: the HTTP API has to route it to another"
         )
 
     return refuse

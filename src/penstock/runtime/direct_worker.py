@@ -2,9 +2,9 @@
 
 import os
 
+from penstock.backends import check_shared, open_engine
 from penstock.config import Settings
 from penstock.model.names import MEMBER
-from penstock.backends import check_shared, open_engine
 from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
 from penstock.runtime.services import run_loops, signal_loops
 from penstock.runtime.tallies import contribute_tallies

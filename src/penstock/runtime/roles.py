@@ -11,13 +11,13 @@ from datetime import timedelta
 from penstock.autoscaler.backends import FleetBackend
 from penstock.autoscaler.backends.processes import ProcessFleets
 from penstock.autoscaler.loop import Autoscaler
+from penstock.backends import check_shared, embedded, engine_extras, open_engine
 from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.http1 import ServerConnection
 from penstock.model.clock import Clock, SystemClock, seconds
 from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
-from penstock.backends import check_shared, embedded, engine_extras, open_engine
 from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
 from penstock.runtime.services import (
     Stopping,
