@@ -10,70 +10,69 @@ from penstock.functions import routes
 from penstock.functions.host import FunctionHost, host_of_environment
 
 if TYPE_CHECKING:
-    from penstock.functions.sweep import Sweep
+    from penstock.functions.sweep import Sweep, SweepReport
 
 Event = dict[str, Any]
 
 
 @cache
-def _host() -> FunctionHost:
+def process_host() -> FunctionHost:
+    """The host that all invocations of this process share."""
     return host_of_environment()
 
 
 def add(event: Event, context: Any) -> Event:
     """Add jobs, one or a batch."""
-    return _host().answer("add", routes.ADD, event, context)
+    return process_host().answer("add", routes.ADD, event, context)
 
 
 def query(event: Event, context: Any) -> Event:
     """Read jobs, their events, logs and files."""
-    return _host().answer("query", routes.QUERY, event, context)
+    return process_host().answer("query", routes.QUERY, event, context)
 
 
 def cancel(event: Event, context: Any) -> Event:
     """Cancel jobs."""
-    return _host().answer("cancel", routes.CANCEL, event, context)
+    return process_host().answer("cancel", routes.CANCEL, event, context)
 
 
 def rest(event: Event, context: Any) -> Event:
     """Every other route of the API."""
-    return _host().answer("rest", routes.REST, event, context)
+    return process_host().answer("rest", routes.REST, event, context)
 
 
 def sweep(event: Event, context: Any) -> Event:
     """Give every service its step: dispatch, reap, tick, number, scale, tell metrics, deliver. The event only wakes."""
-    return sweep_on(_host(), context)
+    return sweep_on(process_host(), context)
 
 
 def publish(event: Event, context: Any) -> Event:
     """Deliver events to sinks. The event only wakes; a batch of the stream without jobs does not even that."""
-    return publish_on(_host(), event, context)
+    return publish_on(process_host(), event, context)
 
 
 def sweep_on(host: FunctionHost, context: Any) -> Event:
     """A sweep by this host. Raises SweepFailed after all steps had their turn, if one failed."""
     from penstock.functions.budget import budget_of
-    from penstock.functions.sweep import SweepReport
 
-    async def run(engine: Engine) -> SweepReport:
+    async def run(engine: Engine) -> "SweepReport":
         return await _sweep_of(host, engine).run(budget_of(context, engine.clock))
 
-    return _answer(host.run(run))
+    return answer_of(host.run(run))
 
 
 def publish_on(host: FunctionHost, event: Event, context: Any) -> Event:
     """Deliveries by this host; `ignored` where the event says that there is nothing to deliver."""
     from penstock.functions.budget import budget_of
     from penstock.functions.deliveries import is_about_jobs
-    from penstock.functions.sweep import SweepReport
 
     if not is_about_jobs(event):
         return {"ignored": True}
 
-    async def run(engine: Engine) -> SweepReport:
+    async def run(engine: Engine) -> "SweepReport":
         return await _sweep_of(host, engine).deliver(budget_of(context, engine.clock))
 
-    return _answer(host.run(run))
+    return answer_of(host.run(run))
 
 
 def _sweep_of(host: FunctionHost, engine: Engine) -> "Sweep":
@@ -82,7 +81,7 @@ def _sweep_of(host: FunctionHost, engine: Engine) -> "Sweep":
     return host.keep(Sweep, lambda: Sweep(engine, host.wake_ups))
 
 
-def _answer(report: Any) -> Event:
+def answer_of(report: "SweepReport") -> Event:
     """The report as JSON; SweepFailed, with it in the message, if a step failed."""
     from penstock.functions.sweep import SweepFailed
 

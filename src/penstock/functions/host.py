@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -35,6 +35,15 @@ TEXTS: Final = ("text/", "application/json", PROBLEM_JSON)
 T = TypeVar("T")
 
 
+class Kept(Protocol):
+    """What a process keeps between invocations."""
+
+    async def close(self) -> None: ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """The settings of a function: those of the environment, with keys required and waits that end in time.
 
@@ -55,7 +64,7 @@ class FunctionHost:
         self._undo = AsyncExitStack()
         self._engine: Engine | None = None
         self._adapters: dict[str, Mangum] = {}
-        self._kept: dict[type[object], object] = {}
+        self._kept: dict[type[Kept], Kept] = {}
         self.wake_ups: WakeUpQueue | None = None
 
     def answer(self, name: str, served: Collection[Operation], event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -72,7 +81,7 @@ class FunctionHost:
         """Do the work with the engine, and send what it has published."""
         return self._loop.run_until_complete(self._run(work))
 
-    def keep(self, kind: type[T], make: Callable[[], T]) -> T:
+    def keep(self, kind: type[K], make: Callable[[], K]) -> K:
         """The one object of this kind, made at its first use: what a service knows between its steps."""
         found = self._kept.get(kind)
         if not isinstance(found, kind):
@@ -87,8 +96,13 @@ class FunctionHost:
 
     def close(self) -> None:
         """Close the engine and the loop."""
-        self._loop.run_until_complete(self._undo.aclose())
+        self._loop.run_until_complete(self._close())
         self._loop.close()
+
+    async def _close(self) -> None:
+        for kept in self._kept.values():
+            await kept.close()
+        await self._undo.aclose()
 
     async def _open(self) -> Engine:
         async with AsyncExitStack() as undo:

@@ -129,6 +129,10 @@ class Sweep:
         unfinished = () if is_finished else ("relays",)
         return SweepReport({}, [report], unfinished, None if wake is None else wake.total_seconds())
 
+    async def close(self) -> None:
+        """End the connections to sinks."""
+        await self._relays.close()
+
     def _steps(self, budget: Budget, upcoming: Upcoming) -> Iterator[tuple[str, Step]]:
         """In order: what a step leaves behind is what a later one acts on."""
         every = [self._steps_of(shard) for shard in self._engine.store.shards()]

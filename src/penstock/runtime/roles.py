@@ -21,6 +21,7 @@ from penstock.model.extras import require
 from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
 from penstock.runtime.services import (
     Stopping,
+    metrics_loops,
     process_name,
     run_loops,
     services,
@@ -122,7 +123,7 @@ async def scale(settings: Settings, app: str) -> None:
     async with (
         open_engine(with_metrics_address(settings)) as engine,
         serve_metrics(engine),
-        run_loops(signal_loops(engine)),
+        run_loops([*signal_loops(engine), *metrics_loops(engine)]),
     ):
         if settings.fleet.backend == "processes":
             async with local_fleets(engine, settings, app, settings.worker.url, stopping):

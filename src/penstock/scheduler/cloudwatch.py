@@ -4,6 +4,7 @@ CloudWatch makes metrics of such lines wherever it gets a process's standard out
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -48,16 +49,32 @@ def metric_line(gauge: QueueGauge, at: datetime) -> str:
 
 
 async def read_gauges(engine: Engine) -> Sequence[QueueGauge] | Unknown:
-    """Every queue that has jobs, a declared type or a pause. Unknown while a shard does not answer: its jobs count."""
+    """Every queue that has jobs or a declared type, by name. Unknown while a shard does not answer: its jobs count."""
     try:
-        found = await engine.queues.list()
+        return await _read_gauges(engine)
     except Unavailable as error:
         return Unknown(error.message)
-    if missing := engine.store.unavailable():
-        return Unknown(f"no answer from shard {', '.join(map(str, missing))}")
+
+
+async def _read_gauges(engine: Engine) -> Sequence[QueueGauge]:
+    # Each shard by itself: counts over all shards leave out those that do not answer.
+    jobs: Counter[tuple[str, State]] = Counter()
+    oldest: dict[str, datetime] = {}
+    for shard in engine.store.shards():
+        for count in await shard.counts():
+            jobs[count.queue, count.state] += count.jobs
+        for queue, due in (await shard.oldest_due()).items():
+            oldest[queue] = min(due, oldest.get(queue, due))
+    declared = {one.queue for one in (await engine.catalog.read()).types.values()}
+    now = await engine.store.now()
     return [
-        QueueGauge(one.name, one.jobs.get(State.QUEUED, 0), one.jobs.get(State.RUNNING, 0), one.oldest_seconds or 0.0)
-        for one in found
+        QueueGauge(
+            queue=queue,
+            backlog=jobs[queue, State.QUEUED],
+            running=jobs[queue, State.RUNNING],
+            oldest_seconds=max(0.0, (now - oldest.get(queue, now)).total_seconds()),
+        )
+        for queue in sorted(declared | {queue for queue, _ in jobs})
     ]
 
 
