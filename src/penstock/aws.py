@@ -8,6 +8,7 @@ second.
 import asyncio
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import cache
 from typing import Any, Self
 
 from penstock.model.errors import InvalidSetting, Unavailable
@@ -78,7 +79,6 @@ class AwsService:
         than the environment's. Among the details of an error, `throttled` and `denied` tell those kinds.
         """
         from aiobotocore.config import AioConfig
-        from aiobotocore.session import get_session
         from botocore.exceptions import NoRegionError
 
         seconds = deadline.total_seconds()
@@ -90,9 +90,8 @@ class AwsService:
         )
         async with AsyncExitStack() as undo:
             try:
-                client = await undo.enter_async_context(
-                    get_session().create_client(service, region_name=region, config=config)
-                )
+                opening = _session().create_client(service, region_name=region, config=config)
+                client = await undo.enter_async_context(opening)
             except NoRegionError:
                 raise InvalidSetting(
                     f"no AWS region is set for {service}: set AWS_REGION, for example us-east-1"
@@ -127,14 +126,22 @@ class AwsService:
         code, message = str(told.get("Code", "")), str(told.get("Message", ""))
         status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
         if code in _DENIED:
-            told = f"AWS denies {self.service}:{action}: allow this action in the role's policy. {message}"
-            return self._error(told, denied=True)
+            denied = f"AWS denies {self.service}:{action}: allow this action in the role's policy. {message}"
+            return self._error(denied, denied=True)
         if code in _BAD_CREDENTIALS:
             return self._error(f"AWS takes no call with these credentials ({code}): renew them. {message}")
         if code in _THROTTLED or status >= 500:
-            told = f"{self.service} does not take {action} now ({code}): {message}"
-            return self._error(told, throttled=code in _THROTTLED)
+            busy = f"{self.service} does not take {action} now ({code}): {message}"
+            return self._error(busy, throttled=code in _THROTTLED)
         return AwsRefusal(code, message, answer)
+
+
+@cache
+def _session() -> Any:
+    """One for the process: it keeps the descriptions of services, which take long to read."""
+    from aiobotocore.session import get_session
+
+    return get_session()
 
 
 def _reason(failed: Exception) -> str:
