@@ -20,7 +20,6 @@ from penstock.objects import ObjectStore
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store import Shard, Store
-from penstock.store.sqlite import SqliteStore
 
 POSTGRES = frozenset({"postgresql", "postgres"})
 """Schemes of the URLs of PostgreSQL."""
@@ -86,6 +85,8 @@ def shard_map(settings: Settings) -> ShardMap:
 async def open_store(settings: Settings, clock: Clock, rng: random.Random) -> Store:
     """The shards that the settings name behind an orchestrator, or the one in the data folder."""
     if embedded(settings):
+        from penstock.store.sqlite import SqliteStore
+
         path = _create(data_folder(settings)) / "penstock.db"
         return await SqliteStore.open(path, clock=clock, keep_events=settings.events.keep)
 
@@ -113,6 +114,8 @@ async def open_shard(number: ShardId, url: str, settings: Settings, clock: Clock
                 keep_events=settings.events.keep,
             )
         case "sqlite":
+            from penstock.store.sqlite import SqliteStore
+
             path, keep = Path(urlsplit(url).path), settings.events.keep
             return await SqliteStore.open(path, shard=number, clock=clock, keep_events=keep)
         case scheme:
