@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from packaging.markers import default_environment
@@ -97,8 +97,8 @@ def _run(*words: str, cwd: Path | None = None) -> None:
 
 def closure(python: str, architecture: str) -> set[str]:
     """The names of all libraries that Penstock needs with its extras, for that runtime; of what is installed here."""
-    environment = {
-        **default_environment(),
+    environment: dict[str, str | Set[str]] = {
+        **{name: str(value) for name, value in default_environment().items()},
         "python_version": python,
         "python_full_version": f"{python}.0",
         "platform_machine": "aarch64" if architecture == "arm64" else "x86_64",
@@ -113,7 +113,7 @@ def closure(python: str, architecture: str) -> set[str]:
     return {name for name, _ in found} - {DISTRIBUTION, *UNUSED}
 
 
-def _needed(name: str, extra: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _needed(name: str, extra: str, environment: Mapping[str, str | Set[str]]) -> Iterator[tuple[str, str]]:
     for text in importlib.metadata.requires(name) or ():
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate({**environment, "extra": extra}):
@@ -146,8 +146,8 @@ def prune(place: Path) -> None:
             shutil.rmtree(entry)
         elif entry.is_file() and entry.name not in KEPT_DATA:
             entry.unlink()
-    for folder in ("penstock/lab", "penstock/testing"):
-        shutil.rmtree(place / folder, ignore_errors=True)
+    for unused in ("penstock/lab", "penstock/testing"):
+        shutil.rmtree(place / unused, ignore_errors=True)
 
 
 def compile_all(place: Path, python: str) -> bool:

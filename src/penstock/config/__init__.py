@@ -2,12 +2,11 @@
 
 from penstock.config.event_settings import EventSettings
 from penstock.config.load import is_setting, load, variable
+from penstock.config.log_settings import LogSettings, MetricsSettings
 from penstock.config.settings import (
     BrokerSettings,
     FleetSettings,
     LimitSettings,
-    LogSettings,
-    MetricsSettings,
     ObjectSettings,
     RetentionSettings,
     ServerSettings,
