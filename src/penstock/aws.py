@@ -121,12 +121,16 @@ class AwsService:
         """End its connections. May be called again."""
         await self._undo.aclose()
 
+    def _right(self, action: str) -> str:
+        """What a policy calls the right to an action: that to a batch is the right to one."""
+        return f"{self.service}:{action.removesuffix('Batch') if self.service in _BATCHED else action}"
+
     def _judge(self, action: str, answer: dict[str, Any]) -> Exception:
         told = answer.get("Error", {})
         code, message = str(told.get("Code", "")), str(told.get("Message", ""))
         status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
         if code in _DENIED:
-            denied = f"AWS denies {self.service}:{action}: allow this action in the role's policy. {message}"
+            denied = f"AWS denies {self._right(action)}: allow this action in the role's policy. {message}"
             return self._error(denied, denied=True)
         if code in _BAD_CREDENTIALS:
             return self._error(f"AWS takes no call with these credentials ({code}): renew them. {message}")
@@ -142,6 +146,9 @@ def _session() -> Any:
     from aiobotocore.session import get_session
 
     return get_session()
+
+
+_BATCHED = frozenset({"sns", "sqs"})
 
 
 def _reason(failed: Exception) -> str:

@@ -197,7 +197,7 @@ async def test_a_missing_right_names_the_action(stage: SnsStage) -> None:
     stage.sink.answers.append(refusal("AuthorizationError", "not authorized", 403))
     delivery = await stage.notifier.deliver(stage.subscription(), [told_event()])
     assert isinstance(delivery, Unreachable)
-    assert "sns:PublishBatch: allow this action" in delivery.detail
+    assert "denies sns:Publish: allow this action" in delivery.detail
 
 
 def test_a_topic_that_throttles_has_answered() -> None:
