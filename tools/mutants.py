@@ -74,6 +74,8 @@ def copied_tree() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="penstock-mutants-") as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "node_modules"))
+        if (emulators := ROOT / ".emulators").exists():
+            (tree / ".emulators").symlink_to(emulators)
         yield tree
 
 

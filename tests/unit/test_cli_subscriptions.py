@@ -175,7 +175,8 @@ def test_a_topic_has_no_secret_to_print(client: RecordingSubscriptions) -> None:
 def test_the_clients_ask_for_a_topic_by_its_arn() -> None:
     for address, sink in ((TOPIC, {"kind": "sns", "topic": TOPIC}), (URL, {"kind": "webhook", "url": URL})):
         call = subscription_calls.create("orders", address, {}, None)
-        assert msgspec.json.decode(call.body or b"")["sink"] == sink
+        assert isinstance(call.body, bytes)
+        assert msgspec.json.decode(call.body)["sink"] == sink
 
 
 def test_a_list_shows_state_url_and_filter(client: RecordingSubscriptions) -> None:
