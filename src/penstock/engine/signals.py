@@ -74,7 +74,8 @@ class _Outbox:
         self._clock = clock
         self._tasks: set[asyncio.Future[None]] = set()
         self.is_open = False
-        self.is_prompt = False
+        self.prompt: frozenset[str] | None = None
+        """The signals that are sent, and at once; None: all, each after a while."""
 
     def send_later(self, name: str, delay: timedelta, take_message: Callable[[], bytes]) -> None:
         task = asyncio.ensure_future(self._send(name, delay, take_message))
@@ -82,12 +83,15 @@ class _Outbox:
         task.add_done_callback(self._tasks.discard)
 
     async def _send(self, name: str, delay: timedelta, take_message: Callable[[], bytes]) -> None:
-        if not self.is_prompt:
+        if self.prompt is None:
             await self._clock.sleep(delay)
         try:
             await self._broker.send_signal(name, take_message())
         except Unavailable as error:
             logger.debug("the signal %s was not sent: %s", name, error)
+
+    def takes(self, name: str) -> bool:
+        return self.is_open and (self.prompt is None or name in self.prompt)
 
     async def flush(self) -> None:
         if self._tasks:
@@ -126,7 +130,7 @@ class Signal(Actions[Payload]):
 
     def send(self, payload: Payload) -> None:
         """Run the actions of other processes soon; however often it is called meanwhile, one message is sent."""
-        if not self._outbox.is_open:
+        if not self._outbox.takes(self.name):
             return
         self._unsent.append(payload)
         if len(self._unsent) == 1:
@@ -260,8 +264,12 @@ class Signals:
             self.cancels.send(None)
 
     def send_promptly(self) -> None:
-        """Send signals from now on, each at once, without listening: for a process that stops between its calls."""
-        self._outbox.is_open = self._outbox.is_prompt = True
+        """Send some signals from now on, each at once, without listening: for a process that stops between its calls.
+
+        Only what is worth a message: what an operator changed, and jobs that are asked to stop.
+        """
+        self._outbox.is_open = True
+        self._outbox.prompt = frozenset({self.cancels.name, self.notices.name, self.schedules.name})
 
     async def flush(self) -> None:
         """Wait until what was published is sent."""
