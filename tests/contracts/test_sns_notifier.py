@@ -213,3 +213,12 @@ async def test_a_role_that_may_only_publish_passes_the_check(stage: SnsStage) ->
 async def test_a_webhook_is_no_topic(stage: SnsStage) -> None:
     with pytest.raises((Invalid, TypeError)):
         await stage.notifier.check(WebhookSink("https://example.com/"))
+
+
+async def test_a_process_without_the_library_says_how_to_install_it(
+    stage: SnsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.model.extras.find_spec", lambda _: None)
+    delivery = await stage.notifier.deliver(stage.subscription(), [told_event()])
+    assert isinstance(delivery, Unreachable)
+    assert "penstock-jobs[aws]" in delivery.detail

@@ -70,7 +70,6 @@ class SnsNotifier:
         """Also asks for the topic, where the role may; a role that may only publish is enough."""
         topic = _topic_of(sink)
         check_topic(topic.topic)
-        require("aws")
         service = await self._find_service(topic.region)
         try:
             await service.call("GetTopicAttributes", TopicArn=topic.topic)
@@ -117,6 +116,9 @@ class SnsNotifier:
             fate = Rejected(400, detail, timedelta(0))
         except Unavailable as error:
             fate = outcome_of(error)
+        except Invalid as error:
+            # Of this process, not of the sink: another one, with the library, may deliver.
+            fate = Unreachable(error.message, timedelta(0))
         else:
             refusals = {str(one.get("Id")): _refusal(one) for one in answer.get("Failed", ())}
             return {one.event: refusals.get(str(number)) for number, one in enumerate(messages)}
@@ -141,6 +143,7 @@ class SnsNotifier:
     async def _find_service(self, region: str) -> AwsService:
         async with self._opening:
             if region not in self._services:
+                require("aws")
                 self._services[region] = await AwsService.open(
                     "sns", error=Unavailable, deadline=self._deadline, region=region
                 )
