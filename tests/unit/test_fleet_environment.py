@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from penstock.autoscaler.backends import LaunchSpec
+from penstock.backends.fleets import remote_fleets
+from penstock.backends.worker_environ import container_environ, pod_environ
 from penstock.config import Settings, load
 from penstock.model.clock import SystemClock
 from penstock.model.errors import FleetUnavailable
-from penstock.runtime.roles import remote_fleets
-from penstock.runtime.worker_environ import container_environ, pod_environ
 
 SECRET = "hunter2"
 GIVEN = {
