@@ -174,6 +174,36 @@ def test_copies_of_a_process_that_are_restored_from_one_snapshot_draw_different_
     assert [name for name in first if first[name] == second[name]] == []
 
 
+class CountingHost(FunctionHost):
+    """Counts how often its engine was opened."""
+
+    opened = 0
+
+    async def open(self) -> Any:
+        self.opened += 1
+        return await super().open()
+
+
+@pytest.mark.parametrize(
+    ("environ", "opened"),
+    [
+        ({}, 0),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "add", "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand"}, 1),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "add", "AWS_LAMBDA_INITIALIZATION_TYPE": "snap-start"}, 0),
+    ],
+)
+def test_the_engine_is_opened_while_lambda_starts_the_process_unless_that_is_kept_as_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], opened: int
+) -> None:
+    from penstock.functions import handlers
+
+    host = CountingHost(small_settings(tmp_path))
+    monkeypatch.setattr(handlers, "process_host", lambda: host)
+    handlers.prepare(environ)
+    assert host.opened == opened
+    host.close()
+
+
 def test_the_entry_points_of_the_template_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     from penstock.functions import handlers
 

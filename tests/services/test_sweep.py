@@ -6,15 +6,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from penstock.config.function_settings import FunctionSettings
 from penstock.engine import Engine
 from penstock.events.sinks import connect_sinks
 from penstock.functions import handlers
 from penstock.functions.budget import RESERVE, Budget, budget_of
 from penstock.functions.deliveries import is_about_jobs
+from penstock.functions.scaling import FunctionScaling, make_scaling
 from penstock.functions.sweep import MOST_RUNS, Sweep, SweepFailed, Upcoming
 from penstock.functions.wake_ups import Arrivals
-from penstock.model.errors import StoreUnavailable
+from penstock.model.errors import InvalidSetting, StoreUnavailable
 from penstock.model.ids import JobId
 from penstock.model.job import NewJob
 from penstock.model.subscriptions import WebhookSink
@@ -23,6 +26,7 @@ from penstock.model.wire.subscriptions import SubscriptionRequest
 from penstock.testing.clock import START, SimulatedClock
 from tests.gateway import FunctionClient, small_settings
 from tests.services.engine_steps import claim, join, submit
+from tests.services.fake_fleets import FakeFleets
 from tests.webhook_sink import LocalSink, local_sink, reply
 
 LONG = timedelta(minutes=5)
@@ -246,6 +250,32 @@ async def test_an_attempt_that_failed_is_made_again_by_a_sweep_at_its_time(
     (at,) = requests.instants
     assert at is not None
     assert timedelta(seconds=3) < at - clock.now() < timedelta(seconds=7)
+
+
+async def test_a_sweep_starts_a_worker_for_a_job_that_waits_and_the_next_process_no_second_one(
+    engine: Engine, clock: SimulatedClock
+) -> None:
+    engine.settings = replace(engine.settings, functions=FunctionSettings(app="shop:app"))
+    fleets = FakeFleets(clock)
+    sweep = Sweep(engine, None, FunctionScaling(engine, fleets))
+    await join(engine, "before")
+    await submit(engine, "add", {"a": 1})
+    report = await sweep.run(budget(engine))
+    assert report.failed == []
+    assert [one.order.app for one in fleets.workers.values()] == ["shop:app"]
+    clock.advance(timedelta(minutes=1))
+    again = Sweep(engine, None, FunctionScaling(engine, fleets))
+    await again.run(budget(engine))
+    assert len(fleets.workers) == 1
+    await sweep.close()
+    await again.close()
+
+
+def test_workers_cannot_be_processes_of_a_function(engine: Engine) -> None:
+    assert make_scaling(engine) is None
+    engine.settings = replace(engine.settings, functions=FunctionSettings(app="shop:app"))
+    with pytest.raises(InvalidSetting, match="ecs"):
+        make_scaling(engine)
 
 
 def test_the_functions_sweep_and_publish_answer_what_they_did(

@@ -1,5 +1,7 @@
 """The entry points of the functions, by the names that the template gives to Lambda."""
 
+import os
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,15 @@ Event = dict[str, Any]
 def process_host() -> FunctionHost:
     """The host that all invocations of this process share."""
     return host_of_environment()
+
+
+def prepare(environ: Mapping[str, str]) -> None:
+    """Get ready while Lambda starts the process, with more CPU than an invocation has: open the engine.
+
+    Not where the process is kept as a snapshot: connections do not outlive it.
+    """
+    if "AWS_LAMBDA_FUNCTION_NAME" in environ and environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") != "snap-start":
+        process_host().open_early()
 
 
 def add(event: Event, context: Any) -> Event:
@@ -76,9 +87,10 @@ def publish_on(host: FunctionHost, event: Event, context: Any) -> Event:
 
 
 def _sweep_of(host: FunctionHost, engine: Engine) -> "Sweep":
+    from penstock.functions.scaling import make_scaling
     from penstock.functions.sweep import Sweep
 
-    return host.keep(Sweep, lambda: Sweep(engine, host.wake_ups))
+    return host.keep(Sweep, lambda: Sweep(engine, host.wake_ups, make_scaling(engine)))
 
 
 def answer_of(report: "SweepReport") -> Event:
@@ -89,3 +101,6 @@ def answer_of(report: "SweepReport") -> Event:
         raise SweepFailed(msgspec.json.encode(report).decode())
     answer: Event = msgspec.to_builtins(report)
     return answer
+
+
+prepare(os.environ)

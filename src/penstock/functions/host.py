@@ -4,6 +4,7 @@ Between invocations the process stands still. So whatever an invocation has begu
 """
 
 import asyncio
+import logging
 import os
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -26,6 +27,8 @@ from penstock.model.request_ids import name_request
 
 if TYPE_CHECKING:
     from mangum import Mangum
+
+logger = logging.getLogger("penstock.functions")
 
 LONGEST_WAIT: Final = 25.0
 """Seconds: an HTTP API gives up after 30."""
@@ -93,6 +96,13 @@ class FunctionHost:
         if self._engine is None:
             self._engine = await self._open()
         return self._engine
+
+    def open_early(self) -> None:
+        """Open the engine before the first invocation; one that cannot be opened yet is tried again by each."""
+        try:
+            self._loop.run_until_complete(self.open())
+        except PenstockError as error:
+            logger.warning("the engine is not open yet: %s", error.message)
 
     def close(self) -> None:
         """Close the engine and the loop."""

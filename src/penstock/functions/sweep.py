@@ -12,10 +12,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from penstock.autoscaler.loop import Autoscaler
 from penstock.engine import Engine
 from penstock.functions.budget import Budget
 from penstock.functions.deliveries import RelayRounds, first_retry, raise_failures
+from penstock.functions.scaling import FunctionScaling
 from penstock.functions.wake_ups import WakeUpQueue
 from penstock.loop import Step
 from penstock.model.clock import seconds, within
@@ -96,10 +96,10 @@ class ShardSteps:
 class Sweep:
     """The services of one process, and their order in a sweep."""
 
-    def __init__(self, engine: Engine, wake_ups: WakeUpQueue | None, autoscaler: Autoscaler | None = None) -> None:
+    def __init__(self, engine: Engine, wake_ups: WakeUpQueue | None, scaling: FunctionScaling | None = None) -> None:
         self._engine = engine
         self._wake_ups = wake_ups
-        self._autoscaler = autoscaler
+        self._scaling = scaling
         self._relays = RelayRounds(engine)
         self._metrics = QueueMetrics(engine)
         self._shards: dict[ShardId, ShardSteps] = {}
@@ -130,8 +130,10 @@ class Sweep:
         return SweepReport({}, [report], unfinished, None if wake is None else wake.total_seconds())
 
     async def close(self) -> None:
-        """End the connections to sinks."""
+        """End the connections to sinks and fleets."""
         await self._relays.close()
+        if self._scaling is not None:
+            await self._scaling.close()
 
     def _steps(self, budget: Budget, upcoming: Upcoming) -> Iterator[tuple[str, Step]]:
         """In order: what a step leaves behind is what a later one acts on."""
@@ -142,8 +144,8 @@ class Sweep:
         for one in every:
             yield f"dispatcher {one.shard.shard}", self._dispatch(one, upcoming)
             yield f"journal {one.shard.shard}", one.journal.step
-        if self._autoscaler is not None:
-            yield "autoscaler", self._autoscaler.step
+        if self._scaling is not None:
+            yield "autoscaler", self._scaling.autoscaler.step
         yield "metrics", lambda: self._tell_metrics(upcoming)
         yield "relays", lambda: self._run_relays(budget, upcoming)
         for one in every:
