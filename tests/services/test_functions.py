@@ -213,6 +213,7 @@ def test_the_entry_points_of_the_template_are_there(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, value)
     handlers.process_host.cache_clear()
     answer = handlers.query(gateway_event("GET", "/v1/jobs"), None)
+    handlers.process_host().close()
     handlers.process_host.cache_clear()
     assert answer["statusCode"] in {422, 503}
     assert StoreUnavailable.code in answer["body"] or "invalid_setting" in answer["body"]

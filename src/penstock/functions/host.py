@@ -108,6 +108,7 @@ class FunctionHost:
         """Close the engine and the loop."""
         self._loop.run_until_complete(self._close())
         self._loop.close()
+        asyncio.set_event_loop(None)
 
     async def _close(self) -> None:
         for kept in self._kept.values():
