@@ -139,6 +139,28 @@ def test_what_a_request_published_is_sent_before_it_is_answered(client: Function
     assert sent == [1]
 
 
+def test_nothing_happens_in_the_background_between_invocations(client: FunctionClient, host: FunctionHost) -> None:
+    """A timer that runs out while the process stands still takes a shard for dead that answers."""
+    client.add()
+    assert host._loop._scheduled == []  # type: ignore[attr-defined]  # noqa: SLF001 - timers show nowhere else
+
+
+def test_a_shard_that_was_down_is_found_well_by_a_later_invocation(
+    client: FunctionClient, host: FunctionHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fall(engine: Any) -> None:
+        (shard,) = engine.store.shards()
+        for _ in range(2):
+            shard.breaker.record(ok=False, reason="no answer")
+
+    host.run(fall)
+    assert client.ask("query", "GET", "/v1/jobs")["statusCode"] == 503
+    monkeypatch.setattr("penstock.functions.host.LOOK_INTERVAL", 0.0)
+    for _ in range(2):
+        client.ask("query", "GET", "/v1/jobs")
+    assert client.ask("query", "GET", "/v1/jobs")["statusCode"] == 200
+
+
 def fork_and_report(host: FunctionHost) -> dict[str, str]:
     """What a copy of this process draws by chance: ids, keys and secrets."""
     reader, writer = os.pipe()

@@ -26,15 +26,17 @@ POSTGRES = frozenset({"postgresql", "postgres"})
 
 
 @asynccontextmanager
-async def open_engine(settings: Settings, rng: random.Random | None = None) -> AsyncIterator[Engine]:
+async def open_engine(
+    settings: Settings, rng: random.Random | None = None, store_clock: Clock | None = None
+) -> AsyncIterator[Engine]:
     """Open the engine on the backends of the settings; without any, on the data folder, created if missing.
 
-    `rng` makes the ids of jobs; by default one with a seed of its own.
+    `rng` makes the ids of jobs; by default one with a seed of its own. By `store_clock` shards are looked after.
     """
     require(*engine_extras(settings))
     clock, rng = SystemClock(), rng or random.Random()
     async with AsyncExitStack() as undo:
-        store = await open_store(settings, clock, rng)
+        store = await open_store(settings, store_clock or clock, rng)
         undo.push_async_callback(store.close)
         objects = await open_objects(settings, clock)
         undo.push_async_callback(objects.close)

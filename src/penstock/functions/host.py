@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -22,8 +23,10 @@ from penstock.config import Settings, load
 from penstock.engine import Engine
 from penstock.functions.routes import RefusedStreams, only
 from penstock.functions.wake_ups import Arrivals, WakeUpQueue
+from penstock.model.clock import SystemClock
 from penstock.model.errors import PenstockError
 from penstock.model.request_ids import name_request
+from penstock.orchestrator import ShardedStore
 
 if TYPE_CHECKING:
     from mangum import Mangum
@@ -32,10 +35,24 @@ logger = logging.getLogger("penstock.functions")
 
 LONGEST_WAIT: Final = 25.0
 """Seconds: an HTTP API gives up after 30."""
+LOOK_INTERVAL: Final = 5.0
+"""Seconds between two looks at the shards, while there are invocations."""
+FINISH_SECONDS: Final = 0.5
+"""How long an invocation waits for what it has begun in the background."""
 TEXTS: Final = ("text/", "application/json", PROBLEM_JSON)
 """Content types that are passed on as they are; others as Base64."""
 
 T = TypeVar("T")
+
+
+class StillClock(SystemClock):
+    """A clock by which nothing happens in the background: a sleep lasts until it is cancelled.
+
+    What was on its way to a shard while the process stood still would look like a shard that does not answer.
+    """
+
+    async def sleep(self, span: timedelta) -> None:
+        await asyncio.Event().wait()
 
 
 class Kept(Protocol):
@@ -68,6 +85,8 @@ class FunctionHost:
         self._engine: Engine | None = None
         self._adapters: dict[str, Mangum] = {}
         self._kept: dict[type[Kept], Kept] = {}
+        self._standing: frozenset[asyncio.Task[Any]] = frozenset()
+        self._looked_at = 0.0
         self.wake_ups: WakeUpQueue | None = None
 
     def answer(self, name: str, served: Collection[Operation], event: dict[str, Any], context: Any) -> dict[str, Any]:
@@ -95,7 +114,23 @@ class FunctionHost:
         """The engine; Unavailable while it cannot be opened, which every invocation tries again."""
         if self._engine is None:
             self._engine = await self._open()
+            self._standing = frozenset(asyncio.all_tasks())
+            self._looked_at = self._engine.clock.monotonic()
         return self._engine
+
+    async def look_after(self, engine: Engine) -> None:
+        """Probe the shards and follow their map, beside an invocation, if that was not done for a while."""
+        now = engine.clock.monotonic()
+        if isinstance(engine.store, ShardedStore) and now - self._looked_at >= LOOK_INTERVAL:
+            self._looked_at = now
+            await engine.store.look_after()
+
+    async def finish(self, engine: Engine) -> None:
+        """Wait for everything that an invocation has begun and nobody awaits: tickets, signals, counts."""
+        await engine.flush()
+        begun = asyncio.all_tasks() - self._standing - {asyncio.current_task()}
+        if begun:
+            await asyncio.wait(begun, timeout=FINISH_SECONDS)
 
     def open_early(self) -> None:
         """Open the engine before the first invocation; one that cannot be opened yet is tried again by each."""
@@ -118,7 +153,8 @@ class FunctionHost:
     async def _open(self) -> Engine:
         async with AsyncExitStack() as undo:
             # Copies of a process that is restored from one snapshot would all draw the same numbers from a seed.
-            engine = await undo.enter_async_context(open_engine(self._settings, random.SystemRandom()))
+            opening = open_engine(self._settings, random.SystemRandom(), StillClock())
+            engine = await undo.enter_async_context(opening)
             engine.signals.send_promptly()
             if self._settings.functions.wake_queue:
                 self.wake_ups = WakeUpQueue(engine.store, engine.clock, self._settings.functions.wake_queue)
@@ -129,9 +165,10 @@ class FunctionHost:
     async def _run(self, work: Callable[[Engine], Awaitable[T]]) -> T:
         engine = await self.open()
         try:
-            return await work(engine)
+            answer, _ = await asyncio.gather(work(engine), self.look_after(engine))
+            return answer
         finally:
-            await engine.flush()
+            await self.finish(engine)
 
 
 class FunctionApp:
@@ -150,8 +187,8 @@ class FunctionApp:
             await problem_reply(error, scope["path"]).send(send, name_request(scope["headers"]))
             return
         engine = await self._host.open()
-        await api(scope, receive, send)
-        await engine.flush()
+        await asyncio.gather(api(scope, receive, send), self._host.look_after(engine))
+        await self._host.finish(engine)
         if self._host.wake_ups is not None:
             await self._host.wake_ups.request(self._arrivals.take(engine.clock.now()))
 
