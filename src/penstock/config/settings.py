@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 
 from penstock.config.event_settings import EventSettings, WebhookSettings
 from penstock.config.fleet_settings import EcsSettings, FleetSettings, TaskTable
+from penstock.config.function_settings import FunctionSettings
+from penstock.config.log_settings import LogSettings, MetricsSettings
 from penstock.config.tables import SubscriptionTable
 from penstock.model.ids import SERIES_MAX
 from penstock.model.names import whole
@@ -114,31 +116,6 @@ class ObjectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         bool, Meta(description="Let clients and workers move files to and from S3 by presigned URLs.")
     ] = True
     link_seconds: Annotated[float, Meta(description="How long a presigned URL is good for.", ge=1, le=604_800)] = 900.0
-
-
-class MetricsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where processes that are no API tell their metrics; APIs tell theirs where they listen."""
-
-    address: Annotated[
-        str,
-        whole(
-            r"(?:|(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5})",
-            max_length=260,
-            description="Where schedulers, autoscalers and direct workers answer `/metrics`, as `HOST:PORT`; empty: "
-            "nowhere. Only loopback addresses need no API key.",
-        ),
-    ] = ""
-
-
-class LogSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a process writes to its standard error."""
-
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least important messages to write.")
-    ] = "info"
-    format: Annotated[
-        Literal["text", "json"], Meta(description="`text` for people, `json` for programs: one object per line.")
-    ] = "text"
 
 
 class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -335,6 +312,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
     ecs: EcsSettings = EcsSettings()
+    functions: FunctionSettings = FunctionSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
     subscriptions: Mapping[str, SubscriptionTable] = {}
     tasks: Mapping[str, TaskTable] = {}

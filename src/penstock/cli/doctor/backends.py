@@ -41,7 +41,7 @@ async def examine_backends(settings: Settings) -> list[Finding]:
 
 
 async def _examine_shards(settings: Settings) -> AsyncIterator[Finding]:
-    from penstock.runtime.backends import embedded, shard_map
+    from penstock.backends import embedded, shard_map
 
     if embedded(settings):
         return
@@ -98,7 +98,7 @@ async def _examine_database(name: str, member: ShardMember, settings: Settings) 
 
 
 async def _examine_broker(settings: Settings) -> Finding:
-    from penstock.runtime.backends import open_broker
+    from penstock.backends import open_broker
 
     try:
         broker = await _wait_for(open_broker(settings, SystemClock()))
@@ -114,7 +114,7 @@ async def _examine_broker(settings: Settings) -> Finding:
 
 
 async def _examine_objects(settings: Settings) -> Finding:
-    from penstock.runtime.backends import open_objects
+    from penstock.backends import open_objects
 
     key = f"doctor/{random.getrandbits(64):016x}"
     try:
