@@ -50,7 +50,7 @@ def _run(folder: Path, code: Path, plan: AwsPlan) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cluster.aws", description=__doc__)
-    parser.add_argument("--jobs", type=int, default=400, help="jobs of the load, at least (default 400)")
+    parser.add_argument("--jobs", type=int, default=200, help="jobs of the load, at least (default 200)")
     parser.add_argument("--code", type=Path, required=True, help="the zip of the functions, of `make lambda`")
     parser.add_argument("--folder", help="keep logs, histories and ledger in this new folder")
     return parser

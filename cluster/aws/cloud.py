@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ APP = "cluster.aws.jobs:app"
 TEMPLATE = ROOT / "deploy" / "aws" / "template.json"
 DEPLOYED_WITHIN = 60.0
 SESSION_NAME = "worker"
+TRIES = 5
 
 
 class NotDeployed(Exception):
@@ -148,18 +148,22 @@ class Cloud:
         environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PENSTOCK_"))},
             **self.environ,
-            "PENSTOCK_STORE_URL": f"dynamodb://{self.outputs['TableName']}",
+            "PENSTOCK_STORE_URL": f"dynamodb://{self.outputs['TableName']}?create=false",
             "PENSTOCK_BROKER_URL": f"sqs://{STACK}",
             "PYTHONPATH": str(ROOT / "src"),
         }
         command = [sys.executable, "-m", "penstock", *words]
-        done = subprocess.run(command, env=environ, cwd=self.folder, capture_output=True, text=True, timeout=60)
-        if done.returncode:
-            raise RuntimeError(f"penstock {' '.join(words)} failed: {done.stderr or done.stdout}")
-        return done.stdout
+        pause, told = threading.Event(), ""
+        for _ in range(TRIES):
+            done = subprocess.run(command, env=environ, cwd=self.folder, capture_output=True, text=True, timeout=60)
+            if not done.returncode:
+                return done.stdout
+            # A machine that is busy with other things may be too slow for the first answer.
+            told = done.stderr or done.stdout
+            pause.wait(1)
+        raise RuntimeError(f"penstock {' '.join(words)} failed: {told}")
 
     def _differences(self) -> Differences:
-        packages = sysconfig.get_path("purelib")
         objects = {"PENSTOCK_OBJECTS_ENDPOINT": self.ministack.endpoint}
         return Differences(
             image=IMAGE,
@@ -173,7 +177,7 @@ class Cloud:
                 **objects,
                 **WORKER_ENVIRON,
             },
-            function_environ={"PYTHONPATH": packages, **objects, **FUNCTION_ENVIRON},
+            function_environ={**objects, **FUNCTION_ENVIRON},
         )
 
 

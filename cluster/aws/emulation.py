@@ -1,6 +1,7 @@
 """The template as the emulator can take it: each difference to the shipped one is a function here, with its reason."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
@@ -12,6 +13,8 @@ Properties = dict[str, Any]
 
 PARTIQL = "dynamodb:PartiQL"
 BATCH = "dynamodb:BatchExecuteStatement"
+MOST_WORKERS = 2
+BATCHED = frozenset({"sqs:SendMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sns:Publish"})
 
 
 class Differences(Struct, frozen=True, kw_only=True):
@@ -33,7 +36,8 @@ def emulated(template: Template, differences: Differences) -> Template:
     made = deepcopy(template)
     leave_out_application_auto_scaling(made)
     allow_plain_http(made)
-    name_partiql_as_the_emulator_does(made)
+    name_batches_as_the_emulator_does(made)
+    widen_what_the_emulator_does_not_tell_policies(made)
     use_programs_of_this_machine(made, differences)
     give_functions(made, differences.function_environ)
     return made
@@ -55,13 +59,25 @@ def allow_plain_http(template: Template) -> None:
         del template["Resources"][name]
 
 
-def name_partiql_as_the_emulator_does(template: Template) -> None:
-    """AWS asks a policy about each statement of a batch (PartiQLUpdate, …); the emulator about the call."""
+def name_batches_as_the_emulator_does(template: Template) -> None:
+    """AWS asks a policy about each statement and each message of a batch (PartiQLUpdate, SendMessage); the emulator
+    about the call (BatchExecuteStatement, which it asks about no table; SendMessageBatch)."""
     for role in _of_kind(template, "AWS::IAM::Role"):
         for statement in _statements(role):
-            actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
-            if any(action.startswith(PARTIQL) for action in actions):
-                statement["Action"] = [*actions, BATCH]
+            actions = _listed(statement["Action"])
+            statement["Action"] = [*actions, *(f"{action}Batch" for action in actions if action in BATCHED)]
+        if any(PARTIQL in json.dumps(statement["Action"]) for statement in _statements(role)):
+            document = role["Policies"][0]["PolicyDocument"]
+            document["Statement"].append({"Effect": "Allow", "Action": BATCH, "Resource": "*"})
+
+
+def widen_what_the_emulator_does_not_tell_policies(template: Template) -> None:
+    """It asks about the cluster, whatever a call to ECS is about, and tells no keys of DynamoDB for conditions."""
+    for role in _of_kind(template, "AWS::IAM::Role"):
+        for statement in _statements(role):
+            statement.pop("Condition", None)
+            if any(action.startswith("ecs:") for action in _listed(statement["Action"])):
+                statement["Resource"] = {"Fn::GetAtt": ["Cluster", "Arn"]}
 
 
 def use_programs_of_this_machine(template: Template, differences: Differences) -> None:
@@ -85,9 +101,13 @@ def use_programs_of_this_machine(template: Template, differences: Differences) -
 
 
 def give_functions(template: Template, environ: Mapping[str, str]) -> None:
-    """Functions run in the emulator's Python, with shorter waits than the defaults, so that a run takes minutes."""
+    """A run takes minutes, so functions wait for less long than by default; and all workers are on this machine."""
     for function in _of_kind(template, "AWS::Lambda::Function"):
-        function["Environment"]["Variables"] |= environ
+        variables = function["Environment"]["Variables"]
+        variables["PENSTOCK_CONFIG_TEXT"] = re.sub(
+            r"max = \d+", f"max = {MOST_WORKERS}", variables["PENSTOCK_CONFIG_TEXT"]
+        )
+        variables |= environ
 
 
 def _named(template: Template, true: Callable[[dict[str, Any]], bool]) -> list[str]:
@@ -100,3 +120,7 @@ def _of_kind(template: Template, kind: str) -> list[Properties]:
 
 def _statements(role: Properties) -> list[Properties]:
     return [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -15,13 +15,13 @@ from cluster.board import Board
 from cluster.clients import Supply
 from cluster.records import Entry, Event
 from cluster.recovery import Course
-from penstock.model.names import MEMBER
 from servers.launch import on_path
 
 FOUND_WITHIN = 90.0
 """How long what is to be killed may take to be there: a schedule invokes the sweep each minute."""
 WELL_WITHIN = 120.0
 BURST = 40
+CONTAINER_NAMES = "ministack-ecs-"
 TYPES = ("report", "thumbnail")
 
 
@@ -106,7 +106,8 @@ class AwsFaults:
 
         def find() -> bool:
             containers = self._members()
-            found[:] = [(containers[one], one) for one in self._board.at_work() if one in containers]
+            at_work = self._board.at_work()
+            found[:] = [(containers[key], one) for one in at_work if (key := one.partition("-")[0]) in containers]
             return bool(found)
 
         self._await(find, "no container runs a job")
@@ -142,14 +143,9 @@ class AwsFaults:
         return self._podman("ps", "--quiet", "--no-trunc").split()
 
     def _members(self) -> dict[str, str]:
-        """Running containers by the names of their workers."""
-        found = {}
-        for container in self.containers():
-            form = "{{range .Config.Env}}{{println .}}{{end}}"
-            environ = self._podman("inspect", "--format", form, container).splitlines()
-            names = [line.partition("=")[2] for line in environ if line.startswith(f"{MEMBER}=")]
-            found.update({name: container for name in names})
-        return found
+        """Running containers by the beginning of the ids of their tasks, which is part of their names."""
+        rows = (row.split() for row in self._podman("ps", "--format", "{{.ID}} {{.Names}}").splitlines())
+        return {name.split("-")[2]: container for container, name in rows if name.startswith(CONTAINER_NAMES)}
 
     def _podman(self, *words: str) -> str:
         command = [on_path("podman", "podman"), *words]

@@ -1,38 +1,10 @@
 """The jobs of the load on AWS: two types, each with its own queue and workers. Attempts write to the ledger."""
 
-import asyncio
-import os
-import time
-from pathlib import Path
-
-from cluster.jobs import LEDGER, OUTPUT, STUBBORN, NotYet
-from cluster.records import Entry, Mark, append
+from cluster.jobs import OUTPUT, STUBBORN, NotYet, note, run
+from cluster.records import Mark
 from penstock import Context, Penstock
-from penstock.model.names import MEMBER
 
 app = Penstock()
-
-
-def note(ctx: Context, n: int, mark: Mark) -> None:
-    entry = Entry(
-        mark=mark,
-        job=ctx.id,
-        n=n,
-        fence=ctx.fence,
-        attempt=ctx.attempt,
-        at=time.monotonic(),
-        pid=os.getpid(),
-        worker=os.environ.get(MEMBER, "unnamed"),
-    )
-    append(Path(os.environ[LEDGER]), entry)
-
-
-async def run(ctx: Context, n: int, seconds: float) -> int:
-    """The fence is the result, so that a result tells which attempt it belongs to."""
-    note(ctx, n, Mark.START)
-    await asyncio.sleep(seconds)
-    note(ctx, n, Mark.END)
-    return ctx.fence
 
 
 @app.job(retry=STUBBORN)

@@ -27,10 +27,10 @@ Say = Callable[[str], None]
 class AwsPlan(Struct, frozen=True, kw_only=True):
     """How much load, and which faults. With `to_zero` the run waits until no container is left."""
 
-    jobs: int = 400
-    clients: int = 4
-    window: int = 60
-    rate: float = 12.0
+    jobs: int = 200
+    clients: int = 2
+    window: int = 40
+    rate: float = 8.0
     faults: Sequence[AwsFault] = tuple(AwsFault)
     end_seconds: float = 120.0
     told_seconds: float = 120.0
@@ -61,14 +61,16 @@ def run(cloud: Cloud, plan: AwsPlan, say: Say) -> bool:
     board = Board(cloud.ledger, plan.window)
     supply = Supply(board, plan.jobs, plan.rate, orders(random.Random(SEED)))
     caller = cloud.caller()
-    subscriber = _subscribe(cloud, caller)
     faults = AwsFaults(cloud, board, supply)
     say(f"containers before the first job: {len(faults.containers())}")
-    harms = _run_load(cloud, plan, board, supply, faults, say)
-    jobs = _await_end(caller, plan, subscriber, say)
-    zero = _await_zero(faults, plan, say)
-    subscriber.stop()
-    caller.close()
+    subscriber = _subscribe(cloud, caller)
+    try:
+        harms = _run_load(cloud, plan, board, supply, faults, say)
+        jobs = _await_end(caller, plan, subscriber, say)
+        zero = _await_zero(faults, plan, say)
+    finally:
+        subscriber.stop()
+        caller.close()
     events, ledger = events_of(cloud.histories.glob("client*.jsonl")), Tail(cloud.ledger).read()
     outcome = Outcome(
         judge(events, ledger, jobs),

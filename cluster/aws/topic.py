@@ -37,17 +37,25 @@ class Subscriber(threading.Thread):
         super().__init__(daemon=True)
         self._queues = queues
         self._url = queues.create_queue(QueueName=QUEUE)["QueueUrl"]
-        asked = queues.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
-        topics.subscribe(
-            TopicArn=topic,
-            Protocol="sqs",
-            Endpoint=asked["Attributes"]["QueueArn"],
-            Attributes={"RawMessageDelivery": "true"},
-        )
+        self._subscribe(topics, topic)
         self._stopped = threading.Event()
         self._lock = threading.Lock()
         self._seen: Counter[tuple[str, int]] = Counter()
         self._arrivals: list[float] = []
+
+    def _subscribe(self, topics: Any, topic: str) -> None:
+        asked = self._queues.get_queue_attributes(QueueUrl=self._url, AttributeNames=["QueueArn"])
+        queue = asked["Attributes"]["QueueArn"]
+        allowed = {
+            "Effect": "Allow",
+            "Principal": {"Service": "sns.amazonaws.com"},
+            "Action": "sqs:SendMessage",
+            "Resource": queue,
+            "Condition": {"ArnEquals": {"aws:SourceArn": topic}},
+        }
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        self._queues.set_queue_attributes(QueueUrl=self._url, Attributes={"Policy": policy})
+        topics.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue, Attributes={"RawMessageDelivery": "true"})
 
     def run(self) -> None:
         while not self._stopped.is_set():

@@ -16,7 +16,7 @@ SUBNET_RANGES: Final = ("10.73.0.0/20", "10.73.16.0/20")
 
 
 class Network:
-    """`subnets`, `security_group` and `public_address` are what a task is started with."""
+    """`subnets`, `security_group` and `assign_public_ip` are what a task is started with."""
 
     def __init__(self, stack: Stack, parameters: Parameters) -> None:
         self._stack = stack
@@ -34,6 +34,7 @@ class Network:
         )
         self.subnets = Fn.split(",", self.joined_subnets)
         self.public_address = parameters.public_address.value_as_string
+        self.assign_public_ip = parameters.assign_public_ip
         self.security_group = ec2.CfnSecurityGroup(
             stack,
             "WorkerSecurityGroup",

@@ -26,7 +26,7 @@ class Parameters(Construct):
             "SubnetIds", "With VpcId: subnets of it from which workers reach AWS, with commas between.", default=""
         )
         self.public_address = self._choice(
-            "PublicAddress", "Whether workers get public addresses.", "ENABLED", ("ENABLED", "DISABLED")
+            "PublicAddress", "Whether workers get public addresses.", "true", ("true", "false")
         )
         self.log_days = self._choice("LogDays", "Days that logs are kept.", "30", RETENTION_DAYS, kind="Number")
         self.log_level = self._choice(
@@ -56,6 +56,10 @@ class Parameters(Construct):
             "TellsAlarms",
             expression=Fn.condition_not(Fn.condition_equals(self.alarm_topic.value_as_string, "")),
         )
+        public = CfnCondition(
+            stack, "Public", expression=Fn.condition_equals(self.public_address.value_as_string, "true")
+        )
+        self.assign_public_ip = Token.as_string(Fn.condition_if(public.logical_id, "ENABLED", "DISABLED"))
         arm = CfnCondition(stack, "Arm", expression=Fn.condition_equals(self.architecture.value_as_string, "arm64"))
         self.processor = Token.as_string(Fn.condition_if(arm.logical_id, "ARM64", "X86_64"))
 

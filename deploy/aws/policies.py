@@ -11,7 +11,7 @@ OBJECTS: Final = "objects are named by the jobs that they belong to"
 LOG_STREAMS: Final = "a log's streams are named when they are made"
 TASKS: Final = "tasks are named when they are started; these are the cluster's"
 
-READ: Final = ("GetItem", "BatchGetItem", "Query", "PartiQLSelect")
+READ: Final = ("DescribeTable", "GetItem", "BatchGetItem", "Query", "PartiQLSelect")
 WRITE: Final = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem", "PartiQLInsert", "PartiQLUpdate")
 
 
@@ -45,6 +45,7 @@ class Places:
     cluster: str
     tasks: str
     task_definitions: tuple[str, ...]
+    services: tuple[str, ...]
     worker_logs: str
     logs: Mapping[str, str] = field(default_factory=dict)
     passed_roles: tuple[str, ...] = ()
@@ -54,19 +55,19 @@ def statements_of(name: str, places: Places) -> list[Allow]:
     """The statements of a function's role, or of the workers'."""
     allowed = {
         "add": [*_read(places), *_write(places), *_objects(places), *_send(places), *_wake(places)],
-        "query": [*_read(places), *_read_objects(places)],
-        "cancel": [*_read(places), *_write(places)],
+        "query": [*_read(places), _probe_table(places), _read_objects(places), *_look(places)],
+        "cancel": [*_read(places), *_write(places), *_look(places)],
         "rest": [*_read(places), *_write(places), *_objects(places), *_send(places), *_wake(places)],
         "sweep": [
             *_read(places),
             *_write(places),
-            *_objects(places),
             *_send(places),
             *_wake(places),
             *_receive_wake_ups(places),
             *_fleets(places),
+            *_publish(places),
         ],
-        "publish": [*_read(places), *_write(places), *_publish(places), *_stream(places)],
+        "publish": [*_read(places), *_write(places), *_publish(places), *_wake(places), *_stream(places)],
         "worker": [*_read(places), *_write(places), *_objects(places), *_send(places), *_receive(places)],
     }[name]
     return [*allowed, *_log(name, places)]
@@ -89,16 +90,30 @@ def _write(places: Places) -> list[Allow]:
     return [Allow("dynamodb", WRITE, (places.table,))]
 
 
-def _read_objects(places: Places) -> list[Allow]:
-    return [Allow("s3", ("GetObject",), (f"{places.bucket}/*",), wildcard=OBJECTS)]
+def _probe_table(places: Places) -> Allow:
+    """The item by whose change a process finds out that a table which was away answers again; no job is like it."""
+    own = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": "*#shard"}}
+    return Allow("dynamodb", ("UpdateItem",), (places.table,), own)
+
+
+def _read_objects(places: Places) -> Allow:
+    return Allow("s3", ("GetObject",), (f"{places.bucket}/*",), wildcard=OBJECTS)
 
 
 def _objects(places: Places) -> list[Allow]:
-    return [Allow("s3", ("GetObject", "PutObject"), (f"{places.bucket}/*",), wildcard=OBJECTS)]
+    return [Allow("s3", ("GetObject", "PutObject", "DeleteObject"), (f"{places.bucket}/*",), wildcard=OBJECTS)]
+
+
+def _look(places: Places) -> list[Allow]:
+    """Find the queues and count what they hold."""
+    return [
+        Allow("sqs", ("GetQueueUrl", "GetQueueAttributes"), places.tickets),
+        Allow("sqs", ("ListQueues",), ("*",), wildcard="AWS knows no smaller resource for a list"),
+    ]
 
 
 def _send(places: Places) -> list[Allow]:
-    return [Allow("sqs", ("SendMessage", "GetQueueUrl", "GetQueueAttributes"), places.tickets)]
+    return [*_look(places), Allow("sqs", ("SendMessage",), places.tickets)]
 
 
 def _receive(places: Places) -> list[Allow]:
@@ -137,6 +152,7 @@ def _fleets(places: Places) -> list[Allow]:
             wildcard="each deployment makes a new revision; the sweep runs the newest",
         ),
         Allow("ecs", ("DescribeTasks", "StopTask"), (places.tasks,), in_cluster, wildcard=TASKS),
+        Allow("ecs", ("DescribeServices",), places.services, in_cluster),
         Allow("ecs", ("ListTasks",), ("*",), in_cluster, wildcard="AWS knows no smaller resource than the condition"),
         Allow(
             "ecs",

@@ -95,6 +95,11 @@ class PenstockStack(Stack):
             tasks=f"{partition}:ecs:{here}:task/{Aws.STACK_NAME}/*",
             # A new revision is made with each deployment; the sweep runs the newest.
             task_definitions=tuple(f"{partition}:ecs:{here}:task-definition/{family(one)}:*" for one in job_types),
+            services=tuple(
+                f"{partition}:ecs:{here}:service/{Aws.STACK_NAME}/{family(one)}"
+                for one in job_types
+                if one.mode == "alarms"
+            ),
             worker_logs=f"{partition}:logs:{here}:log-group:/penstock/{Aws.STACK_NAME}/workers",
             logs={
                 name: f"{partition}:logs:{here}:log-group:/penstock/{Aws.STACK_NAME}/{name}"
@@ -105,8 +110,11 @@ class PenstockStack(Stack):
     def _environment(self) -> dict[str, str]:
         """The settings of workers and functions alike."""
         return {
-            "PENSTOCK_STORE_URL": f"dynamodb://{self.storage.table.ref}",
+            "PENSTOCK_STORE_URL": f"dynamodb://{self.storage.table.ref}?create=false",
             "PENSTOCK_BROKER_URL": f"sqs://{Aws.STACK_NAME}",
+            "PENSTOCK_BROKER_CREATE": "false",
+            # Without signals a change is found with the next look; with them each process has a queue of its own.
+            "PENSTOCK_BROKER_SIGNALS": "none",
             "PENSTOCK_OBJECTS_URL": f"s3://{self.storage.bucket.ref}/jobs",
             "PENSTOCK_OBJECTS_REGION": Aws.REGION,
             "PENSTOCK_LOG_LEVEL": self.parameters.log_level.value_as_string,
@@ -117,7 +125,16 @@ class PenstockStack(Stack):
         return {
             **self._environment(),
             "PENSTOCK_FUNCTIONS_WAKE_QUEUE": self.queues.wake_ups.ref,
-            "PENSTOCK_CONFIG_TEXT": "\n".join(map(_fleet_table, job_types)),
+            "PENSTOCK_CONFIG_TEXT": "\n".join(map(_fleet_tables, job_types)),
+            "PENSTOCK_FUNCTIONS_APP": self.parameters.app.value_as_string,
+            "PENSTOCK_FLEET_BACKEND": "ecs",
+            "PENSTOCK_ECS_CLUSTER": self.cluster.ref,
+            "PENSTOCK_ECS_TASK_DEFINITION": f"{Aws.STACK_NAME}-{{fleet}}",
+            "PENSTOCK_ECS_SERVICE": f"{Aws.STACK_NAME}-{{fleet}}",
+            "PENSTOCK_ECS_SUBNETS": self.network.joined_subnets,
+            "PENSTOCK_ECS_SECURITY_GROUPS": self.network.security_group.attr_group_id,
+            "PENSTOCK_ECS_PUBLIC_IP": self.network.public_address,
+            "PENSTOCK_SERVER_ALLOW_UNKNOWN_TYPES": "true",
         }
 
     def _tell(self) -> None:
@@ -133,6 +150,7 @@ class PenstockStack(Stack):
             CfnOutput(self, name, value=value)
 
 
-def _fleet_table(one: JobType) -> str:
+def _fleet_tables(one: JobType) -> str:
     """The fleet of a job type, as in penstock.toml."""
-    return f'[fleets.{one.name}]\nqueues = ["{one.name}"]\nmax = {one.max}\n'
+    fleet = f'[fleets.{one.name}]\nqueues = ["{one.name}"]\nmax = {one.max}\n'
+    return fleet if one.mode == "autoscaler" else f'{fleet}[tasks.{one.name}]\nmode = "{one.mode}"\n'

@@ -41,6 +41,8 @@ class Workers:
     def define(self, one: JobType) -> ecs.CfnTaskDefinition:
         """The task definition of a job type: one container that works its queue."""
         own = {"PENSTOCK_WORKER_QUEUES": one.name, **self._environment}
+        if one.mode == "alarms":
+            own["PENSTOCK_WORKER_TASK_PROTECTION"] = "true"
         return ecs.CfnTaskDefinition(
             self._stack,
             f"{one.id}Task",
@@ -100,7 +102,7 @@ class Workers:
                 awsvpc_configuration=ecs.CfnService.AwsVpcConfigurationProperty(
                     subnets=network.subnets,
                     security_groups=[network.security_group.attr_group_id],
-                    assign_public_ip=network.public_address,
+                    assign_public_ip=network.assign_public_ip,
                 )
             ),
         )
