@@ -51,7 +51,7 @@ WITHOUT_JOURNAL: Final = Life(
     name="Penstock without the journal",
     writes=7.0,
     reads=1.0,
-    queue_requests=1.3,
+    queue_requests=1.25,
     function_ms=25.0,
     topic_requests=0.0,
 )

@@ -67,7 +67,7 @@ def uses_of(call: Call) -> Iterator[Use]:
     yield Use(BATCHES.get(action, action), _thing(call.parameters))
     if call.name == "RunTask":
         yield Use("iam:PassRole")
-        if call.parameters.get("tags"):
+        if call.parameters.get("tags") or call.parameters.get("propagateTags"):
             yield Use("ecs:TagResource")
 
 

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from servers import Ministack, Podman, aws_environ
 from servers.podman import IMAGE
 
 STACK = "jobs"
+FUNCTIONS = ("add", "query", "cancel", "rest", "sweep", "publish")
+WORKER = "worker"
 CODE_BUCKET = "code"
 APP = "cluster.aws.jobs:app"
 TEMPLATE = ROOT / "deploy" / "aws" / "template.json"
 DEPLOYED_WITHIN = 60.0
-SESSION_NAME = "worker"
 TRIES = 5
 
 
@@ -46,6 +47,7 @@ class Cloud:
         self.podman = Podman(folder / "podman")
         self.ministack = Ministack(folder / "ministack", engine=self.podman.url, policies=True, trail=True)
         self.outputs: dict[str, str] = {}
+        self._seen: dict[str, set[str]] = {name: set() for name in FUNCTIONS}
         self.key = ""
 
     @cached_property
@@ -107,6 +109,18 @@ class Cloud:
                 continue
         return found
 
+    def access_keys(self) -> dict[str, set[str]]:
+        """The access keys by which the calls of each function, and of the workers, can be known."""
+        self.note_functions()
+        return {**self._seen, WORKER: {json.loads(self._credentials.read_text())["AWS_ACCESS_KEY_ID"]}}
+
+    def note_functions(self) -> None:
+        """Remember the access keys of functions that run now: a process of one may be gone later."""
+        for name in FUNCTIONS:
+            for process in self.functions(name):
+                with suppress(psutil.Error):
+                    self._seen[name].add(process.environ()["AWS_ACCESS_KEY_ID"])
+
     def _await_stack(self, stacks: Any) -> dict[str, str]:
         pause, deadline = threading.Event(), time.monotonic() + DEPLOYED_WITHIN
         while True:
@@ -126,7 +140,7 @@ class Cloud:
             StackName=STACK, LogicalResourceId="WorkerRole"
         )
         role = self.client("iam").get_role(RoleName=resource["StackResourceDetail"]["PhysicalResourceId"])["Role"]
-        given = self.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName=SESSION_NAME)["Credentials"]
+        given = self.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName=WORKER)["Credentials"]
         environ = {
             **self.environ,
             "AWS_ACCESS_KEY_ID": given["AccessKeyId"],

@@ -11,6 +11,7 @@ from cluster.aws.cloud import Cloud
 from cluster.aws.faults import BARS, MEANINGS, AwsFault, AwsFaults, AwsHarm, AwsRecovery, NotFelt, measure
 from cluster.aws.load import GatewayCaller, GatewayClient, orders
 from cluster.aws.topic import Subscriber, Told, judge_changes
+from cluster.aws.trail import Trail
 from cluster.board import Board
 from cluster.checker import Found, Verdict, Wrong, judge
 from cluster.clients import Supply
@@ -80,7 +81,7 @@ def run(cloud: Cloud, plan: AwsPlan, say: Say) -> bool:
         len(plan.faults) - len(harms),
         zero,
     )
-    for line in lines(outcome):
+    for line in (*lines(outcome), "", *call_lines(Trail(cloud), outcome.verdict.acknowledged)):
         say(line)
     return outcome.good(plan)
 
@@ -159,6 +160,13 @@ def _await_zero(faults: AwsFaults, plan: AwsPlan, say: Say) -> float | None:
             return time.monotonic() - began
         pause.wait(0.5)
     return None
+
+
+def call_lines(trail: Trail, jobs: int) -> Iterator[str]:
+    """How often services were called for a job, by functions and workers, everything included."""
+    for service in ("dynamodb", "sqs", "sns", "ecs", "s3"):
+        requests = trail.requests(service)
+        yield f"calls of {service:<12} {requests:>8,}  {requests / max(jobs, 1):.2f} a job"
 
 
 def lines(outcome: Outcome) -> Iterator[str]:

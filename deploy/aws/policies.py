@@ -12,7 +12,15 @@ LOG_STREAMS: Final = "a log's streams are named when they are made"
 TASKS: Final = "tasks are named when they are started; these are the cluster's"
 
 READ: Final = ("DescribeTable", "GetItem", "BatchGetItem", "Query", "PartiQLSelect")
-WRITE: Final = ("PutItem", "UpdateItem", "DeleteItem", "ConditionCheckItem", "PartiQLInsert", "PartiQLUpdate")
+WRITE: Final = (
+    "PutItem",
+    "UpdateItem",
+    "DeleteItem",
+    "ConditionCheckItem",
+    "BatchWriteItem",
+    "PartiQLInsert",
+    "PartiQLUpdate",
+)
 
 
 @dataclass(frozen=True)
