@@ -35,7 +35,9 @@ from penstock.store.dynamodb.history_rows import (
     unpack_depths,
     unpack_sums,
 )
+from penstock.store.dynamodb.items import AWAY, DUE, LINE
 from penstock.store.dynamodb.journal_items import JournalHead, JournalItems, head_attributes
+from penstock.store.dynamodb.schema import PLACE
 from penstock.store.dynamodb.table import SortRange, TransactionRefused
 from penstock.store.dynamodb.values import ItemKey
 
@@ -77,6 +79,15 @@ class DynamoHistory:
                 return await self._items.read_head()
             head = replace(head, folded=folded, folded_at=now, turn=head.turn + 1)
         return head
+
+    async def recount(self, head: JournalHead) -> None:
+        """Count the jobs themselves, after some have moved while no events were kept. Moves meanwhile may be missed."""
+        head = await self.fold(head)
+        depths: Depths = Counter()
+        for partition in (DUE, LINE, AWAY):
+            async for item in self._table.walk(self._items.prefix + partition, index=PLACE):
+                depths[item["q"], item["t"], item["st"]] += 1
+        await self._change(head, [self._depths_part(depths)], silent=0)
 
     async def _add(self, more: Mapping[Span, Sums]) -> list[Part]:
         """The parts of a transaction that add sums to their spans."""

@@ -24,6 +24,7 @@ from penstock.model.clock import millis, to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId
 from penstock.model.journal import Entry, EventRetention, JournalPage
+from penstock.store.batcher import Batcher
 from penstock.store.dynamodb.conditions import Condition, Update, put_part, update_part
 from penstock.store.dynamodb.entries import EntryRow, bytes_of, entries_of, pack_entries
 from penstock.store.dynamodb.history import DynamoHistory
@@ -49,22 +50,39 @@ CLEAR_ATTEMPTS = 10
 class DynamoJournal:
     """Numbers and reads the entries of one shard."""
 
-    def __init__(self, items: JournalItems, history: DynamoHistory, prefix: str, *, keep_events: bool) -> None:
+    def __init__(self, items: JournalItems, history: DynamoHistory, *, keep_events: bool) -> None:
         self._items = items
         self._table = items.table
         self._history = history
-        self._untold = prefix + UNTOLD_PARTITION
+        self._untold = items.prefix + UNTOLD_PARTITION
         self._keep_events = keep_events
+        self._passes: Batcher[None, int] = Batcher(self._run_pass)
 
     # -- numbering
 
     async def number_entries(self) -> int:
-        """The greatest number. Without events there is nothing to number."""
-        if not self._keep_events:
-            return (await self._items.read_head()).number
-        head = await self._number()
-        await self._history.fold_when_due(head)
-        return head.number
+        """The greatest number. Calls that arrive during a pass share the next one."""
+        (number,) = await self._passes.submit([None])
+        return number
+
+    async def close(self) -> None:
+        """Finish the pass that is under way."""
+        await self._passes.close()
+
+    async def _run_pass(self, calls: Sequence[None]) -> list[int]:
+        head = await (self._number() if self._keep_events else self._note_silence())
+        if self._keep_events and head.silent:
+            await self._history.recount(head)
+        elif self._keep_events:
+            await self._history.fold_when_due(head)
+        return [head.number] * len(calls)
+
+    async def _note_silence(self) -> JournalHead:
+        """Jobs move without telling it: the counts of the history are not right any more."""
+        head = await self._items.read_head()
+        if not head.silent:
+            await self._table.update(Update(self._items.head_key, head_attributes(silent=1)))
+        return head
 
     async def _number(self) -> JournalHead:
         """Number what the index shows; the head afterwards. If another process numbers meanwhile, leave it the rest."""
