@@ -77,6 +77,7 @@ def copied_tree() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="penstock-mutants-") as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "node_modules"))
+        # Large, and only read: tests find the emulators of AWS beside the sources.
         if EMULATORS.exists():
             (tree / EMULATORS.name).symlink_to(EMULATORS)
         yield tree

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.aws import AwsService
+from penstock.backends import engine_extras, open_shard
 from penstock.cli import ROOT
 from penstock.cli.doctor.backends import examine_backends
 from penstock.cli.doctor.findings import Finding, FindingStatus
@@ -16,7 +17,6 @@ from penstock.config import Settings, StoreSettings
 from penstock.model.clock import SystemClock
 from penstock.model.errors import InvalidSetting, StoreUnavailable
 from penstock.model.ids import ShardId
-from penstock.runtime.backends import engine_extras, open_shard
 from penstock.store.dynamodb import DynamoStore, schema
 from penstock.store.dynamodb.address import TableAddress
 from penstock.store.dynamodb.migrate import connect

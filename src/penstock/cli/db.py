@@ -70,7 +70,7 @@ def _is_database(shard: ShardMember) -> bool:
 
 def configured_shards(settings: Settings) -> Sequence[ShardMember]:
     """The shards of the settings, in order; none where jobs are kept in the data folder."""
-    from penstock.runtime.backends import embedded, shard_map
+    from penstock.backends import embedded, shard_map
 
     return [] if embedded(settings) else list(shard_map(settings).members.values())
 
@@ -188,15 +188,15 @@ def restored(*, url: str | None, data: str | None, config: Path | None, as_json:
 
 
 def _embedded_shard(settings: Settings) -> ShardMember:
+    from penstock.backends import data_folder
     from penstock.model.ids import ShardId
-    from penstock.runtime.backends import data_folder
 
     return ShardMember(number=ShardId(0), url=f"sqlite://{data_folder(settings) / 'penstock.db'}")
 
 
 async def _raise_epoch(shard: ShardMember, settings: Settings) -> ShardMember:
     """The shard as its database knows it: a URL alone does not tell its number."""
-    from penstock.runtime.backends import open_shard
+    from penstock.backends import open_shard
 
     shard = await _identify(shard)
     store = await open_shard(shard.number, shard.url, settings, SystemClock())
