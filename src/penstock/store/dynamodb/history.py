@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from penstock.model.clock import millis, to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.journal import FOLDS, NEWEST_SPAN, History, HistoryFilter, HistoryRow, SpanFold
-from penstock.store.dynamodb.conditions import Condition, Part, Update, delete_part, put_part, update_part
+from penstock.store.dynamodb.conditions import ItemCondition, Part, Update, delete_part, put_part, update_part
 from penstock.store.dynamodb.entries import EntryRow
 from penstock.store.dynamodb.history_rows import (
     Depths,
@@ -116,7 +116,7 @@ class DynamoHistory:
 
     async def _change(self, head: JournalHead, parts: Sequence[Part], **raised: int) -> bool:
         """Change the history as it was decided on this head; False if it was changed meanwhile."""
-        same = Condition("tu = :turn", turn=head.turn) if head.turn else Condition("attribute_not_exists(tu)")
+        same = ItemCondition("tu = :turn", turn=head.turn) if head.turn else ItemCondition("attribute_not_exists(tu)")
         update = Update(self._items.head_key, head_attributes(turn=head.turn + 1, **raised), condition=same)
         try:
             await self._table.transact([update_part(update), *parts], str(uuid4()))

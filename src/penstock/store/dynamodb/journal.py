@@ -25,7 +25,7 @@ from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId
 from penstock.model.journal import Entry, EventRetention, JournalPage
 from penstock.store.batcher import Batcher
-from penstock.store.dynamodb.conditions import Condition, Update, put_part, update_part
+from penstock.store.dynamodb.conditions import ItemCondition, Update, put_part, update_part
 from penstock.store.dynamodb.entries import EntryRow, bytes_of, entries_of, pack_entries
 from penstock.store.dynamodb.history import DynamoHistory
 from penstock.store.dynamodb.items import UNTOLD as UNTOLD_PARTITION
@@ -162,7 +162,7 @@ class DynamoJournal:
         return [head_of(item) for item in found.values()]
 
     async def _raise_cleared(self, head: JournalHead) -> JournalHead:
-        behind = Condition("attribute_not_exists(c) OR c < :number", number=head.number)
+        behind = ItemCondition("attribute_not_exists(c) OR c < :number", number=head.number)
         # Refused: another process has finished the same pass.
         with suppress(ConditionFailed):
             raised = head_attributes(cleared=head.number)
@@ -227,7 +227,7 @@ class DynamoJournal:
         if deliveries < head.deliveries_until + HIDE_STEP and history < head.history_since + HIDE_STEP:
             return
         past = head_attributes(deliveries_until=deliveries, history_since=max(history, 0))
-        behind = Condition("attribute_not_exists(du) OR du < :until", until=deliveries)
+        behind = ItemCondition("attribute_not_exists(du) OR du < :until", until=deliveries)
         with suppress(ConditionFailed):
             await self._table.update(Update(self._items.head_key, past, condition=behind))
 
@@ -236,7 +236,7 @@ class DynamoJournal:
         oldest = await self._first_after(head, until, limit)
         if oldest == head.oldest:
             return 0
-        behind = Condition("attribute_not_exists(o) OR o < :oldest", oldest=oldest)
+        behind = ItemCondition("attribute_not_exists(o) OR o < :oldest", oldest=oldest)
         with suppress(ConditionFailed):
             await self._table.update(Update(self._items.head_key, head_attributes(oldest=oldest), condition=behind))
         return oldest - head.oldest
@@ -255,9 +255,9 @@ def ceil_millis(at: datetime) -> int:
     return to_millis(at + timedelta(microseconds=999))
 
 
-def _still(head: JournalHead) -> Condition:
+def _still(head: JournalHead) -> ItemCondition:
     """The guard of the numbering: no other pass has numbered since the head was read."""
-    return Condition("n = :number", number=head.number) if head.number else Condition("attribute_not_exists(n)")
+    return ItemCondition("n = :number", number=head.number) if head.number else ItemCondition("attribute_not_exists(n)")
 
 
 def _groups(jobs: Iterable[Head]) -> Iterator[list[Head]]:
