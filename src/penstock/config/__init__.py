@@ -3,11 +3,10 @@
 from penstock.config.event_settings import EventSettings
 from penstock.config.fleet_settings import EcsSettings, FleetSettings, TaskTable
 from penstock.config.load import is_setting, load, variable
+from penstock.config.log_settings import LogSettings, MetricsSettings
 from penstock.config.settings import (
     BrokerSettings,
     LimitSettings,
-    LogSettings,
-    MetricsSettings,
     ObjectSettings,
     RetentionSettings,
     ServerSettings,

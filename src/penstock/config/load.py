@@ -35,6 +35,8 @@ ALIASES = {"PENSTOCK_URL": "worker.url", "PENSTOCK_KEY": "worker.key"}
 PAID_SCHEMES = frozenset({"dynamodb", "sqs"})
 PAID_TIMING = {"dispatch_seconds": 5.0, "observe_seconds": 5.0, "catalog_seconds": 5.0, "depths_seconds": 2.0}
 """The defaults under `timing` with a store or a broker whose calls are paid for one by one."""
+SQS_DEADLINE = 5.0
+"""A call to AWS connects, and is tried again, within this time."""
 
 SECTIONS: dict[str, type[Struct]] = {
     name: kind for name, kind in get_type_hints(Settings).items() if name not in TABLES
@@ -113,6 +115,8 @@ def _default_for_paid(values: dict[str, dict[str, object]]) -> None:
     urls += [str(entry).partition("=")[2] for entry in shards] if isinstance(shards, Sequence) else []
     if any(urlsplit(str(url)).scheme in PAID_SCHEMES for url in urls):
         values["timing"] = {**PAID_TIMING, **values["timing"]}
+    if urlsplit(str(urls[0])).scheme == "sqs":
+        values["broker"] = {"deadline_seconds": SQS_DEADLINE, **values["broker"]}
 
 
 def accepted(setting: str) -> str:

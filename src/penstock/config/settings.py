@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 
 from penstock.config.event_settings import EventSettings, WebhookSettings
 from penstock.config.fleet_settings import EcsSettings, FleetSettings, TaskTable
+from penstock.config.function_settings import FunctionSettings
+from penstock.config.log_settings import LogSettings, MetricsSettings
 from penstock.config.tables import SubscriptionTable
 from penstock.model.ids import SERIES_MAX
 from penstock.model.names import whole
@@ -63,7 +65,10 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class StoreSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where jobs are kept. Without any of these: one SQLite file in the data folder."""
 
-    url: Annotated[str, Meta(description="One shard: `postgresql://…`; empty keeps jobs in the data folder.")] = ""
+    url: Annotated[
+        str,
+        Meta(description="One shard: `postgresql://…` or `dynamodb://TABLE`; empty keeps jobs in the data folder."),
+    ] = ""
     shards: Annotated[
         tuple[str, ...],
         Meta(description="Several shards, each as `NUMBER=URL`; the numbers stay with their databases for ever."),
@@ -82,18 +87,20 @@ class StoreSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where tickets lie. Losing them loses no job."""
 
-    url: Annotated[str, Meta(description="`redis://…`; empty keeps tickets in the server's memory.")] = ""
+    url: Annotated[str, Meta(description="`redis://…` or `sqs://PREFIX`; empty: the server's memory.")] = ""
     prefix: Annotated[
         str,
         whole(
             "[a-z0-9-]+",
             max_length=128,
-            description="What the broker's keys begin with, where several systems share one.",
+            description="What the keys in Redis begin with, where several systems share one.",
         ),
     ] = "penstock"
     deadline_seconds: Annotated[
-        float, Meta(description="A broker that does not answer a call in this time is left alone.", gt=0)
+        float, Meta(description="A broker that does not answer a call in this time is left alone. 5 with SQS.", gt=0)
     ] = 1.0
+    create: Annotated[bool, Meta(description="Create missing SQS queues, and the SNS topic of signals.")] = True
+    signals: Annotated[Literal["sns", "none"], Meta(description="What carries signals beside SQS.")] = "sns"
 
 
 class ObjectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -109,31 +116,6 @@ class ObjectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         bool, Meta(description="Let clients and workers move files to and from S3 by presigned URLs.")
     ] = True
     link_seconds: Annotated[float, Meta(description="How long a presigned URL is good for.", ge=1, le=604_800)] = 900.0
-
-
-class MetricsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where processes that are no API tell their metrics; APIs tell theirs where they listen."""
-
-    address: Annotated[
-        str,
-        whole(
-            r"(?:|(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5})",
-            max_length=260,
-            description="Where schedulers, autoscalers and direct workers answer `/metrics`, as `HOST:PORT`; empty: "
-            "nowhere. Only loopback addresses need no API key.",
-        ),
-    ] = ""
-
-
-class LogSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a process writes to its standard error."""
-
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least important messages to write.")
-    ] = "info"
-    format: Annotated[
-        Literal["text", "json"], Meta(description="`text` for people, `json` for programs: one object per line.")
-    ] = "text"
 
 
 class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -330,6 +312,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
     ecs: EcsSettings = EcsSettings()
+    functions: FunctionSettings = FunctionSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
     subscriptions: Mapping[str, SubscriptionTable] = {}
     tasks: Mapping[str, TaskTable] = {}

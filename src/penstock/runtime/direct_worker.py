@@ -1,7 +1,7 @@
 """A worker that reaches store, broker and objects itself, without a server. An HTTP worker never imports this."""
 
+from penstock.backends import check_shared, open_engine
 from penstock.config import Settings
-from penstock.runtime.backends import check_shared, open_engine
 from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
 from penstock.runtime.services import run_loops, signal_loops
 from penstock.runtime.tallies import contribute_tallies

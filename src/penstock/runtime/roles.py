@@ -2,29 +2,27 @@
 
 import asyncio
 import logging
-import os
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import msgspec
-from msgspec.structs import replace
-
 from penstock.autoscaler.backends import FleetBackend
-from penstock.autoscaler.backends.ecs import EcsFleets, TaskPlan
 from penstock.autoscaler.backends.processes import ProcessFleets
 from penstock.autoscaler.loop import Autoscaler
-from penstock.config import EcsSettings, Settings, TaskTable
+from penstock.backends import check_shared, embedded, engine_extras, open_engine
+from penstock.backends.fleets import fleet_backend, fleet_environ, fleet_extras
+from penstock.backends.worker_environ import worker_environ
+from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.http1 import ServerConnection
-from penstock.model.clock import Clock, SystemClock, seconds
+from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
-from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
 from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
 from penstock.runtime.services import (
     Stopping,
+    metrics_loops,
     process_name,
     run_loops,
     services,
@@ -34,7 +32,6 @@ from penstock.runtime.services import (
 )
 from penstock.runtime.tallies import collect_tallies
 from penstock.runtime.worker import warn_of_no_metrics
-from penstock.runtime.worker_environ import container_environ, pod_environ, task_environ, worker_environ
 from penstock.scheduler import Ticker, run_service
 from penstock.scheduler.http_api import HttpSchedulerApi
 from penstock.worker.agent.agent import declare
@@ -126,7 +123,7 @@ async def scale(settings: Settings, app: str) -> None:
     async with (
         open_engine(with_metrics_address(settings)) as engine,
         serve_metrics(engine),
-        run_loops(signal_loops(engine)),
+        run_loops([*signal_loops(engine), *metrics_loops(engine)]),
     ):
         if settings.fleet.backend == "processes":
             async with local_fleets(engine, settings, app, settings.worker.url, stopping):
@@ -134,7 +131,7 @@ async def scale(settings: Settings, app: str) -> None:
                 await stopping.asked.wait()
         else:
             await _declare_from_here(engine, settings, app)
-            async with _run_autoscaler(engine, fleet_backend(settings, engine), settings, app, _environ(settings)):
+            async with _run_autoscaler(engine, fleet_backend(settings, engine), settings, app, fleet_environ(settings)):
                 logger.info("autoscaler ready")
                 await stopping.asked.wait()
 
@@ -173,69 +170,6 @@ async def _run_autoscaler(
     finally:
         await autoscaler.close()
         await fleets.close()
-
-
-def fleet_extras(settings: Settings) -> list[str]:
-    """The package extra that the fleet backend needs, if any."""
-    backend = settings.fleet.backend
-    return [] if backend == "processes" else ["aws" if backend == "ecs" else backend]
-
-
-def fleet_backend(settings: Settings, engine: Engine) -> FleetBackend:
-    """The fleet backend for containers, pods or tasks. It connects later."""
-    return task_fleets(settings, engine) if settings.fleet.backend == "ecs" else remote_fleets(settings, engine.clock)
-
-
-def remote_fleets(settings: Settings, clock: Clock) -> FleetBackend:
-    """The fleet backend for containers or pods."""
-    fleet = settings.fleet
-    image = fleet.image or None
-    if fleet.backend == "kubernetes":
-        from penstock.autoscaler.backends.kubernetes import KubernetesFleets
-        from penstock.autoscaler.backends.kubernetes import PodDefaults as OfPods
-
-        pods = OfPods(image=image, secrets=fleet.secrets)
-        return KubernetesFleets(clock, namespace=fleet.namespace or None, around=pods)
-    from penstock.autoscaler.backends.containers import ContainerDefaults as OfContainers
-    from penstock.autoscaler.backends.containers import ContainerFleets
-
-    containers = OfContainers(image=image, binds=fleet.binds, network=fleet.network or None)
-    return ContainerFleets(fleet.engine, clock, random.Random(), around=containers)
-
-
-def _environ(settings: Settings) -> dict[str, str]:
-    """The environment of workers in containers, pods or tasks."""
-    match settings.fleet.backend:
-        case "kubernetes":
-            return pod_environ(settings)
-        case "ecs":
-            return task_environ(settings)
-        case _:
-            return container_environ(settings, os.environ)
-
-
-def task_fleets(settings: Settings, engine: Engine) -> FleetBackend:
-    """The fleet backend for Amazon ECS."""
-    ecs = settings.ecs
-    plans = {name: task_plan(ecs, table) for name, table in settings.tasks.items()}
-    return EcsFleets(
-        engine.store, engine.clock, random.Random(), cluster=ecs.cluster, plan=task_plan(ecs, TaskTable()), plans=plans
-    )
-
-
-def task_plan(ecs: EcsSettings, table: TaskTable) -> TaskPlan:
-    """What the tasks of a fleet are: as its table says, else as `[ecs]` does."""
-    told = {name: value for name, value in msgspec.structs.asdict(table).items() if value is not None}
-    chosen = replace(ecs, **told)
-    return TaskPlan(
-        task_definition=chosen.task_definition,
-        container=chosen.container,
-        service=chosen.service if chosen.mode == "alarms" else None,
-        subnets=chosen.subnets,
-        security_groups=chosen.security_groups,
-        public_ip=chosen.public_ip,
-        capacity_providers=chosen.capacity_providers,
-    )
 
 
 async def _hurry(fleets: ProcessFleets, stopping: Stopping) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from penstock.backends import data_folder, embedded
 from penstock.config import Settings, variable
-from penstock.runtime.backends import data_folder, embedded
 from penstock.worker.processes import PARENT
 
 PASSED_ON = ("store", "broker", "objects", "log", "timing", "limits", "retention")
