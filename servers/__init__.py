@@ -1,9 +1,10 @@
 """Real servers for tests, the cluster and the benchmark: started on loopback at free ports, ended with their owner.
 
 PostgreSQL, Valkey and SeaweedFS come as wheels, pinned by hash; nginx, PgBouncer, Podman and Prometheus are packages of
-Debian's.
+Debian's; the emulators of AWS are installed apart.
 """
 
+from servers.emulators import Dynoxide, Ministack, Moto, aws_environ
 from servers.launch import Launched, Missing
 from servers.nginx import Nginx
 from servers.pgbouncer import PgBouncer
@@ -15,9 +16,12 @@ from servers.seaweed import Seaweed
 from servers.valkey import Valkey
 
 __all__ = [
+    "Dynoxide",
     "FaultProxy",
     "Launched",
+    "Ministack",
     "Missing",
+    "Moto",
     "Nginx",
     "PgBouncer",
     "Podman",
@@ -26,5 +30,6 @@ __all__ = [
     "Seaweed",
     "Standby",
     "Valkey",
+    "aws_environ",
     "promtool",
 ]

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from penstock.broker.seam import SignalMessage
+from penstock.broker.seam import BrokerCapabilities, SignalMessage
 from penstock.broker.subscribers import Subscribers
 from penstock.model.ids import JobId
 from penstock.model.job import PRIORITIES, BacklogKey, Ticket
@@ -24,6 +24,8 @@ class MemoryBroker:
 
     Waiting callers are served in the order they came. A job that has a ticket here is not given a second one.
     """
+
+    capabilities = BrokerCapabilities()
 
     def __init__(self) -> None:
         self._epoch = secrets.token_hex(8)
@@ -42,7 +44,10 @@ class MemoryBroker:
             return tickets
         return await self._wait(wanted, limit, wait)
 
-    async def depths(self) -> dict[BacklogKey, int]:
+    async def discard(self, tickets: Sequence[Ticket]) -> None:
+        """Nothing to do: a ticket that was taken is forgotten."""
+
+    async def depths(self, among: Collection[BacklogKey] | None = None) -> dict[BacklogKey, int]:
         return dict(self._queues.depths)
 
     async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:
@@ -64,6 +69,11 @@ class MemoryBroker:
         for waiters in list(self._waiters.values()):
             for waiter in list(waiters):
                 self._answer(waiter, [])
+
+    def take_rest(self) -> list[Ticket]:
+        """Every ticket that no waiting caller wants."""
+        rest, self._queues = self._queues.tickets(), TicketQueues()
+        return rest
 
     def lose(self) -> None:
         """For tests: forget every ticket, as a broker does that is killed. Waiting callers go on waiting."""
@@ -167,6 +177,10 @@ class TicketQueues:
                 tickets += self._share(level, keys, limit - len(tickets))
         self.held.difference_update([ticket.job for ticket in tickets])
         return tickets
+
+    def tickets(self) -> list[Ticket]:
+        """All of them."""
+        return [ticket for level in self._levels for queue in level.values() for ticket in queue]
 
     def _admit(self, tickets: Iterable[Ticket]) -> Iterator[tuple[deque[Ticket], Ticket]]:
         """Each ticket whose job has none here yet, counted, with the queue that it belongs to."""

@@ -13,6 +13,7 @@ LIBRARIES = {
     "s3": "obstore",
     "containers": "aiodocker",
     "kubernetes": "lightkube",
+    "aws": "aiobotocore",
 }
 """The library of each extra that a setting can ask for."""
 

@@ -37,7 +37,7 @@ from penstock.orchestrator.registry import ShardedRegistry
 from penstock.orchestrator.shard import CALL_DEADLINE, GuardedShard
 from penstock.orchestrator.supervisor import OpenShard
 from penstock.store.answers import PATIENCE, gather_answers, require
-from penstock.store.seam import Capabilities, Shard
+from penstock.store.seam import Capabilities, Shard, common_capabilities
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -45,8 +45,6 @@ Answer = TypeVar("Answer")
 
 class ShardedStore(ShardedRegistry):
     """A store over shards. One that does not answer delays and hides only its own jobs."""
-
-    capabilities = Capabilities(one_order=False)
 
     def __init__(self, directory: ShardDirectory, admin: ShardAdmin, patience: timedelta | None) -> None:
         super().__init__(directory)
@@ -83,6 +81,10 @@ class ShardedStore(ShardedRegistry):
 
     # -- the shards behind it
 
+    @property
+    def capabilities(self) -> Capabilities:
+        return common_capabilities(shard.capabilities for shard in self.directory.all)
+
     def shard_for(self, key: str | None = None) -> ShardId:
         return self.directory.shard_for(key)
 
@@ -105,6 +107,12 @@ class ShardedStore(ShardedRegistry):
         """One shard that takes new jobs is enough."""
         takers = [shard for shard in self.directory.healthy if shard.member.takes_new_jobs]
         await ask_all(takers, lambda shard: shard.probe())
+
+    async def look_after(self) -> None:
+        """Do once what is otherwise done about each second: probe the shards or open them, and follow the map."""
+        await self.directory.look_after()
+        with suppress(Unavailable):
+            await self.refresh()
 
     async def refresh(self) -> None:
         """Read the notices about shards and apply them; the directory also does this about each second."""

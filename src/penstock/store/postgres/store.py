@@ -41,7 +41,7 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.workers import EVER, Seen, Worker
+from penstock.model.workers import EVER, DrainRequest, Seen, Worker
 from penstock.store.postgres import journal, queries, registry, relays, schedules
 from penstock.store.postgres import registry as admission
 from penstock.store.postgres import schedules as ticks
@@ -175,7 +175,12 @@ class PostgresStore:
         return await self._sessions.move(partial(promote, limit=limit))
 
     async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+        self,
+        room: Mapping[BacklogKey, int],
+        ticket_for: timedelta,
+        post: PostTickets | None = None,
+        *,
+        due: bool = False,
     ) -> list[Ticket]:
         marked = partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for)
         return await self._sessions.move(marked if post is None else partial(post_marked, marked=marked, post=post))
@@ -270,8 +275,11 @@ class PostgresStore:
     async def release_role(self, role: str, holder: str) -> None:
         await self._sessions.whole(partial(registry.release_role, role=role, holder=holder))
 
-    async def put_worker(self, worker: Worker) -> None:
-        await self._sessions.whole(partial(registry.put_worker, worker=worker))
+    async def put_worker(self, worker: Worker) -> DrainRequest | None:
+        return await self._sessions.whole(partial(registry.put_worker, worker=worker))
+
+    async def ask_to_drain(self, names: Sequence[str], patience: timedelta | None = None) -> list[str]:
+        return await self._sessions.whole(partial(registry.ask_to_drain, names=names, patience=patience))
 
     async def delete_worker(self, worker: str) -> None:
         await self._sessions.whole(partial(registry.delete_worker, worker=worker))

@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from penstock.model.errors import Forbidden, Invalid, InvalidSetting, PenstockEr
 from penstock.model.ports import WorkerApi
 from penstock.model.wire.jobs import JoinResponse
 from penstock.model.wire.schedules import ScheduleRequest
-from penstock.model.workers import LONG_AGO_SECONDS, HandlerKind, Worker, WorkerState, WorkRequest
+from penstock.model.workers import LONG_AGO_SECONDS, DrainRequest, HandlerKind, Worker, WorkerState, WorkRequest
 from penstock.worker.agent.attempt import LeaseTerms
 from penstock.worker.agent.attempts import Attempts, Rules
 from penstock.worker.agent.claimer import Claimer, Declined
@@ -52,6 +53,12 @@ async def declare(loaded: Loaded, api: WorkerApi, code_age_seconds: float) -> No
     except (Forbidden, Invalid, TooLarge) as error:
         raise InvalidSetting(f"a schedule of the app was refused: {error.message}") from error
 
+
+if TYPE_CHECKING:
+    from penstock.worker.agent.task_protection import TaskProtection
+
+ECS_AGENT = "ECS_AGENT_URI"
+"""The variable that leads a task of ECS to its agent."""
 
 UNFIT = re.compile(r"[^A-Za-z0-9._:-]+")
 
@@ -98,6 +105,7 @@ class Agent:
         self._rng = rng or random.Random()
         self._outage = Outage(clock)
         self._drain_state = Drain()
+        self._told_to_drain = False
         self.id = worker or new_worker_id(self._rng)
         self.executors_wanted = settings.worker.executors or usable_cores()
         self.capacity = settings.worker.capacity or JOBS_PER_EXECUTOR * self.executors_wanted
@@ -137,6 +145,8 @@ class Agent:
                 self._logs.close()
         finally:
             await self._end_executors()
+            if self._protection is not None:
+                await self._protection.close()
         await self._say_goodbye()
 
     def beat(self) -> None:
@@ -146,7 +156,16 @@ class Agent:
 
     def drain(self) -> None:
         """Stop claiming, let running jobs finish, release the rest. A second call releases at once."""
-        self._drain_state.begin()
+        if self._told_to_drain:
+            self._drain_state.hurry()
+        self._told_to_drain = True
+        self._drain_state.begin(seconds(self._settings.worker.drain_seconds))
+
+    def _drain_as_asked(self, request: DrainRequest) -> None:
+        """Drain because the registry asks for it: with the patience of the request, whatever the settings say."""
+        if not self._drain_state.on:
+            logger.info("worker %s is asked to drain", self.id)
+        self._drain_state.begin(request.patience)
 
     def _start_claiming(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         return [
@@ -155,7 +174,9 @@ class Agent:
         ]
 
     def _start_loops(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        protecting = [] if self._protection is None else [self._start_loop(tasks, "protect", self._protection.step)]
         return [
+            *protecting,
             self._start_loop(tasks, "settle", self._settler.step),
             self._start_loop(tasks, "renew", self._heartbeat.step),
             self._start_loop(tasks, "log", self._logs.step),
@@ -177,8 +198,7 @@ class Agent:
         await asyncio.wait(claiming, timeout=LAST_WORDS.total_seconds())
 
     async def _drain(self) -> None:
-        patience = seconds(self._settings.worker.drain_seconds)
-        await self._drain_state.carry_out(self._attempts, self._settler, self._terms, patience)
+        await self._drain_state.carry_out(self._attempts, self._settler, self._terms)
         await within(LAST_WORDS, self._settler.quiet())
 
     async def _end_executors(self) -> None:
@@ -256,14 +276,26 @@ class Agent:
             rules, terms, api, clock, self._executors, self._settler, self._logs, self._new_backoff
         )
         self._heartbeat = Heartbeat(
-            api, self._attempts, self._describe, self._join_once, terms, clock, self._outage,
+            api, self._attempts, self._describe, self._join_once, self._drain_as_asked, terms, clock, self._outage,
             self._new_backoff(LONGEST_SECONDS),
         )  # fmt: skip
-        self._claimer = Claimer(self.id, self._work_request(), api, self._attempts, terms, clock, declined)
+        self._protection = self._new_protection()
+        self._claimer = Claimer(
+            self.id, self._work_request(), api, self._attempts, terms, clock, declined, self._protection
+        )
         self._watchdog = Watchdog(self._attempts, self._executors, clock)
         self._executors.report_to(self._attempts)
         if HandlerKind.ISOLATED in kinds.values():
             self._executors.keep_spare()
+
+    def _new_protection(self) -> "TaskProtection | None":
+        """None outside of ECS, and where it is not wanted."""
+        uri = os.environ.get(ECS_AGENT)
+        if not uri or not self._settings.worker.task_protection:
+            return None
+        from penstock.worker.agent.task_protection import TaskProtection
+
+        return TaskProtection(uri, lambda: bool(self._attempts.running()), self._clock)
 
     def _work_request(self) -> WorkRequest:
         worker = self._settings.worker
