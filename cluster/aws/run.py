@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from cluster.aws.cloud import Cloud
+from cluster.aws.cloud import FUNCTIONS, WORKER, Cloud
 from cluster.aws.faults import BARS, MEANINGS, AwsFault, AwsFaults, AwsHarm, AwsRecovery, NotFelt, measure
 from cluster.aws.load import GatewayCaller, GatewayClient, orders
 from cluster.aws.topic import Subscriber, Told, judge_changes
@@ -167,6 +167,9 @@ def call_lines(trail: Trail, jobs: int) -> Iterator[str]:
     for service in ("dynamodb", "sqs", "sns", "ecs", "s3"):
         requests = trail.requests(service)
         yield f"calls of {service:<12} {requests:>8,}  {requests / max(jobs, 1):.2f} a job"
+    for role in (*FUNCTIONS, WORKER):
+        if left := sorted({one.partition(" ")[0] for one in trail.unused(role)}):
+            yield f"{role} may call, and did not: {', '.join(left)}"
 
 
 def lines(outcome: Outcome) -> Iterator[str]:
