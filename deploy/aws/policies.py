@@ -1,6 +1,6 @@
 """What each role may call: written by hand, no more than the code calls.
 
-tests/services/test_aws_policies.py records the calls of each function and of a worker and compares both ways.
+tests/system/test_aws.py runs every function and workers where they may call no more, and compares what they called.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,14 @@ OBJECTS: Final = "objects are named by the jobs that they belong to"
 LOG_STREAMS: Final = "a log's streams are named when they are made"
 TASKS: Final = "tasks are named when they are started; these are the cluster's"
 
-READ: Final = ("DescribeTable", "GetItem", "BatchGetItem", "Query", "PartiQLSelect")
-WRITE: Final = (
-    "PutItem",
-    "UpdateItem",
-    "DeleteItem",
-    "ConditionCheckItem",
-    "BatchWriteItem",
-    "PartiQLInsert",
-    "PartiQLUpdate",
-)
+READ: Final = ("DescribeTable", "GetItem", "BatchGetItem", "Query")
+CHANGE: Final = ("UpdateItem", "PartiQLUpdate")
+"""What a move of a job is."""
+ADD: Final = (*CHANGE, "PutItem", "PartiQLInsert", "BatchWriteItem")
+RUN: Final = (*CHANGE, "PutItem", "BatchWriteItem", "DeleteItem")
+RELAY: Final = (*CHANGE, "PutItem", "DeleteItem", "ConditionCheckItem")
+SWEEP: Final = (*RELAY, "BatchWriteItem")
+ALL: Final = (*SWEEP, "PartiQLInsert")
 
 
 @dataclass(frozen=True)
@@ -61,22 +59,30 @@ class Places:
 
 def statements_of(name: str, places: Places) -> list[Allow]:
     """The statements of a function's role, or of the workers'."""
+    table = _read(places)
     allowed = {
-        "add": [*_read(places), *_write(places), *_objects(places), *_send(places), *_wake(places)],
-        "query": [*_read(places), _probe_table(places), _read_objects(places), *_look(places)],
-        "cancel": [*_read(places), *_write(places), *_look(places)],
-        "rest": [*_read(places), *_write(places), *_objects(places), *_send(places), *_wake(places)],
+        "add": [*table, _write(ADD, places), *_objects(places), *_send(places), *_wake(places)],
+        "query": [*table, _probe_table(places), _read_objects(places)],
+        "cancel": [*table, _write(CHANGE, places)],
+        "rest": [
+            *table,
+            _write(ALL, places),
+            *_objects(places),
+            *_send(places),
+            *_wake(places),
+            Allow("sns", ("GetTopicAttributes",), (places.topic,)),
+        ],
         "sweep": [
-            *_read(places),
-            *_write(places),
+            *table,
+            _write(SWEEP, places),
             *_send(places),
             *_wake(places),
             *_receive_wake_ups(places),
             *_fleets(places),
             *_publish(places),
         ],
-        "publish": [*_read(places), *_write(places), *_publish(places), *_wake(places), *_stream(places)],
-        "worker": [*_read(places), *_write(places), *_objects(places), *_send(places), *_receive(places)],
+        "publish": [*table, _write(RELAY, places), *_publish(places), *_wake(places), *_stream(places)],
+        "worker": [*table, _write(RUN, places), *_objects(places), *_receive(places)],
     }[name]
     return [*allowed, *_log(name, places)]
 
@@ -94,8 +100,8 @@ def _read(places: Places) -> list[Allow]:
     return [Allow("dynamodb", READ, (places.table,)), Allow("dynamodb", ("Query",), places.indexes)]
 
 
-def _write(places: Places) -> list[Allow]:
-    return [Allow("dynamodb", WRITE, (places.table,))]
+def _write(actions: tuple[str, ...], places: Places) -> Allow:
+    return Allow("dynamodb", actions, (places.table,))
 
 
 def _probe_table(places: Places) -> Allow:
@@ -112,20 +118,17 @@ def _objects(places: Places) -> list[Allow]:
     return [Allow("s3", ("GetObject", "PutObject", "DeleteObject"), (f"{places.bucket}/*",), wildcard=OBJECTS)]
 
 
-def _look(places: Places) -> list[Allow]:
-    """Find the queues and count what they hold."""
-    return [
-        Allow("sqs", ("GetQueueUrl", "GetQueueAttributes"), places.tickets),
-        Allow("sqs", ("ListQueues",), ("*",), wildcard="AWS knows no smaller resource for a list"),
-    ]
-
-
 def _send(places: Places) -> list[Allow]:
-    return [*_look(places), Allow("sqs", ("SendMessage",), places.tickets)]
+    """Find the queues, count what they hold and send to them."""
+    return [Allow("sqs", ("GetQueueUrl", "GetQueueAttributes", "SendMessage"), places.tickets)]
 
 
 def _receive(places: Places) -> list[Allow]:
-    return [Allow("sqs", ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"), places.tickets)]
+    received = ("GetQueueUrl", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
+    return [
+        Allow("sqs", received, places.tickets),
+        Allow("sqs", ("ListQueues",), ("*",), wildcard="AWS knows no smaller resource for a list"),
+    ]
 
 
 def _wake(places: Places) -> list[Allow]:
