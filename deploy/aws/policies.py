@@ -124,9 +124,10 @@ def _send(places: Places) -> list[Allow]:
 
 
 def _receive(places: Places) -> list[Allow]:
-    received = ("GetQueueUrl", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility")
+    """Also send: tickets of a claim that failed are posted again."""
     return [
-        Allow("sqs", received, places.tickets),
+        *_send(places),
+        Allow("sqs", ("ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"), places.tickets),
         Allow("sqs", ("ListQueues",), ("*",), wildcard="AWS knows no smaller resource for a list"),
     ]
 

@@ -1,4 +1,4 @@
-"""The shipped template on an emulated AWS: a small run of `make aws`, and policies that allow what is called, no more."""
+"""The shipped template on an emulated AWS: a small run of `make aws`, and policies that allow what is called."""
 
 from collections.abc import Iterator
 
@@ -27,8 +27,11 @@ NOT_TAKEN = {
     "sweep": {"dynamodb:BatchWriteItem", "ecs:StopTask", "dynamodb:DeleteItem"},
     # Events that failed are tried again; those that were parked are removed.
     "publish": {"sqs:SendMessage", "dynamodb:DeleteItem"},
-    # A worker that leaves; a queue that was not listed yet; a ticket that no task wants any more.
-    "worker": {"dynamodb:DeleteItem", "sqs:GetQueueUrl", "sqs:ChangeMessageVisibility", "s3:DeleteObject"},
+    # A worker that leaves; a queue that was not listed yet; tickets of a claim that failed.
+    "worker": {
+        *("dynamodb:DeleteItem", "s3:DeleteObject", "sqs:ChangeMessageVisibility"),
+        *("sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"),
+    },
 }
 """What the small run has no reason to call, and why a process may."""
 
