@@ -44,7 +44,7 @@ SECRETS = {
 NEVER_TOLD = {"environment", "signing"}
 OF_JOBS = {"params", "result", "error", "progress", "tag", "log", "input", "output"}
 LEARNED: Mapping[KeyScope, set[str]] = {
-    KeyScope.JOBS_READ: OF_JOBS | {"host", "description"},
+    KeyScope.JOBS_READ: OF_JOBS | {"host", "description", "schedule", "schedule-tag"},
     KeyScope.JOBS_WRITE: set(),
     KeyScope.JOBS_CANCEL: set(),
     KeyScope.SCHEDULES: {"schedule", "schedule-tag"},

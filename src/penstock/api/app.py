@@ -19,11 +19,13 @@ from penstock.api import (
     history,
     jobs,
     keys,
+    live,
     logs,
     metrics,
     queues,
     schedulers,
     schedules,
+    sessions,
     shards,
     subscriptions,
     types,
@@ -36,6 +38,7 @@ from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.request import AnswerBroken, AnyReply, ApiRequest, ClientGone, refuse_query
 from penstock.engine import Engine
+from penstock.events.live import LiveFeed
 from penstock.events.sinks import connect_sinks
 from penstock.events.streams import Streams
 from penstock.model.clock import Clock
@@ -124,9 +127,11 @@ _DESCRIBED: tuple[Operation, ...] = (
     *schedules.OPERATIONS,
     *schedulers.OPERATIONS,
     *keys.OPERATIONS,
+    *sessions.OPERATIONS,
     *fleets.OPERATIONS,
     *shards.OPERATIONS,
     *history.OPERATIONS,
+    *live.OPERATIONS,
     *subscriptions.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
@@ -140,10 +145,10 @@ METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.O
 
 def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS) -> "Api":
     """The API of this engine, or those of its operations, as an ASGI application."""
-    traffic, streams = Traffic(), Streams(engine)
+    traffic, streams, feed = Traffic(), Streams(engine), LiveFeed(engine)
     connect_sinks(engine)
     origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
-    routes = _routes(operations, lambda scope, receive: ApiRequest(engine, traffic, streams, scope, receive))
+    routes = _routes(operations, lambda scope, receive: ApiRequest(engine, traffic, streams, feed, scope, receive))
     return Api(routes, engine.clock, traffic, origins)
 
 
