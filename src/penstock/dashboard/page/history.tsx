@@ -11,8 +11,8 @@ import { ask, Refused } from "./server";
 import { present } from "./text";
 import { workersOver, type Decision } from "./workers_past";
 
-const SPANS = { "15m": [900, 10], "1h": [3_600, 10], "6h": [21_600, 60], "24h": [86_400, 300], "7d": [604_800, 3_600], "30d": [2_592_000, 10_800] } as const;
-const LABELS: Record<SpanName, string> = { "15m": "15 min", "1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d", "30d": "30 d" };
+const SPANS = { "5m": [300, 10], "15m": [900, 10], "1h": [3_600, 10], "6h": [21_600, 60], "24h": [86_400, 300], "7d": [604_800, 3_600], "30d": [2_592_000, 10_800] } as const;
+const LABELS: Record<SpanName, string> = { "5m": "5 min", "15m": "15 min", "1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d", "30d": "30 d" };
 export type SpanName = keyof typeof SPANS;
 
 export const chosenSpan = (): SpanName => {

@@ -60,7 +60,7 @@ export function useLoad<T>(path: string | null, every = 0, make?: () => string):
 /** Lines of the final height, shown only where an answer takes its time. */
 export function Waiting({ lines = 6 }: { lines?: number }): JSX.Element {
   return (
-    <div class="waiting" role="status" aria-label="Loading">
+    <div class="skeleton" role="status" aria-label="Loading">
       {Array.from({ length: lines }, (_, number) => (
         <div key={number} />
       ))}

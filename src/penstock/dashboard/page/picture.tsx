@@ -285,6 +285,8 @@ const SECONDS: [keyof Decision["reading"], string][] = [
   ["oldest_wait_seconds", "oldest waited"], ["service_seconds", "a job takes"], ["startup_seconds", "a worker starts in"],
 ];
 
+const LABELS = new Map<string, string>([...READING, ...SECONDS, ["arrival_rate", "jobs that came a second"]]);
+
 export function Decisions({ of }: { of: Decision[] }): JSX.Element {
   return (
     <ol class="decisions">
@@ -302,7 +304,7 @@ export function Decisions({ of }: { of: Decision[] }): JSX.Element {
               ...(one.reading.arrival_rate != null ? [`${one.reading.arrival_rate.toFixed(1)} came a second`] : []),
             ].join(" · ")}
             {Object.entries(one.reading.unknown ?? {}).map(([name, why]) => (
-              <span key={name}> · {name} unknown (<Text of={why} />)</span>
+              <span key={name}> · {LABELS.get(name) ?? name}: not known (<Text of={why} />)</span>
             ))}
           </div>
         </li>

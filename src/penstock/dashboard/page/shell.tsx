@@ -36,6 +36,8 @@ export function Header(): JSX.Element {
         {shownPages().map(([name, label]) => (
           <a key={name} href={addressOf(name ? [name] : [])} aria-current={name === place ? "page" : undefined}>{label}</a>
         ))}
+        {may("jobs:write") ? <a class="narrow" href={addressOf(["new"])}>New job</a> : null}
+        <button type="button" class="narrow" onClick={() => (panel.value = "palette")}>Search</button>
       </nav>
       <div class="tools">
         {may("jobs:write") ? <a class="button" href={addressOf(["new"])}>New job</a> : null}

@@ -104,9 +104,9 @@ function Course({ job }: { job: Job }): JSX.Element {
       <dl class="facts">
         <div><dt>Created</dt><dd><Time at={job.created_at} full /></dd></div>
         <div><dt>Due</dt><dd><Time at={job.scheduled_at} full /></dd></div>
-        <div><dt>Waited</dt><dd><Span from={job.scheduled_at} to={job.started_at ?? (ENDED.has(job.state) ? job.completed_at : null)} /></dd></div>
+        <div><dt>{job.attempt > 1 ? "Waited for its last attempt" : "Waited"}</dt><dd><Span from={job.scheduled_at} to={job.started_at ?? (ENDED.has(job.state) ? job.completed_at : null)} /></dd></div>
         <div><dt>Started</dt><dd><Time at={job.started_at} full /></dd></div>
-        <div><dt>Ran</dt><dd><Span from={job.started_at} to={job.completed_at} /></dd></div>
+        <div><dt>{job.attempt > 1 ? "Last attempt ran" : "Ran"}</dt><dd><Span from={job.started_at} to={job.completed_at} /></dd></div>
         <div><dt>Ended</dt><dd><Time at={job.completed_at} full /></dd></div>
         <div><dt>Worker</dt><dd>{job.worker ? <Text of={job.worker} /> : "–"}</dd></div>
       </dl>

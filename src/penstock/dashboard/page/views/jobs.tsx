@@ -185,7 +185,7 @@ function Rows({ page, terms, changed }: { page: Listed; terms: Filter["terms"]; 
                 <code>{job.omitted.includes("params") ? "(large)" : <Brief of={job.params} most={100} />}</code>
                 {job.error && job.state !== "succeeded" ? <div class="small state-failed"><Brief of={`${job.error.error_class ?? job.error.code}: ${job.error.message}`} /></div> : null}
                 {job.reason && !ENDED.has(job.state) ? <div class="small muted"><Text of={job.reason} /></div> : null}
-                {job.tags.map((tag) => <Link key={tag} to={["jobs"]} terms={{ q: writeFilter({ tag }) }} class="tag"><Brief of={tag} most={40} /></Link>)}
+                {job.tags.length ? <div class="tags">{job.tags.map((tag) => <Link key={tag} to={["jobs"]} terms={{ q: writeFilter({ tag }) }} class="tag"><Brief of={tag} most={40} /></Link>)}</div> : null}
               </td>
               <td class="num" data-label="Attempt">{job.attempt}/{job.max_attempts}</td>
               <td class="num" data-label="Ran"><Span from={job.started_at} to={job.completed_at ?? (ENDED.has(job.state) ? job.started_at : null)} /></td>

@@ -129,7 +129,7 @@ function Form({ name, type, params }: { name: string; type: TypeItem | undefined
       {fields && !asText ? (
         <>
           {fields.length ? fields.map((field) => <Input key={field.name} field={field} value={typed[field.name]} set={(value) => setTyped({ ...typed, [field.name]: value })} />) : <p class="muted">It takes no params.</p>}
-          <button type="button" class="small" onClick={() => { if (!fault) setRaw(text); setAsText(true); }}>Write the params as JSON</button>
+          <button type="button" class="small start" onClick={() => { if (!fault) setRaw(text); setAsText(true); }}>Write the params as JSON</button>
         </>
       ) : (
         <label>Params, as JSON
@@ -153,7 +153,7 @@ function Form({ name, type, params }: { name: string; type: TypeItem | undefined
 }
 
 function Input({ field, value, set }: { field: Field; value: string | undefined; set: (value: string) => void }): JSX.Element {
-  const label = <>{<Text of={field.name} />}{field.required ? "" : <span class="muted"> (optional)</span>}</>;
+  const label = <span><Text of={field.name} />{field.required ? null : <span class="muted"> (optional)</span>}</span>;
   const about = field.about ? <span class="small muted"><Text of={field.about} /></span> : null;
   const hint = field.fallback ? `${field.fallback}, unless told otherwise` : "";
   if (field.kind === "boolean" || field.kind === "choice") {
