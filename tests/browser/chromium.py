@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+try:
+    from playwright.sync_api import expect
+except ImportError:  # `open_browser` says so.
+    expect = None  # type: ignore[assignment, unused-ignore]
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
+
+__all__ = ["NARROW", "WIDE", "Watch", "expect", "open_browser", "open_page"]
 
 FLAGS = (
     "--no-sandbox",
@@ -87,7 +94,7 @@ def open_page(
         locale="en-GB",
         timezone_id="UTC",
     )
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(20_000)
     watch = Watch(context, origin)
     try:
         yield context.new_page(), watch

@@ -8,6 +8,8 @@ from penstock import Context, Fleet, Penstock, Retry
 from penstock.client import Client
 from penstock.model.lifecycle import State
 
+SCENE = "tests.browser.scene:app"
+
 app = Penstock()
 
 

@@ -1,6 +1,7 @@
 """`make screenshots`: every page of a small shop, light and dark, wide and narrow, into build/screenshots."""
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -9,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from penstock.client import Client
 from tests.browser.chromium import NARROW, WIDE, open_browser, open_page
-from tests.browser.scene import Seeded
+from tests.browser.scene import SCENE, Seeded
 from tests.system.harness import ROOT, Server, ending
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-SCENE = "tests.browser.scene:app"
 SMALL = {"PENSTOCK_FLEET_MAX": "4", "PENSTOCK_FLEET_CAPACITY": "2", "PENSTOCK_WORKER_EXECUTORS": "1"}
 
 
@@ -85,7 +85,7 @@ def take_all(folder: Path, only: str, bursts: int) -> None:
                             page.locator(".skeleton").first.wait_for(state="detached")
                             file = folder / f"{name}-{scheme}-{width}.png"
                             page.screenshot(path=file, full_page=True)
-                            print(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file)
+                            sys.stdout.write(f"{file}\n")
 
 
 if __name__ == "__main__":

@@ -77,6 +77,11 @@ class LiveFeed:
         self._sent: LiveDigest | None = None
         engine.departure.subscribe(lambda _: self.end_all())
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is read: no page looks."""
+        return self._keeper is None
+
     def open(self, readmit: Admit) -> LiveStream:
         """A stream of digests. ServerBusy if there are too many, ShuttingDown if the server is about to stop."""
         if self._engine.leaving:

@@ -54,7 +54,7 @@ function open(): void {
   mine.addEventListener("error", () => {
     failures++;
     // The browser tries again by itself unless the server refused.
-    if (mine.readyState === EventSource.CLOSED || failures >= FAILURES) {
+    if (mine.readyState === EventSource.CLOSED || failures >= (heardAt.peek() ? FAILURES : 1)) {
       close();
       poll();
     }

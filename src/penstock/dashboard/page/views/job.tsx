@@ -215,7 +215,7 @@ function Log({ job }: { job: Job }): JSX.Element {
       {error ? <Notice kind="warn">{error}</Notice> : null}
       {lines.length > shown ? <button type="button" class="small" onClick={() => setShown(shown + WINDOW)}>{lines.length - shown} earlier lines</button> : null}
       {lines.length ? (
-        <pre class="log" tabIndex={0} role="region" aria-labelledby="log">
+        <pre class="log" tabIndex={0} role="region" aria-label="Log lines">
           {visible.map((line, number) => (
             <div key={lines.length - visible.length + number}>
               <span class="muted">{instant(new Date(line.at), times.value === "utc" ? "utc" : "local", false)} </span>

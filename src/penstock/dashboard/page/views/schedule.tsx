@@ -36,7 +36,7 @@ export default function ScheduleView({ name }: { name: string }): JSX.Element {
             </dl>
             <div class="columns">
               <Next one={one} path={path} />
-              <section class="card" aria-labelledby="params"><header><h2 id="params">Params</h2></header><Value text={one.params} name="params" /></section>
+              <section class="card"><header><h2>Params</h2></header><Value text={one.params} name="params" /></section>
             </div>
             {may("schedules") ? <Backfill one={one} path={path} done={ticks.reload} /> : null}
           </>

@@ -50,5 +50,5 @@ export default function TypeView({ name }: { name: string }): JSX.Element {
 function Schema({ read, name }: { read: TypeList | undefined; name: string }): JSX.Element | null {
   const schema = read?.types.find((one) => one.name === name)?.params_schema;
   if (!schema) return null;
-  return <section class="card" aria-labelledby="schema"><header><h2 id="schema">Params</h2></header><Value text={JSON.stringify(schema)} name="schema" /></section>;
+  return <section class="card"><header><h2>Params</h2></header><Value text={JSON.stringify(schema)} name="schema" /></section>;
 }
