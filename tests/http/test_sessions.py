@@ -145,7 +145,7 @@ async def test_a_session_dies_with_its_key(client: Client, app: ASGIApp, engine:
         await page.named("digest")
         await engine.keys.revoke(KeyId(key.id))
         problem(await client.get("/v1/jobs", headers=PAGE), 401, "unauthorized")
-        await page.rest()
+        assert (await page.rest())[-1].event == "refused"
 
 
 async def test_a_session_ends_after_half_a_day_and_the_next_sign_in_removes_it(client: Client, engine: Engine) -> None:

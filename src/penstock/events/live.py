@@ -29,6 +29,8 @@ HISTORY_EVERY = timedelta(seconds=5)
 HISTORY_SPAN = timedelta(minutes=2)
 MOST_QUEUES = 100
 RETRY = b"retry: 2000\n\n"
+REFUSED = b"event: refused\ndata: {}\n\n"
+"""The last of a stream whose key is no longer good: connecting again would not help."""
 
 Admit = Callable[[], Awaitable[object]]
 
@@ -41,6 +43,7 @@ class LiveStream:
         self.has_ended = False
         self.aborted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._newest: bytes | None = None
+        self._farewell = b""
         self._wake = asyncio.Event()
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -53,13 +56,16 @@ class LiveStream:
             else:
                 self._wake.clear()
                 await self._wake.wait()
+        if self._farewell:
+            yield self._farewell
 
     def offer(self, chunk: bytes) -> None:
         self._newest = chunk
         self._wake.set()
 
-    def end(self) -> None:
+    def end(self, farewell: bytes = b"") -> None:
         self.has_ended = True
+        self._farewell = farewell
         self._wake.set()
 
 
@@ -168,7 +174,7 @@ class LiveFeed:
                 continue
             except PenstockError as error:
                 logger.info("a page is told no more: %s", error.message)
-                stream.end()
+                stream.end(REFUSED)
 
 
 def _without_time(digest: LiveDigest) -> LiveDigest:

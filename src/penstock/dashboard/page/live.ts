@@ -2,7 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import type { LiveDigest } from "./schema";
-import { ask, mustSignIn, Refused, urlOf } from "./server";
+import { ask, mustSignIn, readSession, Refused, urlOf } from "./server";
 
 const HIDDEN_MS = 5_000;
 const STALE_MS = 12_000;
@@ -50,6 +50,10 @@ function open(): void {
     failures = 0;
     stopPolling();
     take((event as MessageEvent<string>).data);
+  });
+  mine.addEventListener("refused", () => {
+    close();
+    void readSession();
   });
   mine.addEventListener("error", () => {
     failures++;
