@@ -1,6 +1,7 @@
 """`make screenshots`: every page of a small shop, light and dark, wide and narrow, into build/screenshots."""
 
 import argparse
+import shutil
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from tests.system.harness import ROOT, Server, ending
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+OF_GUIDE = {"width": 1100, "height": 760}
 SMALL = {"PENSTOCK_FLEET_MAX": "4", "PENSTOCK_FLEET_CAPACITY": "2", "PENSTOCK_WORKER_EXECUTORS": "1"}
 
 
@@ -55,14 +57,21 @@ def send_bursts(client: Client, bursts: int) -> None:
         time.sleep(8.0)
 
 
-def watch_bursts(browser: "Browser", url: str, client: Client, bursts: int, folder: Path) -> None:
-    """The overview as it looks to somebody who had it open all the time."""
-    if bursts:
-        with open_page(browser, url) as (page, _):
-            page.goto("?last=5m")
-            send_bursts(client, bursts)
-            page.get_by_role("button", name="started").first.click()
-            page.screenshot(path=folder / "picture.png")
+def watch_bursts(browser: "Browser", url: str, client: Client, seeded: Seeded, bursts: int, folder: Path) -> None:
+    """The pictures of the guide, as they look to somebody who had the overview open all the time."""
+    with open_page(browser, url, size=OF_GUIDE) as (page, _):
+        page.goto("?last=5m")
+        send_bursts(client, bursts)
+        page.get_by_role("button", name="started").last.click()
+        page.screenshot(path=folder / "page-overview.png")
+    with open_page(browser, url, size=OF_GUIDE, scheme="dark") as (page, _):
+        page.goto(f"jobs/{seeded.report}")
+        page.get_by_role("region", name="Log").wait_for()
+        page.screenshot(path=folder / "page-job.png")
+    with open_page(browser, url, size=NARROW) as (page, _):
+        page.goto("jobs")
+        page.get_by_role("checkbox").first.wait_for()
+        page.screenshot(path=folder / "page-phone.png")
 
 
 def take_all(folder: Path, only: str, bursts: int) -> None:
@@ -71,7 +80,8 @@ def take_all(folder: Path, only: str, bursts: int) -> None:
         server = Server(Path(place) / "data", app=SCENE, environ=SMALL)
         with ending(server), Client(server.url) as client, open_browser() as browser:
             seeded = Seeded(client)
-            watch_bursts(browser, server.url, client, bursts, folder)
+            if bursts:
+                watch_bursts(browser, server.url, client, seeded, bursts, folder)
             for scheme in ("light", "dark"):
                 for width, size in (("wide", WIDE), ("narrow", NARROW)):
                     with open_page(browser, server.url, scheme=scheme, size=size) as (page, _):
@@ -88,10 +98,19 @@ def take_all(folder: Path, only: str, bursts: int) -> None:
                             sys.stdout.write(f"{file}\n")
 
 
+def copy_to_docs(folder: Path) -> None:
+    """Those that the guide shows."""
+    for path in folder.glob("page-*.png"):
+        shutil.copy(path, ROOT / "docs" / "guides")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Take pictures of every page.")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "screenshots")
     parser.add_argument("--only", default="", help="only pages whose name has this in it")
     parser.add_argument("--bursts", type=int, default=0, help="bursts of jobs first, some twenty seconds each")
+    parser.add_argument("--docs", action="store_true", help="copy those that the guide shows to where it shows them")
     given = parser.parse_args()
     take_all(given.folder, given.only, given.bursts)
+    if given.docs:
+        copy_to_docs(given.folder)
