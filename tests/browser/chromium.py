@@ -4,19 +4,19 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 try:
-    from playwright.sync_api import expect
+    from playwright.sync_api import expect, sync_playwright
 except ImportError:  # `open_browser` says so.
-    expect = None  # type: ignore[assignment, unused-ignore]
+    expect = sync_playwright = None  # type: ignore[assignment, unused-ignore]
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request
 
-__all__ = ["NARROW", "WIDE", "Watch", "expect", "open_browser", "open_page"]
+__all__ = ["NARROW", "WIDE", "Scheme", "Size", "Watch", "expect", "open_browser", "open_page"]
 
 FLAGS = (
     "--no-sandbox",
@@ -30,8 +30,10 @@ FLAGS = (
     "--hide-scrollbars",
     "--force-color-profile=srgb",
 )
-WIDE = {"width": 1440, "height": 900}
-NARROW = {"width": 390, "height": 844}
+Size = tuple[int, int]
+Scheme = Literal["light", "dark"]
+WIDE: Size = (1440, 900)
+NARROW: Size = (390, 844)
 MISSING = "chromium and playwright are needed: make servers browser"
 
 
@@ -39,11 +41,7 @@ MISSING = "chromium and playwright are needed: make servers browser"
 def open_browser() -> Iterator["Browser"]:
     """A browser without a window; skipped where there is none, except under CI."""
     program = shutil.which("chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        program = None
-    if program is None:
+    if program is None or sync_playwright is None:
         if os.environ.get("CI"):
             pytest.fail(MISSING)
         pytest.skip(MISSING)
@@ -83,13 +81,13 @@ class Watch:
 
 @contextmanager
 def open_page(
-    browser: "Browser", origin: str, *, scheme: str = "light", size: dict[str, int] | None = None
+    browser: "Browser", origin: str, *, scheme: Scheme = "light", size: Size = WIDE
 ) -> Iterator[tuple["Page", Watch]]:
     """A page in a profile of its own; whatever it must not do fails at the end."""
     context = browser.new_context(
         base_url=f"{origin}/ui/",
         color_scheme=scheme,
-        viewport=size or WIDE,
+        viewport={"width": size[0], "height": size[1]},
         reduced_motion="reduce",
         locale="en-GB",
         timezone_id="UTC",

@@ -4,20 +4,19 @@ import argparse
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.client import Client
-from tests.browser.chromium import NARROW, WIDE, open_browser, open_page
+from tests.browser.chromium import NARROW, WIDE, Scheme, open_browser, open_page
 from tests.browser.scene import SCENE, Seeded
-from tests.system.harness import ROOT, Server, ending
+from tests.system.harness import ROOT, Server, ending, eventually
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-OF_GUIDE = {"width": 1100, "height": 760}
+OF_GUIDE = (1100, 760)
 SMALL = {"PENSTOCK_FLEET_MAX": "4", "PENSTOCK_FLEET_CAPACITY": "2", "PENSTOCK_WORKER_EXECUTORS": "1"}
 
 
@@ -54,7 +53,7 @@ def send_bursts(client: Client, bursts: int) -> None:
         jobs = [client.submit("thumbnail", one).id for one in params]
         for job in jobs:
             client.wait(job, timeout=120)
-        time.sleep(8.0)
+        eventually("idle workers go", lambda: (client.get_fleet("default").desired or 0) <= 1)
 
 
 def watch_bursts(browser: "Browser", url: str, client: Client, seeded: Seeded, bursts: int, folder: Path) -> None:
@@ -82,7 +81,8 @@ def take_all(folder: Path, only: str, bursts: int) -> None:
             seeded = Seeded(client)
             if bursts:
                 watch_bursts(browser, server.url, client, seeded, bursts, folder)
-            for scheme in ("light", "dark"):
+            schemes: tuple[Scheme, ...] = ("light", "dark")
+            for scheme in schemes:
                 for width, size in (("wide", WIDE), ("narrow", NARROW)):
                     with open_page(browser, server.url, scheme=scheme, size=size) as (page, _):
                         for name, address in addresses(seeded):

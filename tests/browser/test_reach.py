@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.chromium import NARROW, WIDE, expect, open_page
+from tests.browser.chromium import NARROW, WIDE, Scheme, Size, expect, open_page
 from tests.browser.conftest import Shop, axe_source
 from tests.browser.screenshots import addresses
 
@@ -36,7 +36,7 @@ def look_at(page: "Page", address: str) -> None:
     ids=["light", "dark", "narrow"],
 )
 def test_axe_finds_nothing_on_any_page(
-    browser: "Browser", shop: Shop, scheme: str, size: dict[str, int], rules: list[str] | None
+    browser: "Browser", shop: Shop, scheme: Scheme, size: Size, rules: list[str] | None
 ) -> None:
     found: dict[str, list[str]] = {}
     with open_page(browser, shop.url, scheme=scheme, size=size) as (page, _):
@@ -69,7 +69,7 @@ def test_axe_finds_nothing_in_dialogs_and_what_is_empty_or_refused(browser: "Bro
 
 
 def test_no_page_is_wider_than_the_smallest_phone(browser: "Browser", shop: Shop) -> None:
-    with open_page(browser, shop.url, size={"width": 320, "height": 640}) as (page, _):
+    with open_page(browser, shop.url, size=(320, 640)) as (page, _):
         for name, address in addresses(shop.seeded):
             look_at(page, address)
             assert page.evaluate(FITS), name
