@@ -8,6 +8,7 @@ second.
 import asyncio
 from contextlib import AsyncExitStack
 from datetime import timedelta
+from functools import cache
 from typing import Any, Self
 
 from penstock.model.errors import InvalidSetting, Unavailable
@@ -71,7 +72,6 @@ class AwsService:
         `read_timeout` is for calls that wait at the service; they need a `deadline` of their own.
         """
         from aiobotocore.config import AioConfig
-        from aiobotocore.session import get_session
         from botocore.exceptions import NoRegionError
 
         seconds = deadline.total_seconds()
@@ -83,7 +83,7 @@ class AwsService:
         )
         async with AsyncExitStack() as undo:
             try:
-                client = await undo.enter_async_context(get_session().create_client(service, config=config))
+                client = await undo.enter_async_context(_session().create_client(service, config=config))
             except NoRegionError:
                 raise InvalidSetting(
                     f"no AWS region is set for {service}: set AWS_REGION, for example us-east-1"
@@ -124,6 +124,14 @@ class AwsService:
         if code in _THROTTLED or status >= 500:
             return self._error(f"{self.service} does not take {action} now ({code}): {message}")
         return AwsRefusal(code, message, answer)
+
+
+@cache
+def _session() -> Any:
+    """One for the process: it keeps the descriptions of services, which take long to read."""
+    from aiobotocore.session import get_session
+
+    return get_session()
 
 
 def _reason(failed: Exception) -> str:

@@ -20,7 +20,7 @@ from penstock.client import AsyncClient
 from penstock.client.http import AsyncHttpTransport
 from penstock.config import ServerSettings, Settings
 from penstock.engine import Engine
-from penstock.engine.catalog import MAX_AGE
+from penstock.model.clock import seconds
 from penstock.model.errors import InvalidSetting, Unauthorized
 from penstock.model.keys import KeyScope
 from penstock.model.lifecycle import State
@@ -31,6 +31,7 @@ from penstock.testing.clock import SimulatedClock
 from tests.http.api_calls import ADD, JOIN, OTHER, WORKER, Client, Json, RawRequest, claim, job, problem, submit
 from tests.http.api_keys import FOREIGN, client_of, create_expired_key, create_key, create_revoked_key, with_key
 
+CATALOG_AGE = seconds(Settings().timing.catalog_seconds)
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing is bound to it
 
 
@@ -139,7 +140,7 @@ async def test_another_process_refuses_a_revoked_key_once_its_reading_is_old(eng
         with with_key(elsewhere, key["key"]):
             assert (await elsewhere.get("/v1/jobs")).status_code == 200
             await client.delete(f"/v1/keys/{key['id']}")
-            clock.advance(MAX_AGE + timedelta(milliseconds=1))
+            clock.advance(CATALOG_AGE + timedelta(milliseconds=1))
             problem(await elsewhere.get("/v1/jobs"), 401, "unauthorized")
 
 

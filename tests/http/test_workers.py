@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from starlette.types import ASGIApp
@@ -25,6 +26,25 @@ async def test_a_worker_that_joined_is_listed_until_it_leaves(client: Client) ->
     assert (listed["id"], listed["state"], listed["types"]) == ("w1", "ready", ["add", "other"])
     assert (await client.delete("/v1/workers/w1")).status_code == 204
     assert (await client.get("/v1/workers")).json() == {"workers": []}
+
+
+async def test_a_worker_that_is_asked_to_drain_is_told_with_its_renewals(client: Client) -> None:
+    async def told() -> Any:
+        answer = await client.post("/v1/workers/w1/renew", json={"worker": WORKER, "leases": []})
+        return answer.json()["drain"]
+
+    assert await told() is None
+    asked = await client.post("/v1/workers/w1/drain", json={})
+    assert (asked.status_code, asked.json()["id"]) == (200, "w1")
+    assert await told() == {"patience_seconds": None}
+    await client.post("/v1/workers/w1/drain", json={"patience_seconds": 300})
+    assert 290 < (await told())["patience_seconds"] <= 300
+
+
+async def test_a_drain_is_asked_of_workers_that_are_there(client: Client) -> None:
+    problem(await client.post("/v1/workers/w2/drain", json={}), 404, "not_found")
+    problem(await client.post("/v1/workers/w1/drain", json={"patience_seconds": -1}), 422, "invalid")
+    problem(await client.post("/v1/workers/w1/drain", json={"patience": 1}), 422, "invalid")
 
 
 async def test_joining_tells_how_leases_work_and_declares_the_types(client: Client) -> None:

@@ -14,9 +14,9 @@ from penstock.model.clock import within
 from penstock.model.errors import CorruptObject, ServerUnavailable
 from penstock.model.ids import JobId, ShardId, new_job_id
 from penstock.model.job import Claim, FileLink, Lease, LogLine, Loss, ObjectLink, Progress, Renewal
-from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal
+from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal, RenewResponse
 from penstock.model.wire.schedules import ScheduleRequest
-from penstock.model.workers import JobType, Worker, WorkRequest
+from penstock.model.workers import DrainRequest, JobType, Worker, WorkRequest
 
 WITHIN = 15.0
 
@@ -42,6 +42,7 @@ class FakeWorkerApi:
         self.cancelling: set[str] = set()
         self.lost: set[str] = set()
         self.unsure: set[str] = set()
+        self.drain: DrainRequest | None = None
         self.misfits: set[str] = set()
         self.wanted: list[WorkRequest] = []
         self.inputs: dict[str, bytes] = {}
@@ -141,7 +142,7 @@ class FakeWorkerApi:
     async def _some_waiting(self) -> None:
         await self.until("there is work", lambda: self.waiting, 3600)
 
-    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> RenewResponse:
         self._require_up("renew", leases)
         self.workers.append(worker)
         self.renewed.append({one.job for one in leases})
@@ -150,7 +151,8 @@ class FakeWorkerApi:
             if lease.progress is not None:
                 self.progress.setdefault(lease.job, []).append(lease.progress)
         self._tell()
-        return [Renewal(one.job, one.fence, self._loss(one.job), one.job in self.cancelling) for one in leases]
+        answers = [Renewal(one.job, one.fence, self._loss(one.job), one.job in self.cancelling) for one in leases]
+        return RenewResponse(tuple(answers), self.drain)
 
     def _loss(self, job: str) -> Loss | None:
         return Loss.LOST if job in self.lost else Loss.UNSURE if job in self.unsure else None

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from penstock.autoscaler.backends import Condition, LaunchSpec
 from penstock.autoscaler.loop import role_of
+from penstock.autoscaler.snapshot import observe
 from penstock.broker.memory import MemoryBroker
 from penstock.config import BrokerSettings, FleetSettings, Settings
 from penstock.engine import Engine
@@ -20,6 +21,7 @@ from penstock.model.job import JobFilter
 from penstock.model.lifecycle import State
 from penstock.model.notices import Notice
 from penstock.model.wire.fleets import FleetChange
+from penstock.store import Capabilities
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import ADD, OTHER, dispatcher, submit
@@ -71,6 +73,36 @@ async def test_from_zero_to_many_and_back_to_zero(world: World) -> None:
     assert (shown.desired, shown.workers["idle"], shown.started, shown.stopped) == (0, 0, 5, 5)
     assert [decision.start for decision in shown.decisions if decision.start][-1] == 1
     assert all(decision.reason for decision in shown.decisions)
+
+
+async def test_a_shard_that_counts_up_to_a_number_says_so_once_it_has_as_many_jobs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteStore, "capabilities", Capabilities(counts_up_to=3))
+    await burst(world, 2)
+    assert (await observe(world.engine, SECOND)).uncounted == ""
+    await burst(world, 1)
+    assert (await observe(world.engine, SECOND)).uncounted == "shard 0 counts at most 3 jobs that have not ended"
+
+
+async def no_runs(self: SqliteStore) -> dict[str, int]:
+    return {}
+
+
+@pytest.mark.parametrize("prompt", [True, False])
+async def test_where_claims_show_late_a_worker_that_reports_jobs_is_not_asked_to_stop(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, prompt: bool
+) -> None:
+    """The store does not show that it runs any; one that shows every claim at once is believed."""
+    world.fleets.service = timedelta(hours=1)
+    monkeypatch.setattr(SqliteStore, "running_by_worker", no_runs)
+    monkeypatch.setattr(SqliteStore, "capabilities", Capabilities(prompt_lines=prompt))
+    await world.engine.fleets.scale("default", 1)
+    await burst(world, 1)
+    await world.run(10)
+    await world.engine.fleets.scale("default", 0)
+    await world.run(10)
+    assert bool(world.fleets.stops) == prompt
 
 
 async def test_the_first_worker_is_started_at_once(world: World) -> None:

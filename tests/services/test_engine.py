@@ -325,7 +325,7 @@ async def test_a_running_job_is_asked_to_cancel_and_its_retry_is_not_scheduled(e
     job = await submit(engine)
     claimed = await claim_one(engine)
     assert (await engine.jobs.cancel(job.id)).state is State.RUNNING
-    (renewal,) = await engine.worker_api.renew(worker(), [lease(claimed)])
+    (renewal,) = (await engine.worker_api.renew(worker(), [lease(claimed)])).renewals
     assert renewal.cancel
     await engine.worker_api.settle([failure(claimed, RAISED)])
     assert (await engine.jobs.get(job.id)).state is State.CANCELLED

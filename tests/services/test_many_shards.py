@@ -153,7 +153,7 @@ async def test_a_shard_that_is_ill_leaves_only_its_own_leases_unsure(
     leases = [lease(claims[number]) for number in (1, 2, 0)]
     renewing = asyncio.ensure_future(engine.worker_api.renew(worker(), leases))
     await case.until(renewing.done)
-    assert [one.loss for one in renewing.result()] == [Loss.UNSURE, None, None]
+    assert [one.loss for one in renewing.result().renewals] == [Loss.UNSURE, None, None]
 
 
 async def test_when_no_shard_answers_nothing_may_be_assumed(

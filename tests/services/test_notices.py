@@ -9,7 +9,7 @@ import pytest
 from penstock.broker.memory import MemoryBroker
 from penstock.config import Settings
 from penstock.engine import Engine
-from penstock.engine.catalog import MAX_AGE
+from penstock.model.clock import seconds
 from penstock.model.errors import NotFound
 from penstock.model.keys import KeyId, KeyScope
 from penstock.model.notices import NoticeKind
@@ -18,6 +18,8 @@ from penstock.model.wire.keys import KeyRequest, RotateRequest
 from penstock.objects.folder import FolderObjects
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import join, submit
+
+CATALOG_AGE = seconds(Settings().timing.catalog_seconds)
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ async def test_a_queue_that_was_just_paused_elsewhere_is_resumed(
     await engine.catalog.read()
     assert (await other.queues.pause("sums", paused=True)).paused
     assert not (await engine.queues.pause("sums", paused=False)).paused
-    clock.advance(MAX_AGE * 2)
+    clock.advance(CATALOG_AGE * 2)
     assert not (await other.queues.get("sums")).paused
 
 
@@ -46,7 +48,7 @@ async def test_a_queue_that_was_just_resumed_elsewhere_is_paused(
     await engine.catalog.read()
     assert not (await other.queues.pause("sums", paused=False)).paused
     assert (await engine.queues.pause("sums", paused=True)).paused
-    clock.advance(MAX_AGE * 2)
+    clock.advance(CATALOG_AGE * 2)
     assert (await other.queues.get("sums")).paused
 
 
@@ -56,9 +58,9 @@ async def test_a_type_that_was_just_withdrawn_elsewhere_is_declared(
     await join(engine)
     await engine.catalog.read()
     await other.catalog.put_notices(NoticeKind.TYPE, {"add": None})
-    clock.advance(MAX_AGE / 2)
+    clock.advance(CATALOG_AGE / 2)
     await join(engine)
-    clock.advance(MAX_AGE * 2)
+    clock.advance(CATALOG_AGE * 2)
     assert (await submit(other)).type == "add"
 
 
@@ -68,7 +70,7 @@ async def test_orders_of_two_operators_at_once_are_both_kept(
     await asyncio.gather(
         engine.fleets.pause("default", paused=True), other.fleets.change("default", FleetChange(max=3))
     )
-    clock.advance(MAX_AGE * 2)
+    clock.advance(CATALOG_AGE * 2)
     item = await engine.fleets.get("default")
     assert (item.paused, item.fleet.max) == (True, 3)
 

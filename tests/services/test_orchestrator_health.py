@@ -15,7 +15,7 @@ from penstock.model.notices import Notice
 from penstock.model.schedule import Every, Schedule
 from penstock.model.shards import ShardState
 from penstock.model.submission import Inserted, Misplaced
-from penstock.model.workers import Worker
+from penstock.model.workers import DrainRequest, Worker
 from penstock.store.answers import require
 from penstock.store.seam import schedule_key
 from tests.services.faulty_shards import LEASE, TICKET, Behaviour, FaultyShards, key_at, wait_for_repairs
@@ -205,6 +205,19 @@ class TestIll:
         await case.heals(store, 1)
         (found,) = await store.workers()
         assert found.seen_at == seen_at
+
+    async def test_a_request_to_drain_is_heard_from_any_shard_that_has_it(self, case: FaultyShards) -> None:
+        store = await case.orchestrator(range(2))
+        worker = Worker(id="w", host="h", pid=1, version="1", types=(), capacity=1, started_at=case.clock.now())
+        await store.put_worker(worker)
+        await case.falls(store, 0)
+        assert await store.ask_to_drain(["w"], timedelta(seconds=90)) == ["w"]
+        await case.heals(store, 0)
+        asked = await store.put_worker(worker)
+        assert asked is not None
+        assert 0 < (asked.patience_seconds or 0) <= 90
+        assert await store.ask_to_drain(["w"], timedelta(0)) == ["w"]
+        assert await store.put_worker(worker) == DrainRequest(0.0)
 
     async def test_the_job_of_a_shard_that_is_not_in_the_map_is_unknown(self, case: FaultyShards) -> None:
         store = await case.orchestrator()

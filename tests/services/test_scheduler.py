@@ -17,7 +17,7 @@ from penstock.model.job import BacklogKey, FileLink
 from penstock.model.lifecycle import State
 from penstock.model.workers import WorkRequest
 from penstock.scheduler import Reaper, run_service
-from penstock.store import Shard
+from penstock.store import Capabilities, Shard
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import (
@@ -248,6 +248,18 @@ async def test_ended_jobs_leave_after_their_retention_with_what_they_own(engine:
     clock.advance(timedelta(days=23))
     await pruner(engine).step()
     assert await engine.store.get([kept.id]) == [None]
+
+
+async def test_where_rows_expire_by_themselves_no_job_is_deleted(
+    engine: Engine, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteStore, "capabilities", Capabilities(rows_expire=True))
+    await join(engine)
+    job = await submit(engine)
+    await engine.jobs.cancel(job.id)
+    clock.advance(timedelta(days=365))
+    await pruner(engine).step()
+    assert (await engine.jobs.get(job.id)).state is State.CANCELLED
 
 
 async def test_objects_of_lost_attempts_are_swept_and_linked_ones_kept(engine: Engine, clock: SimulatedClock) -> None:

@@ -17,11 +17,12 @@ from penstock.engine.scheduler_api import AFTER_TICK_COMMIT
 from penstock.model.errors import StoreUnavailable
 from penstock.model.job import Claim
 from penstock.model.lifecycle import State
-from penstock.model.schedule import Cron, Decision, Verdict
+from penstock.model.schedule import Cron, Decision, Ticked, TickMove, Verdict
 from penstock.model.wire.schedules import Agenda
 from penstock.model.workers import JobType
 from penstock.objects.folder import FolderObjects
 from penstock.scheduler.tick_plan import plan
+from penstock.store import Capabilities
 from penstock.store.sqlite import SqliteStore
 from penstock.testing.clock import SimulatedClock
 from tests.services.engine_steps import claim, claim_one, dispatcher, join, success
@@ -42,6 +43,25 @@ def simulated(engine: Engine, clock: SimulatedClock) -> SimulatedTicker:
 
 async def settle(engine: Engine, claimed: Claim) -> None:
     assert await engine.worker_api.settle([success(claimed)]) == []
+
+
+async def test_a_store_of_small_moves_is_asked_in_as_many_as_it_takes(
+    engine: Engine, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves: list[int] = []
+    tick = SqliteStore.tick
+
+    async def count(self: SqliteStore, asked: Sequence[TickMove], ticket_for: timedelta) -> list[Ticked]:
+        moves.extend(len(move.records) for move in asked)
+        return await tick(self, asked, ticket_for)
+
+    monkeypatch.setattr(SqliteStore, "tick", count)
+    monkeypatch.setattr(SqliteStore, "capabilities", Capabilities(tick_verdicts=4))
+    await create(engine, misfire="run_all", misfire_cap=100)
+    clock.advance(106 * SECOND)
+    await SimulatedTicker(engine, clock).settles()
+    assert moves == [4, 4, 2]
+    assert len({record.at for record in await history(engine)}) == 10
 
 
 class TestMisfire:

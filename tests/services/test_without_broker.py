@@ -39,9 +39,9 @@ class OutOfReach(MemoryBroker):
         self._reach()
         return await super().take(*wanted)
 
-    async def depths(self) -> dict[BacklogKey, int]:
+    async def depths(self, *among: Any) -> dict[BacklogKey, int]:
         self._reach()
-        return await super().depths()
+        return await super().depths(*among)
 
     async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:
         self._reach()

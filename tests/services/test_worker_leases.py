@@ -16,9 +16,9 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.model.clock import SystemClock
-from penstock.model.job import Claim, Lease, Renewal
-from penstock.model.wire.jobs import Refusal
-from penstock.model.workers import Worker, WorkerState
+from penstock.model.job import Claim, Lease
+from penstock.model.wire.jobs import Refusal, RenewResponse
+from penstock.model.workers import DrainRequest, Worker, WorkerState
 from tests.jumping_clock import JumpingClock
 from tests.logs import log_line
 from tests.services.fake_worker_api import WITHIN, FakeWorkerApi
@@ -85,7 +85,7 @@ class SlowToAnswer(FakeWorkerApi):
         self._clock = clock
         self._slow = True
 
-    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> RenewResponse:
         renewals = await super().renew(worker, leases)
         if leases and self._slow:
             self._slow = False
@@ -207,6 +207,56 @@ async def test_a_drain_that_takes_too_long_releases_the_rest(tmp_path: Path) -> 
         await at.worker_api.until("it leaves", lambda: at.worker_api.left)
         assert at.worker_api.released == {kind: False, stubborn: False}
         assert (tmp_path / "cleaned").exists()
+
+
+async def test_a_worker_that_the_registry_asks_to_drain_finishes_its_jobs_whatever_its_own_patience(
+    tmp_path: Path,
+) -> None:
+    async with run_worker(tmp_path, drain_seconds=0.001) as at:
+        job = at.worker_api.submit("wait_async", name="n")
+        await at.appears("waiting-n")
+        at.worker_api.drain = DrainRequest()
+        await at.worker_api.until(
+            "it says so", lambda: WorkerState.DRAINING in {one.state for one in at.worker_api.workers}
+        )
+        beats = len(at.worker_api.workers)
+        await at.worker_api.until("it is told again", lambda: len(at.worker_api.workers) > beats + 2)
+        late = at.worker_api.submit("add", a=1)
+        at.go()
+        assert await at.worker_api.result(job) == "n"
+        await at.worker_api.until("it leaves", lambda: at.worker_api.left)
+        assert late not in at.worker_api.outcomes
+
+
+async def test_a_request_to_drain_may_be_shortened_until_the_rest_is_given_back(tmp_path: Path) -> None:
+    async with run_worker(tmp_path, drain_seconds=600) as at:
+        job = at.worker_api.submit("sleep")
+        await at.appears("sleeping")
+        at.worker_api.drain = DrainRequest()
+        await at.worker_api.until(
+            "it says so", lambda: WorkerState.DRAINING in {one.state for one in at.worker_api.workers}
+        )
+        at.worker_api.drain = DrainRequest(0.1)
+        await at.worker_api.until("it leaves", lambda: at.worker_api.left)
+        assert at.worker_api.released == {job: False}
+
+
+async def test_a_signal_shortens_a_requested_drain_to_the_workers_own_patience(tmp_path: Path) -> None:
+    async with run_worker(tmp_path, drain_seconds=600) as at:
+        job = at.worker_api.submit("wait_async", name="n")
+        await at.appears("waiting-n")
+        at.worker_api.drain = DrainRequest()
+        await at.worker_api.until(
+            "it says so", lambda: WorkerState.DRAINING in {one.state for one in at.worker_api.workers}
+        )
+        at.agent.drain()
+        beats = len(at.worker_api.workers)
+        await at.worker_api.until(
+            "it goes on", lambda: len(at.worker_api.workers) > beats + 2 or at.worker_api.released
+        )
+        at.go()
+        await at.worker_api.until("it leaves", lambda: at.worker_api.left)
+        assert (at.worker_api.released, [*at.worker_api.outcomes]) == ({}, [job])
 
 
 async def test_a_second_drain_releases_at_once(tmp_path: Path) -> None:

@@ -191,3 +191,22 @@ def test_what_cannot_be_a_fleet_is_told_with_the_other_faults(text: str, wrong: 
     written(text)
     (fault,) = faults_of()
     assert wrong in fault
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"broker.url": "sqs://shop"},
+        {"store.url": "dynamodb://shop"},
+        {"store.shards": ("0=dynamodb://shop", "1=dynamodb://shop")},
+    ],
+)
+def test_backends_that_are_paid_by_the_call_are_looked_at_less_often(flags: dict[str, object]) -> None:
+    timing = load(None, {"PENSTOCK_TIMING_CATALOG_SECONDS": "3"}, flags).timing
+    looks = (timing.dispatch_seconds, timing.observe_seconds, timing.catalog_seconds, timing.depths_seconds)
+    assert looks == (5.0, 5.0, 3.0, 2.0)
+
+
+def test_other_backends_are_looked_at_as_often_as_ever() -> None:
+    timing = load(None, {}, {"store.url": "postgresql://db/shop", "broker.url": "redis://cache"}).timing
+    assert timing == Settings().timing

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.autoscaler.backends import Condition, FleetMember
-from penstock.autoscaler.snapshot import JobCounts, Snapshot, Throughput, reading_of, update
+from penstock.autoscaler.snapshot import JobCounts, Snapshot, Throughput, count_jobs, reading_of, update
 from penstock.autoscaler.workers import (
     LONGEST,
     FleetWorkers,
@@ -146,6 +146,16 @@ def test_while_a_shard_is_missing_what_the_others_hold_is_the_least_and_nothing_
         assert gap == Unknown("shard 1 is away")
     assert reading(snapshot("shard 1 is away")).backlog == Unknown("shard 1 is away")
     assert reading(snapshot()).backlog == 0
+
+
+def test_counts_that_a_shard_cut_off_are_the_least_and_say_nothing_of_rates() -> None:
+    seen = snapshot("", QUEUED, capped="shard 1 counts at most 3 jobs")
+    found = reading(seen)
+    assert (found.backlog, found.running) == (3, Unknown("shard 1 counts at most 3 jobs"))
+    assert (found.due_soon, found.oldest_wait_seconds) == ((), 0.0)
+    assert reading(snapshot(capped="shard 1 counts at most 3 jobs")).backlog == Unknown("shard 1 counts at most 3 jobs")
+    effective = EffectiveFleet(name=DEFAULT, fleet=Fleet(), queues=None, source=Source.DEFAULT)
+    assert isinstance(count_jobs(effective, seen), Unknown)
 
 
 def test_only_jobs_of_its_own_queues_count_and_none_of_paused_ones() -> None:

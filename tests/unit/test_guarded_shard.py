@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import ShardId
 from penstock.model.shards import ShardMember
 from penstock.orchestrator.shard import GuardedShard, ShardBreaker
-from penstock.store.seam import Shard
+from penstock.store.seam import Capabilities, Shard, common_capabilities
 from penstock.testing.clock import SimulatedClock
 
 UNGUARDED = {"close", "find_moved"}
@@ -35,6 +36,14 @@ def guarded() -> GuardedShard:
 def arguments(name: str) -> dict[str, Any]:
     parameters = list(inspect.signature(getattr(Shard, name)).parameters.values())[1:]
     return {one.name: object() for one in parameters if one.default is inspect.Parameter.empty}
+
+
+def test_a_store_over_shards_can_do_what_each_of_them_can() -> None:
+    assert common_capabilities([]) == Capabilities(one_order=False)
+    assert common_capabilities([Capabilities(), Capabilities()]) == Capabilities(one_order=False)
+    small = Capabilities(tick_verdicts=49, counts_up_to=10, exact_counts=False, prompt_lines=False, rows_expire=True)
+    large = Capabilities(tick_verdicts=99, counts_up_to=1000)
+    assert common_capabilities([large, small, Capabilities()]) == replace(small, one_order=False)
 
 
 @pytest.mark.parametrize("name", [*methods()])

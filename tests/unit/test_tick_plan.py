@@ -123,6 +123,16 @@ def test_a_long_outage_is_decided_a_thousand_at_a_time_to_the_same_end(misfire: 
     assert [hour for hour, skipped in every if skipped is None] == list(range(2501 - runs, 2501))
 
 
+def test_a_store_that_takes_few_verdicts_at_once_gets_them_in_more_decisions() -> None:
+    schedule, now = hourly(misfire=Misfire.RUN_ALL, misfire_cap=100), at(9.5)
+    decisions = []
+    while decision := plan(Due(schedule), now, 4):
+        decisions.append(decision)
+        schedule = replace(schedule, next_tick_at=decision.next_tick_at)
+    assert [len(decision.verdicts) for decision in decisions] == [4, 4, 2]
+    assert [one for decision in decisions for one in verdicts(decision)] == [(hour, None) for hour in range(10)]
+
+
 # -- overlap
 
 

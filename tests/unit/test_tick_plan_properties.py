@@ -5,7 +5,6 @@ Several schedulers read one schedule, plan at times that only grow, and apply wh
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from unittest.mock import patch
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -106,7 +105,7 @@ def first_of(schedule: Schedule) -> datetime | None:
 def settle(shard: Shard, active: tuple[JobId, ...], now: datetime) -> None:
     """Plan and apply until there is nothing to decide."""
     for _ in range(5000):
-        decision = tick_plan.plan(Due(shard.schedule, active), now)
+        decision = tick_plan.plan(Due(shard.schedule, active), now, FEW)
         if decision is None:
             return
         assert len(decision.verdicts) <= FEW
@@ -117,18 +116,17 @@ def settle(shard: Shard, active: tuple[JobId, ...], now: datetime) -> None:
 def run(schedule: Schedule, passes: list[tuple[int, tuple[JobId, ...], str]]) -> tuple[Shard, datetime]:
     """Schedulers at work on a schedule: some decide, some fall asleep with a decision in hand, and apply it later."""
     shard, now, kept = Shard(replace(schedule, next_tick_at=first_of(schedule))), BEGIN, list[Decision]()
-    with patch.object(tick_plan, "VERDICTS_MAX", FEW):
-        for seconds, active, what in passes:
-            now += SECOND * seconds
-            decision = tick_plan.plan(Due(shard.schedule, active), now)
-            if decision is not None:
-                assert all(jittered(one.at, schedule.name, schedule.jitter) <= now for one in decision.verdicts)
-                kept.append(decision)
-            if what == "apply" and decision is not None:
-                assert shard.apply(decision)
-            if what == "apply a kept one" and kept:
-                shard.apply(kept[len(kept) // 2])
-        settle(shard, (JobId("before"),), now)
+    for seconds, active, what in passes:
+        now += SECOND * seconds
+        decision = tick_plan.plan(Due(shard.schedule, active), now, FEW)
+        if decision is not None:
+            assert all(jittered(one.at, schedule.name, schedule.jitter) <= now for one in decision.verdicts)
+            kept.append(decision)
+        if what == "apply" and decision is not None:
+            assert shard.apply(decision)
+        if what == "apply a kept one" and kept:
+            shard.apply(kept[len(kept) // 2])
+    settle(shard, (JobId("before"),), now)
     return shard, now
 
 
@@ -171,7 +169,7 @@ def test_overlap_is_kept_whatever_was_missed(
     shard, now = Shard(replace(schedule, next_tick_at=first_of(schedule))), BEGIN
     for seconds, active, _ in passes:
         now += SECOND * seconds
-        decision = tick_plan.plan(Due(shard.schedule, active), now)
+        decision = tick_plan.plan(Due(shard.schedule, active), now, FEW)
         if decision is None:
             continue
         shard.apply(decision)

@@ -179,6 +179,9 @@ WRITING: Mapping[str, Scopes] = {
 def scopes_of(method: str, path: str) -> Scopes:
     """The scopes of which a key needs any one. An operation that is not listed is for admins."""
     resource = path.removeprefix("/v1").split("/")[1]
+    if method == "POST" and path.endswith("/workers/{worker}/drain"):
+        # A key of a worker is not to end the others.
+        return _ADMIN
     return (READING if method == "GET" else WRITING).get(resource, _ADMIN)
 
 

@@ -31,7 +31,7 @@ from penstock.model.wire.jobs import (
     Sha256,
     WorkerList,
 )
-from penstock.model.workers import JobType, Worker, WorkRequest
+from penstock.model.workers import DrainRequest, JobType, Worker, WorkRequest
 from penstock.store.answers import run_to_end
 
 T = TypeVar("T")
@@ -64,12 +64,15 @@ async def settle_jobs(call: ApiRequest) -> ApiReply:
 
 @operation("POST /v1/workers/{worker}/renew", {200: Answer("One answer per lease.", RenewResponse)}, body=RenewRequest)
 async def renew_leases(call: ApiRequest) -> ApiReply:
-    """Keep leases alive and report the worker; the answer says which are lost or asked to cancel."""
+    """Keep leases alive and report the worker; the answer says which are lost or asked to cancel.
+
+    `drain` is there when the worker itself is asked to drain, with the patience that is left.
+    """
     request = await _read_body(call, RenewRequest)
     _check_same_worker(call, request.worker)
     await _check_leases(call, request.leases)
     worker = own_worker(call, request.worker)
-    return json_reply(200, RenewResponse(tuple(await call.engine.worker_api.renew(worker, request.leases))))
+    return json_reply(200, await call.engine.worker_api.renew(worker, request.leases))
 
 
 @operation("POST /v1/workers/{worker}/release", {200: Answer("What was refused.", SettleResponse)}, body=ReleaseRequest)
@@ -127,6 +130,22 @@ async def list_workers(call: ApiRequest) -> ApiReply:
     Of those lost for more than five minutes, the last hundred.
     """
     return json_reply(200, WorkerList(tuple(await call.engine.queues.list_workers())))
+
+
+@operation(
+    "POST /v1/workers/{worker}/drain",
+    {200: Answer("The worker, which is asked now.", Worker)},
+    body=DrainRequest,
+    refusals=(404,),
+)
+async def drain_worker(call: ApiRequest) -> ApiReply:
+    """Ask a worker to drain: it claims no more, finishes its jobs and ends.
+
+    It learns of it with its next heartbeat. After `patience_seconds` it gives back the jobs that have not ended; null:
+    they may take as long as it takes. A repeated request may shorten the patience, not extend it.
+    """
+    worker, request = call.path("worker"), await _read_body(call, DrainRequest)
+    return json_reply(200, await call.engine.queues.drain_worker(worker, request.patience))
 
 
 @operation("DELETE /v1/workers/{worker}", {204: Answer("Forgotten.")})
@@ -195,5 +214,6 @@ OPERATIONS = (
     write_output,
     join,
     list_workers,
+    drain_worker,
     leave,
 )

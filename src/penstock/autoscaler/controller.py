@@ -237,7 +237,10 @@ class FleetController:
 
     async def _read_idle(self, names: Sequence[str], count: int) -> list[str]:
         """Up to `count` of them that are ready and run nothing now; Unavailable if a shard does not answer."""
-        ready = {row.id for row in await self._engine.queues.workers() if row.state is WorkerState.READY}
+        rows = [row for row in await self._engine.queues.workers() if row.state is WorkerState.READY]
+        # A store that shows a claim late may not show what the worker itself has reported.
+        prompt = self._engine.store.capabilities.prompt_lines
+        ready = {row.id for row in rows if prompt or not row.running}
         for shard in self._engine.store.shards():
             ready -= set(await shard.running_by_worker())
         return [name for name in names if name in ready][:count]

@@ -18,14 +18,13 @@ from penstock.model.clock import Clock, seconds
 from penstock.model.declarations import DeclaredType
 from penstock.model.errors import FleetUnavailable, Unavailable
 from penstock.model.fleet_plan import EffectiveFleet, Source
-from penstock.model.fleet_readings import OBSERVE_SECONDS, Unknown
+from penstock.model.fleet_readings import Unknown
 from penstock.model.fleets import Fleet
 from penstock.model.wire.fleets import FleetRecord
 from penstock.store import Store
 
 logger = logging.getLogger("penstock.autoscaler")
 
-INTERVAL = seconds(OBSERVE_SECONDS)
 RETRY_PAUSE = timedelta(seconds=1)
 MIN_INTERVAL = timedelta(milliseconds=100)
 """The shortest time between two observations, however often arriving jobs wake the loop."""
@@ -60,6 +59,7 @@ class Autoscaler:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._engine = engine
+        self._interval = seconds(engine.settings.timing.observe_seconds)
         self._app = app_name or app
         passed = {**(environment or {}), APP_NAME: self._app}
         self._context = ControllerContext(engine, backend, app, self._app, passed, holder)
@@ -91,7 +91,7 @@ class Autoscaler:
             self._out = True
             return RETRY_PAUSE
         self._out = False
-        return INTERVAL
+        return self._interval
 
     async def close(self) -> None:
         """Let another autoscaler lead at once. The workers go on."""

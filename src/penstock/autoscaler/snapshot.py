@@ -40,6 +40,8 @@ COUNTED = TERMINAL | {State.QUEUED, State.RUNNING}
 
 DueJobs = Sequence[tuple[str, datetime]]
 """Queue and due time of jobs that are due later."""
+ShardReading = tuple[Sequence[Count], Mapping[str, datetime], Mapping[str, int], DueJobs]
+"""Counts, the oldest due job of each queue, running jobs by worker, and jobs that are due later."""
 JobCounts = Mapping[tuple[str, str, State], int]
 """Jobs by queue, type and state."""
 
@@ -49,6 +51,7 @@ T = TypeVar("T")
 class Snapshot(Struct, frozen=True, kw_only=True):
     """All shards at one instant. `missing` names, as text, what did not answer; empty when everything did.
 
+    `capped` names shards with more jobs than they count; empty when all could be counted.
     `oldest`: by queue, since when its oldest job has been due. `running`: running jobs by worker. `due_later`: jobs
     that are scheduled; `ticks`: jobs that schedules will submit. `rows`: the workers of the registry, by id.
     """
@@ -59,9 +62,15 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     running: Mapping[str, int] = {}
     due_later: DueJobs = ()
     missing: str = ""
+    capped: str = ""
     ticks: DueJobs = ()
     registry: Registry
     rows: Mapping[str, Worker] | Unknown
+
+    @property
+    def uncounted(self) -> str:
+        """Why the counts are only lower bounds; empty when they are not."""
+        return self.missing or self.capped
 
     @property
     def held(self) -> Mapping[str, int]:
@@ -111,7 +120,8 @@ async def observe(engine: Engine, ahead: timedelta) -> Snapshot:
     """Read everything that is not a fleet's own. Unavailable when not even the time can be read."""
     now, catalog = await engine.store.now(), await engine.catalog.read()
     until = now + ahead
-    shards = await asyncio.gather(*(_or_unknown(_read_shard(shard, until)) for shard in engine.store.shards()))
+    asked = engine.store.shards()
+    shards = await asyncio.gather(*(_or_unknown(_read_shard(shard, until)) for shard in asked))
     ticks = await _or_unknown(_read_ticks(engine, until, catalog.types))
     faults = [str(one.unknown) for one in (*shards, ticks) if isinstance(one, Unknown)]
     found = [shard for shard in shards if not isinstance(shard, Unknown)]
@@ -122,21 +132,28 @@ async def observe(engine: Engine, ahead: timedelta) -> Snapshot:
         running=sum((Counter(running) for _, _, running, _ in found), Counter[str]()),
         due_later=[one for _, _, _, due in found for one in due],
         missing="; ".join(dict.fromkeys(faults)) or ("" if shards else "there is no shard in use"),
+        capped="; ".join(filter(None, map(_capped, asked, shards))),
         ticks=[] if isinstance(ticks, Unknown) else ticks,
         registry=catalog,
         rows=await _or_unknown(_read_workers(engine)),
     )
 
 
-async def _read_shard(
-    shard: Shard, until: datetime
-) -> tuple[Sequence[Count], Mapping[str, datetime], Mapping[str, int], DueJobs]:
+async def _read_shard(shard: Shard, until: datetime) -> ShardReading:
     return (
         await shard.counts(),
         await shard.oldest_due(),
         await shard.running_by_worker(),
         await shard.due_before(until, MOST_DUE),
     )
+
+
+def _capped(shard: Shard, found: "ShardReading | Unknown") -> str:
+    """Why the counts of a shard are lower bounds; empty if they are not, or there are none."""
+    most = shard.capabilities.counts_up_to
+    if most is None or isinstance(found, Unknown) or sum(one.jobs for one in found[0] if not one.state.terminal) < most:
+        return ""
+    return f"shard {shard.shard} counts at most {most:,} jobs that have not ended"
 
 
 def _earliest(shards: Sequence[Mapping[str, datetime]]) -> dict[str, datetime]:
@@ -191,7 +208,7 @@ class Throughput(Struct, frozen=True):
 
 def count_jobs(effective: EffectiveFleet, snapshot: Snapshot) -> JobCounts | Unknown:
     """The fleet's jobs, if all of them could be counted."""
-    return Unknown(snapshot.missing) if snapshot.missing else _own(effective, snapshot)
+    return Unknown(snapshot.uncounted) if snapshot.uncounted else _own(effective, snapshot)
 
 
 def update(throughput: Throughput, at: datetime, counts: JobCounts | Unknown) -> Throughput:
@@ -263,13 +280,13 @@ def _own(effective: EffectiveFleet, snapshot: Snapshot) -> JobCounts:
 
 
 def _backlog(effective: EffectiveFleet, snapshot: Snapshot) -> Tally:
-    """Jobs that are due and may be handed out. While a shard is missing: those of the others, if there are any."""
+    """Jobs that are due and may be handed out. While not all could be counted: those that were, if there are any."""
     wants = _wants(effective, snapshot)
     counts = _own(effective, snapshot)
     queued = sum(jobs for (queue, _, state), jobs in counts.items() if state is State.QUEUED and wants(queue))
     # Due but still in state scheduled: their dispatcher is late.
     overdue = sum(at <= snapshot.at and wants(queue) for queue, at in snapshot.due_later)
-    return Unknown(snapshot.missing) if snapshot.missing and not queued + overdue else queued + overdue
+    return Unknown(snapshot.uncounted) if snapshot.uncounted and not queued + overdue else queued + overdue
 
 
 def _running(effective: EffectiveFleet, snapshot: Snapshot) -> Tally:

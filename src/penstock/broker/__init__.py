@@ -1,5 +1,5 @@
 """The Broker seam: volatile tickets. Losing a broker loses no job."""
 
-from penstock.broker.seam import Broker, SignalMessage
+from penstock.broker.seam import Broker, BrokerCapabilities, SignalMessage
 
-__all__ = ["Broker", "SignalMessage"]
+__all__ = ["Broker", "BrokerCapabilities", "SignalMessage"]

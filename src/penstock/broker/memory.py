@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from penstock.broker.seam import SignalMessage
+from penstock.broker.seam import BrokerCapabilities, SignalMessage
 from penstock.broker.subscribers import Subscribers
 from penstock.model.ids import JobId
 from penstock.model.job import PRIORITIES, BacklogKey, Ticket
@@ -24,6 +24,8 @@ class MemoryBroker:
 
     Waiting callers are served in the order they came. A job that has a ticket here is not given a second one.
     """
+
+    capabilities = BrokerCapabilities()
 
     def __init__(self) -> None:
         self._epoch = secrets.token_hex(8)
@@ -42,7 +44,10 @@ class MemoryBroker:
             return tickets
         return await self._wait(wanted, limit, wait)
 
-    async def depths(self) -> dict[BacklogKey, int]:
+    async def discard(self, tickets: Sequence[Ticket]) -> None:
+        """Nothing to do: a ticket that was taken is forgotten."""
+
+    async def depths(self, among: Collection[BacklogKey] | None = None) -> dict[BacklogKey, int]:
         return dict(self._queues.depths)
 
     async def find_held(self, jobs: Sequence[JobId]) -> set[JobId]:

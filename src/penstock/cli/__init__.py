@@ -37,7 +37,7 @@ ROOT = CommandGroup(
         "webhooks": ("penstock.cli.webhooks:webhooks", "Receive webhooks on this machine, to try them."),
         "types": ("penstock.cli.types:types", "Look at job types, rename and retire them."),
         "keys": ("penstock.cli.keys:keys", "Make API keys, list, rotate and revoke them."),
-        "workers": ("penstock.cli.workers:workers", "List the workers and how they are."),
+        "workers": ("penstock.cli.workers:workers", "List the workers and how they are; let some end."),
         "fleets": ("penstock.cli.fleets:fleets", "Look at fleets of workers; bound, pause and scale them."),
         "shards": ("penstock.cli.shards:shards", "Look at shards; add, weigh, drain and remove them."),
         "db": ("penstock.cli.db:db", "Bring the tables of PostgreSQL shards up to date, and see where they stand."),

@@ -273,6 +273,10 @@ class AsyncClient:
     async def workers(self) -> tuple[Worker, ...]:
         return await self._run(self._protocol.ask(calls.workers()))
 
+    async def drain_worker(self, name: str, patience: Duration | None = None) -> Worker:
+        """Ask a worker to finish its jobs and end; after `patience` it gives the rest back. NotFound if it is gone."""
+        return await self._run(self._protocol.ask(calls.drain_worker(name, seconds_of(patience))))
+
     async def keys(self) -> tuple[KeyItem, ...]:
         """The API keys, without their secrets. This and the next three need an admin key."""
         return await self._run(self._protocol.ask(admin_calls.keys()))

@@ -27,7 +27,7 @@ from penstock.model.wire.jobs import (
     UploadRequest,
     WorkerList,
 )
-from penstock.model.workers import Worker
+from penstock.model.workers import DrainRequest, Worker
 
 T = TypeVar("T")
 
@@ -201,6 +201,11 @@ def pause(queue: str) -> Call[QueueItem]:
 
 def resume(queue: str) -> Call[QueueItem]:
     return Call("POST", path_of("queues", queue, "resume"), msgspec.json.Decoder(QueueItem).decode)
+
+
+def drain_worker(name: str, patience_seconds: float | None) -> Call[Worker]:
+    body = msgspec.json.encode(DrainRequest(patience_seconds))
+    return Call("POST", path_of("workers", name, "drain"), msgspec.json.Decoder(Worker).decode, body=body)
 
 
 def workers() -> Call[tuple[Worker, ...]]:

@@ -22,6 +22,10 @@ PREFIX = "PENSTOCK_"
 ALIASES = {"PENSTOCK_URL": "worker.url", "PENSTOCK_KEY": "worker.key"}
 """Short names of settings that are wanted often; the full name wins where both are set."""
 
+PAID_SCHEMES = frozenset({"dynamodb", "sqs"})
+PAID_TIMING = {"dispatch_seconds": 5.0, "observe_seconds": 5.0, "catalog_seconds": 5.0, "depths_seconds": 2.0}
+"""The defaults under `timing` with a store or a broker whose calls are paid for one by one."""
+
 SECTIONS: dict[str, type[Struct]] = {
     name: kind for name, kind in get_type_hints(Settings).items() if name not in TABLES
 }
@@ -82,12 +86,22 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
             faults.append(Fault(given.origin, given.setting, wrong))
     if faults:
         raise _invalid(faults)
+    _default_for_paid(values)
     from_file, *_ = readings
     tables = {FLEETS: from_file.fleets, SUBSCRIPTIONS: from_file.subscriptions}
     settings = convert(values | tables, Settings)
     if broken := list(_relations(settings, origins)):
         raise _invalid(broken)
     return settings
+
+
+def _default_for_paid(values: dict[str, dict[str, object]]) -> None:
+    """Look less often where each look is paid for, unless the user says how often."""
+    urls: list[object] = [values["broker"].get("url", ""), values["store"].get("url", "")]
+    shards = values["store"].get("shards", ())
+    urls += [str(entry).partition("=")[2] for entry in shards] if isinstance(shards, Sequence) else []
+    if any(urlsplit(str(url)).scheme in PAID_SCHEMES for url in urls):
+        values["timing"] = {**PAID_TIMING, **values["timing"]}
 
 
 def accepted(setting: str) -> str:

@@ -152,6 +152,9 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             description="A ticket taken from the broker, or lost, and not claimed in this time is posted again.", gt=0
         ),
     ] = 5.0
+    redelivered_ticket_seconds: Annotated[
+        float, Meta(description="The same with SQS, which gives taken tickets again itself: for lost ones.", gt=0)
+    ] = 900.0
     window_jobs: Annotated[
         int,
         Meta(description="How many tickets of each type in a queue the broker holds; more wait in the store.", ge=1),
@@ -162,6 +165,18 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     retries_per_second: Annotated[
         float, Meta(description="Most retries of one queue that one server lets fall due in a second.", gt=0)
     ] = 100.0
+    dispatch_seconds: Annotated[
+        float, Meta(description="How late a job gets its ticket whose signal was lost. 5 on AWS.", gt=0)
+    ] = 1.0
+    observe_seconds: Annotated[
+        float, Meta(description="How often an autoscaler looks when nothing happens. 5 on AWS.", gt=0)
+    ] = 1.0
+    catalog_seconds: Annotated[
+        float, Meta(description="How late changes of types, pauses, keys are seen, at most. 5 on AWS.", gt=0)
+    ] = 1.0
+    depths_seconds: Annotated[
+        float, Meta(description="How long the depths of a shared broker are remembered. 2 on AWS.", ge=0)
+    ] = 0.05
 
 
 class LimitSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -22,12 +22,8 @@ from penstock.store import Shard, Store
 
 logger = logging.getLogger("penstock.engine")
 
-MAX_AGE = timedelta(seconds=1)
-"""How old a reading may be; changes made in this process are seen at once."""
-
 RECENT = timedelta(minutes=5)
 """Workers not seen for longer are not read: by then their types say when a worker last had them."""
-_FRESH_SECONDS = MAX_AGE.total_seconds()
 
 TRIES = 20
 """How often a change is tried again after another process changed the same first."""
@@ -109,12 +105,16 @@ class CatalogReading(Struct, frozen=True):
 
 
 class Catalog:
-    """Reads the registry at most once per MAX_AGE, so that a submit costs no read; and changes it."""
+    """Reads the registry at most once per `max_age`, so that a submit costs no read; and changes it.
 
-    def __init__(self, store: Store, clock: Clock, signals: Signals) -> None:
+    Changes made in this process are seen at once.
+    """
+
+    def __init__(self, store: Store, clock: Clock, signals: Signals, max_age: timedelta) -> None:
         self._store = store
         self._clock = clock
         self._signals = signals
+        self._max_age = max_age.total_seconds()
         self._reading: CatalogReading | None = None
         self._stale = True
         self._reading_now: asyncio.Future[CatalogReading] | None = None
@@ -123,9 +123,9 @@ class Catalog:
         self._checkers: dict[str, tuple[JobType, Callable[[bytes], None]]] = {}
 
     async def read(self) -> CatalogReading:
-        """A reading of at most MAX_AGE. While the store is unavailable, the last one."""
+        """A reading of at most `max_age`. While the store is unavailable, the last one."""
         known = self._reading
-        if known is not None and not self._stale and self._clock.monotonic() - known.at <= _FRESH_SECONDS:
+        if known is not None and not self._stale and self._clock.monotonic() - known.at <= self._max_age:
             return known
         if self._reading_now is None:
             self._reading_now = asyncio.ensure_future(self._read())

@@ -78,7 +78,7 @@ class Claims:
         Without a broker there are only the backlogs.
         """
         backlogs = await self._read_backlogs(wanted)
-        tickets = self._tickets
+        wanted, tickets = replace(wanted, expected=backlogs), self._tickets
         try:
             urgent = self._hints.priorities(self._store.shards(), backlogs)
             if taken := await tickets.take(replace(wanted, least_priority=urgent), limit, ZERO):
@@ -217,6 +217,8 @@ class Claims:
                 lost += 1
             else:
                 claims += call.result()
+                # Only now: the ticket of a job that was claimed, or is gone, need not come again.
+                await self._tickets.discard(tickets)
         if lost == len(calls):
             next(iter(calls)).result()
         return claims
@@ -224,7 +226,9 @@ class Claims:
     async def _undo(self, call: Call[list[Claim]], tickets: Sequence[Ticket]) -> None:
         """Give back what a call still claims: its shard was too slow, or the caller was cancelled."""
         try:
-            await self._give_back(await call)
+            claims = await call
+            await self._tickets.discard(tickets)
+            await self._give_back(claims)
         except Unavailable:
             self._tickets.publish_later(tickets)
 

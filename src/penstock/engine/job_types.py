@@ -90,8 +90,11 @@ class Types:
 
     async def _find_waiting(self, name: str) -> Sequence[tuple[str, State]]:
         """The names and states of the waiting jobs of a type."""
-        found = [one for one in await self._store.counts() if plain_type(one.type) == name and one.jobs]
-        return sorted({(one.type, one.state) for one in found if one.state in WAITING})
+        counted = [one for one in await self._store.counts() if plain_type(one.type) == name and one.jobs]
+        found = {(one.type, one.state) for one in counted if one.state in WAITING}
+        # Jobs that were submitted just now may not be counted yet.
+        unseen = set() if self._store.capabilities.exact_counts else {(name, state) for state in WAITING}
+        return sorted(found | unseen)
 
     async def _count_open(self, name: str) -> dict[State, int]:
         """The jobs of a type that have not ended, by state."""

@@ -14,7 +14,7 @@ from penstock.engine.files import Files
 from penstock.engine.meters import Meters
 from penstock.engine.signals import JobWaiters, ScheduleVersion, Signals
 from penstock.engine.window import Tickets
-from penstock.model.clock import Clock
+from penstock.model.clock import Clock, seconds
 from penstock.objects import ObjectStore
 from penstock.store import Store
 
@@ -40,7 +40,7 @@ def make_parts(
 ) -> EngineParts:
     """The parts of one engine, connected by their signals."""
     signals = Signals(broker, clock)
-    catalog = Catalog(store, clock, signals)
+    catalog = Catalog(store, clock, signals, seconds(settings.timing.catalog_seconds))
     parts = EngineParts(
         store=store,
         clock=clock,

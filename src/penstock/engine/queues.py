@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -65,6 +65,14 @@ class Queues:
         earlier = await self._store.workers(Seen(until=now - RECENT), LOST_LISTED)
         found = {worker.id: worker for worker in (*_with_lost(earlier, now), *recent)}
         return [found[name] for name in sorted(found)]
+
+    async def drain_worker(self, name: str, patience: timedelta | None) -> Worker:
+        """Ask a worker to drain within `patience`, or as long as it takes; NotFound if none of that name is there."""
+        known = await self._store.ask_to_drain([name], patience)
+        found = [worker for worker in await self.list_workers() if worker.id == name] if known else []
+        if not found:
+            raise NotFound(f"there is no worker {name!r}; see those that are there with: penstock workers")
+        return found[0]
 
     async def list(self) -> list[QueueItem]:
         """Every queue that has jobs, a declared type or a pause, by name."""

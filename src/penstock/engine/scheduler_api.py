@@ -55,7 +55,15 @@ class Ticks:
         due = await self._store.due_schedules(until, limit)
         next_tick_at = await self._store.next_tick()
         # The time last, so that the duration of the reads does not make the scheduler late.
-        return Agenda(await self._store.now(), until, tuple(due), next_tick_at, seen, more=len(due) == limit)
+        return Agenda(
+            await self._store.now(),
+            until,
+            tuple(due),
+            next_tick_at,
+            seen,
+            more=len(due) == limit,
+            verdicts_max=self._store.capabilities.tick_verdicts,
+        )
 
     async def apply(self, decisions: Sequence[Decision]) -> list[bool]:
         return [ticked.applied for ticked in await self.tick(decisions)]

@@ -8,7 +8,7 @@ Workers claim jobs of a backlog from the store themselves; dispatchers give tick
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from operator import attrgetter
@@ -36,9 +36,6 @@ PUBLISH_WITHIN = timedelta(seconds=2)
 """How long a publish may take; the tickets of one that takes longer expire and are published again."""
 
 REPUBLISH_AFTER = timedelta(seconds=1)
-DEPTHS_MAX_AGE = 0.05
-BACKLOG_HINT_TTL = 2.0
-"""Seconds for which a process without a dispatcher remembers that there is a backlog."""
 
 
 class Tickets:
@@ -70,9 +67,13 @@ class Tickets:
         self._depths_at = float("-inf")
         self._takers: set[asyncio.Task[list[Ticket]]] = set()
         self.wake = WakeUps()
-        self.ticket_for = seconds(self._timing.ticket_seconds)
+        self._hint_seconds = 2 * timing.dispatch_seconds
+        """How long a process without a dispatcher remembers that there is a backlog: dispatchers say it each pass."""
+        redelivers = broker.capabilities.redelivers
+        self.ticket_for = seconds(timing.redelivered_ticket_seconds if redelivers else timing.ticket_seconds)
         """How long a ticket may be out before it is published again. Short: a process that dies with tickets, or before
-        it has published them, delays their jobs by this time. Tickets that wait in the broker do not expire."""
+        it has published them, delays their jobs by this time. Tickets that wait in the broker do not expire. Long for a
+        broker that redelivers, where only a ticket that never got there is lost."""
 
     async def mark(self, jobs: Sequence[NewJob]) -> list[NewJob]:
         """The jobs to insert, with those `ticketed` that are due and find room; `publish_marked` must follow."""
@@ -103,17 +104,20 @@ class Tickets:
 
         0 for all while the broker is unavailable: the dispatchers give those jobs their tickets.
         """
+        keys = frozenset(backlogs)
         try:
-            depths = await self._depths()
+            depths = await self._depths(keys)
         except Unavailable:
-            return dict.fromkeys(backlogs, 0)
+            return dict.fromkeys(keys, 0)
         window = self._timing.window_jobs
-        return {key: 0 if self._has_backlog(key) else max(0, window - depths.get(key, 0)) for key in backlogs}
+        return {key: 0 if self._has_backlog(key) else max(0, window - depths.get(key, 0)) for key in keys}
 
-    async def _depths(self) -> Counter[BacklogKey]:
-        """The tickets in the broker; those of a shared one as of at most DEPTHS_MAX_AGE ago."""
+    async def _depths(self, backlogs: frozenset[BacklogKey]) -> Mapping[BacklogKey, int]:
+        """The tickets in the broker, of these backlogs at least; those of a shared one may be a moment old."""
+        if not self._broker.capabilities.exact_depths:
+            return await self._broker.depths(backlogs)
         now = self._clock.monotonic()
-        if not self._shared or now - self._depths_at > DEPTHS_MAX_AGE:
+        if not self._shared or now - self._depths_at > self._timing.depths_seconds:
             self._depths_known, self._depths_at = Counter(await self._broker.depths()), now
         return self._depths_known
 
@@ -145,7 +149,13 @@ class Tickets:
         try:
             await self.post(tickets)
         except BrokerUnavailable as error:
-            logger.warning("broker took none of %d tickets (%s); they are posted again later", len(tickets), error)
+            self._defer(tickets, error)
+
+    def _defer(self, tickets: Sequence[Ticket], error: BrokerUnavailable) -> None:
+        logger.warning("broker took none of %d tickets (%s); they are posted again later", len(tickets), error)
+        if self._broker.capabilities.redelivers:
+            # Their deadline is long.
+            self.publish_later(tickets)
 
     async def post(self, tickets: Sequence[Ticket]) -> None:
         """Publish tickets, or raise BrokerUnavailable: some may be published all the same."""
@@ -160,11 +170,16 @@ class Tickets:
             self._depths_known[BacklogKey(*key)] += posted
 
     def publish_later(self, tickets: Sequence[Ticket]) -> None:
-        """Publish again after a pause: the shard of these tickets did not answer a claim."""
+        """Publish again after a pause: the shard of these tickets did not answer a claim, or the broker did not."""
 
         async def post_again() -> None:
             await self._clock.sleep(REPUBLISH_AFTER)
-            await self.publish(tickets)
+            try:
+                await self.post(tickets)
+            except BrokerUnavailable as error:
+                self._defer(tickets, error)
+            else:
+                await self.discard(tickets)
 
         posting = asyncio.ensure_future(post_again())
         self._posting.add(posting)
@@ -180,12 +195,12 @@ class Tickets:
 
     def receive_backlog(self, backlogs: Iterable[BacklogKey]) -> None:
         """Note what a dispatcher of another process left in the store: new jobs must not overtake it."""
-        until = self._clock.monotonic() + BACKLOG_HINT_TTL
+        until = self._clock.monotonic() + self._hint_seconds
         self._hinted_until.update(dict.fromkeys(backlogs, until))
 
     def mark_backlog(self, backlog: BacklogKey) -> None:
         """Note that a job waits in the store for a ticket, and wake the dispatchers unless they know the backlog."""
-        self._hinted_until[backlog] = self._clock.monotonic() + BACKLOG_HINT_TTL
+        self._hinted_until[backlog] = self._clock.monotonic() + self._hint_seconds
         if backlog not in self._left:
             self._signals.backlog.publish(None)
 
@@ -205,6 +220,12 @@ class Tickets:
         finally:
             self._takers.discard(taker)
 
+    async def discard(self, tickets: Sequence[Ticket]) -> None:
+        """Tell the broker that the store has decided about these. Never fails: what was not told comes again."""
+        if tickets and self._broker.capabilities.redelivers:
+            with suppress(Unavailable):
+                await self._broker.discard(tickets)
+
     def pauses_changed(self) -> None:
         """Let waiting claims ask again with what is paused now, and wake the dispatchers of this process."""
         for taker in self._takers:
@@ -222,7 +243,7 @@ class Tickets:
         """Wake the dispatchers if a window is less than half full and has a backlog."""
         if waiting := [key for key in backlogs if self._has_backlog(key)]:
             with suppress(Unavailable):
-                depths = await self._depths()
+                depths = await self._depths(frozenset(waiting))
                 if any(depths.get(key, 0) * 2 < self._timing.window_jobs for key in waiting):
                     self._signals.backlog.publish(None)
 

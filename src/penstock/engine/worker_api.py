@@ -32,7 +32,7 @@ from penstock.model.job import (
     Settlement,
 )
 from penstock.model.lifecycle import POISON_LOSSES, State
-from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal
+from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal, RenewResponse
 from penstock.model.wire.schedules import OnConflict, ScheduleRequest
 from penstock.model.workers import JobType, Worker, WorkRequest
 from penstock.store.answers import PATIENCE, gather_answers, require
@@ -132,12 +132,13 @@ class EngineWorkerApi:
     async def claim(self, worker: str, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Claim]:
         return await self._claims.claim(worker, wanted, limit, wait)
 
-    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> RenewResponse:
         seen = asyncio.ensure_future(self._store.put_worker(worker))
         try:
-            return await self._renew(worker.id, leases) if leases else []
+            renewals = await self._renew(worker.id, leases) if leases else []
         finally:
-            await seen
+            drain = await seen
+        return RenewResponse(tuple(renewals), drain)
 
     async def _renew(self, worker: str, leases: Sequence[Lease]) -> list[Renewal]:
         answers = await self._store.renew(worker, leases, self._lease)

@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Protocol
 
 from penstock.model.ids import JobId
-from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
+from penstock.model.job import Claim, FileLink, Lease, ObjectLink
 from penstock.model.schedule import Decision
-from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal
+from penstock.model.wire.jobs import JoinResponse, LogEntry, Outcome, Refusal, RenewResponse
 from penstock.model.wire.schedules import Agenda, ScheduleRequest
 from penstock.model.workers import JobType, Worker, WorkRequest
 
@@ -30,8 +30,11 @@ class WorkerApi(Protocol):
         """Up to `limit` jobs, answered the moment there is one, or with none after `wait`."""
         ...
 
-    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
-        """The heartbeat: renews the leases, reports progress, and answers in order which are lost or cancelled."""
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> RenewResponse:
+        """The heartbeat: renews the leases, reports progress, and answers in order which are lost or cancelled.
+
+        The answer also says whether the worker is asked to drain.
+        """
         ...
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:

@@ -1,5 +1,6 @@
 """What workers report about themselves: the job types they can run, and their state."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
@@ -8,13 +9,14 @@ from msgspec import Meta, Struct
 
 from penstock.model.clock import EARLIEST, LATEST, Instant, check_instants
 from penstock.model.fleets import Fleet
-from penstock.model.job import DEFAULT_PRIORITY, PRIORITIES, Priority
+from penstock.model.job import DEFAULT_PRIORITY, PRIORITIES, BacklogKey, Priority
 from penstock.model.names import Name
 from penstock.model.retry import Retry
 
 __all__ = [
     "DEFAULT_TIMEOUT_SECONDS",
     "EVER",
+    "DrainRequest",
     "HandlerKind",
     "JobType",
     "Name",
@@ -94,6 +96,26 @@ class Worker(Struct, frozen=True, kw_only=True):
         check_instants(self, "started_at", "seen_at")
 
 
+class DrainRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker is asked to drain: to claim no more, finish its jobs and end.
+
+    `patience_seconds` from now on it gives the jobs back that have not ended; null: they may take as long as it takes.
+    """
+
+    patience_seconds: Annotated[float, Meta(ge=0, le=LONG_AGO_SECONDS)] | None = None
+
+    @property
+    def patience(self) -> timedelta | None:
+        return None if self.patience_seconds is None else timedelta(seconds=self.patience_seconds)
+
+
+def most_urgent(requests: Iterable[DrainRequest | None]) -> DrainRequest | None:
+    """Of several requests to one worker, that with the least patience; None if there is none."""
+    asked = [one for one in requests if one is not None]
+    spans = [one.patience_seconds for one in asked if one.patience_seconds is not None]
+    return DrainRequest(min(spans, default=None)) if asked else None
+
+
 class Seen(Struct, frozen=True):
     """A span in which a worker was last heard from: after one instant, and not after another."""
 
@@ -114,7 +136,8 @@ class WorkRequest(Struct, frozen=True):
 
     Of the types in `only_given_back` it wants only jobs that did not fit another worker's
     handler; the engine knows under which names those wait. `least_priority` leaves tickets of some queues for later,
-    while more urgent jobs of these queues wait elsewhere.
+    while more urgent jobs of these queues wait elsewhere. `expected` is a hint: the backlogs of the types that are
+    declared, for a broker that has to look into each by itself. Jobs sent to other queues are wanted too.
     """
 
     types: frozenset[str]
@@ -122,6 +145,7 @@ class WorkRequest(Struct, frozen=True):
     except_queues: frozenset[str] = frozenset()
     only_given_back: frozenset[str] = frozenset()
     least_priority: dict[str, int] = {}
+    expected: frozenset[BacklogKey] = frozenset()
 
     def wants(self, queue: str, type_name: str, priority: int = PRIORITIES - 1) -> bool:
         served = self.queues is None or queue in self.queues

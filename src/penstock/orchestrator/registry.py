@@ -11,7 +11,7 @@ from penstock.model.clock import EPOCH
 from penstock.model.errors import MapChanged, Unavailable
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
-from penstock.model.workers import EVER, Seen, Worker
+from penstock.model.workers import EVER, DrainRequest, Seen, Worker, most_urgent
 from penstock.orchestrator.directory import ABOUT_SHARDS, ShardDirectory
 from penstock.orchestrator.fan_out import ask_all, ask_each
 from penstock.orchestrator.shard import GuardedShard
@@ -65,8 +65,14 @@ class ShardedRegistry:
         for shard in (*self.directory.former_shards(key), self.directory.shard_for_key(key)):
             await shard.release_role(role, holder)
 
-    async def put_worker(self, worker: Worker) -> None:
-        await ask_all(self.directory.healthy, lambda shard: shard.put_worker(worker))
+    async def put_worker(self, worker: Worker) -> DrainRequest | None:
+        answers = await ask_all(self.directory.healthy, lambda shard: shard.put_worker(worker))
+        return most_urgent(answers.values())
+
+    async def ask_to_drain(self, names: Sequence[str], patience: timedelta | None = None) -> list[str]:
+        """On every shard that answers: one that the worker reports to is enough."""
+        found = await ask_all(self.directory.healthy, lambda shard: shard.ask_to_drain(names, patience))
+        return sorted(set(chain(*found.values())))
 
     async def delete_worker(self, worker: str) -> None:
         await ask_all(self.directory.healthy, lambda shard: shard.delete_worker(worker))

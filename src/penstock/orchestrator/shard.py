@@ -284,6 +284,7 @@ class GuardedShard:
     acquire_role = _guard(Shard.acquire_role)
     release_role = _guard(Shard.release_role)
     put_worker = _guard(Shard.put_worker)
+    ask_to_drain = _guard(Shard.ask_to_drain)
     delete_worker = _guard(Shard.delete_worker)
     workers = _guard(Shard.workers)
     prune_workers = _guard(Shard.prune_workers)

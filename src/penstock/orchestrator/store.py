@@ -37,7 +37,7 @@ from penstock.orchestrator.registry import ShardedRegistry
 from penstock.orchestrator.shard import CALL_DEADLINE, GuardedShard
 from penstock.orchestrator.supervisor import OpenShard
 from penstock.store.answers import PATIENCE, gather_answers, require
-from penstock.store.seam import Capabilities, Shard
+from penstock.store.seam import Capabilities, Shard, common_capabilities
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -45,8 +45,6 @@ Answer = TypeVar("Answer")
 
 class ShardedStore(ShardedRegistry):
     """A store over shards. One that does not answer delays and hides only its own jobs."""
-
-    capabilities = Capabilities(one_order=False)
 
     def __init__(self, directory: ShardDirectory, admin: ShardAdmin, patience: timedelta | None) -> None:
         super().__init__(directory)
@@ -82,6 +80,10 @@ class ShardedStore(ShardedRegistry):
         return cls(directory, ShardAdmin(directory, open_shard, clock), patience)
 
     # -- the shards behind it
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return common_capabilities(shard.capabilities for shard in self.directory.all)
 
     def shard_for(self, key: str | None = None) -> ShardId:
         return self.directory.shard_for(key)

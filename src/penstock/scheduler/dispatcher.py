@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from penstock.engine import Engine
+from penstock.model.clock import seconds
 from penstock.model.errors import BrokerUnavailable
 from penstock.model.job import BacklogKey, Ticket
 from penstock.model.notices import Notice
@@ -26,10 +27,10 @@ def window_room(
 logger = logging.getLogger("penstock.scheduler")
 
 PROMOTE_JOBS = 5000
-LONGEST_REST = timedelta(seconds=1)
-"""How soon a job is seen that another process submitted, if its signal was lost."""
-
 ZERO = timedelta(0)
+KEPT_FOR = timedelta(seconds=30)
+"""How long a broker that redelivers may be unavailable before its tickets are given up."""
+
 EPOCH = "epoch"
 """The kind of notice that holds, by shard number, the epoch of the broker that its tickets were published to."""
 
@@ -40,8 +41,10 @@ class Dispatcher:
     def __init__(self, engine: Engine, shard: Shard) -> None:
         self._engine = engine
         self._shard = shard
+        self._longest_rest = seconds(engine.settings.timing.dispatch_seconds)
         self._epoch: str | None = None
-        self._broker_lost = False
+        self._lost_at: float | None = None
+        self._expired = False
 
     async def step(self) -> timedelta:
         promoted = await self._shard.promote(PROMOTE_JOBS)
@@ -58,7 +61,7 @@ class Dispatcher:
         summary = await self._shard.due_summary()
         room = await self._read_room(summary.backlog)
         published = Counter(ticket.backlog_key for ticket in await self._dispatch(room))
-        self._broker_lost = False
+        self._lost_at, self._expired = None, False
         # Where there was more room than jobs, no job is left without a ticket.
         left = frozenset(key for key in summary.backlog if published[key] >= room.get(key, 0))
         self._engine.tickets.record_backlog(self._shard.shard, left)
@@ -67,7 +70,12 @@ class Dispatcher:
         return await self._delay_until(summary.next_due_at)
 
     async def _check_epoch(self) -> None:
-        """If the broker has a new epoch, its tickets are lost: expire them, so that every queued job gets another."""
+        """If the broker has a new epoch, its tickets are lost: expire them, so that every queued job gets another.
+
+        Where a loss does not show in the epoch, the deadlines of the tickets tell it.
+        """
+        if not self._engine.broker.capabilities.epochs:
+            return
         epoch = await self._engine.broker.epoch()
         if self._epoch is None:
             self._epoch = await self._read_epoch()
@@ -85,7 +93,7 @@ class Dispatcher:
         return (kept[0] or b"").decode() if kept else ""
 
     async def _read_room(self, backlog: frozenset[BacklogKey]) -> dict[BacklogKey, int]:
-        depths = await self._engine.broker.depths()
+        depths = await self._engine.broker.depths(backlog) if backlog else {}
         paused = (await self._engine.catalog.read()).paused
         return window_room(backlog, paused, depths, self._engine.settings.timing.window_jobs)
 
@@ -94,14 +102,21 @@ class Dispatcher:
         return await self._shard.dispatch(room, tickets.ticket_for, tickets.post) if room else []
 
     async def _expire_all_once(self, error: BrokerUnavailable) -> timedelta:
-        """Expire the tickets that the broker holds, so that workers can claim their jobs from the store meanwhile."""
-        if not self._broker_lost:
+        """Expire the tickets that the broker holds, so that workers can claim their jobs from the store meanwhile.
+
+        With a broker that redelivers, only in an outage that lasts: it keeps its tickets, and new ones cost writes.
+        """
+        now = self._engine.clock.monotonic()
+        if self._lost_at is None:
             logger.warning("%s; workers take jobs of shard %d from the store", error, self._shard.shard)
+            self._lost_at = now
+        patience = KEPT_FOR if self._engine.broker.capabilities.redelivers else ZERO
+        if not self._expired and now - self._lost_at >= patience.total_seconds():
             await self._shard.expire_tickets(None)
-            self._broker_lost = True
-        return LONGEST_REST
+            self._expired = True
+        return self._longest_rest
 
     async def _delay_until(self, next_due_at: datetime | None) -> timedelta:
         if next_due_at is None:
-            return LONGEST_REST
-        return min(LONGEST_REST, max(ZERO, next_due_at - await self._shard.now()))
+            return self._longest_rest
+        return min(self._longest_rest, max(ZERO, next_due_at - await self._shard.now()))

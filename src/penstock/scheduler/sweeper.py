@@ -10,7 +10,7 @@ from penstock.engine.type_fit import SILENT_FOR, note_departures
 from penstock.model.clock import EARLIEST, seconds
 from penstock.model.errors import BrokerUnavailable, Unavailable
 from penstock.model.ids import JobId, shard_of
-from penstock.model.job import Job, Retention
+from penstock.model.job import Job, Pruned, Retention
 from penstock.model.journal import EventRetention
 from penstock.model.lifecycle import Event
 from penstock.model.workers import Seen
@@ -63,11 +63,15 @@ class Reaper:
         return now >= self._answers_since + self._patience
 
     async def _read_lost_tickets(self) -> list[JobId]:
-        """The jobs whose ticket is overdue and not in the broker: the process that took or published it was lost."""
+        """The jobs whose ticket is overdue and not in the broker: the process that took or published it was lost.
+
+        A broker that does not know what it holds leaves the decision to the deadline.
+        """
         overdue = await self._shard.overdue_tickets(self._after, OVERDUE_TICKETS)
         self._after = overdue[-1] if len(overdue) == OVERDUE_TICKETS else None
         try:
-            held = await self._engine.broker.find_held(overdue) if overdue else set()
+            finds_held = self._engine.broker.capabilities.finds_held
+            held = await self._engine.broker.find_held(overdue) if overdue and finds_held else set()
         except BrokerUnavailable:
             # The dispatcher expires all tickets of a broker that is down.
             return []
@@ -86,6 +90,7 @@ PRUNE_INTERVAL = timedelta(minutes=1)
 BATCH_PAUSE = timedelta(milliseconds=50)
 """Between two full passes, so that removing millions of jobs does not delay the calls of workers."""
 
+NOTHING = Pruned(0, ())
 SWEEP_INTERVAL = timedelta(hours=1)
 _OF_A_JOB = re.compile(r"^jobs/(?P<job>[0-9a-f-]{36})/(?:(?P<fence>\d+)/)?")
 
@@ -104,7 +109,7 @@ class Pruner:
         self._workers = WorkerPruner(engine, shard)
 
     async def step(self) -> timedelta:
-        pruned = await self._shard.prune(self._keep, PRUNE_JOBS)
+        pruned = NOTHING if self._shard.capabilities.rows_expire else await self._shard.prune(self._keep, PRUNE_JOBS)
         for job in pruned.owners:
             await self._engine.objects.delete(job_prefix(job))
         await self._sweep_when_due()

@@ -19,8 +19,8 @@ NOT_ENDED = "the job before it has not ended"
 WAITING = "one is waiting already"
 
 
-def plan(due: Due, now: datetime) -> Decision | None:
-    """The verdicts of all ticks that are due, at most VERDICTS_MAX, and what comes next; None if nothing is due.
+def plan(due: Due, now: datetime, most: int = VERDICTS_MAX) -> Decision | None:
+    """The verdicts of all ticks that are due, at most `most`, and what comes next; None if nothing is due.
 
     There is something to decide exactly from `wake_at` on. `now` is the shard's clock.
     """
@@ -29,8 +29,8 @@ def plan(due: Due, now: datetime) -> Decision | None:
         return None
     if _awaits_count(due):
         return _decision(due, _counted(due))
-    ticks = _due_ticks(due.schedule, now)
-    return _decide(due, ticks, _misfired(due.schedule, ticks, now), now)
+    ticks = _due_ticks(due.schedule, now, most)
+    return _decide(due, ticks, _misfired(due.schedule, ticks, now, most), now, most)
 
 
 def wake_at(due: Due) -> datetime | None:
@@ -45,9 +45,9 @@ def wake_at(due: Due) -> datetime | None:
     return _counted_from(schedule, due.completed_at) if _awaits_count(due) and _counted(due) is not None else None
 
 
-def _decide(due: Due, ticks: list[datetime], misfired: dict[datetime, str], now: datetime) -> Decision:
+def _decide(due: Due, ticks: list[datetime], misfired: dict[datetime, str], now: datetime, most: int) -> Decision:
     sequence = _TickSequence(due)
-    decided = ticks[: VERDICTS_MAX - len(sequence.verdicts)]
+    decided = ticks[: most - len(sequence.verdicts)]
     for tick in decided:
         sequence.take(tick, misfired.get(tick))
     undecided = ticks[len(decided) : len(decided) + 1]
@@ -109,7 +109,7 @@ class _TickSequence:
         self._run(tick)
 
 
-def _due_ticks(schedule: Schedule, now: datetime) -> list[datetime]:
+def _due_ticks(schedule: Schedule, now: datetime, most: int) -> list[datetime]:
     """The ticks due by now, in order: those that one decision may hold, and those that their verdicts depend on."""
     first = schedule.next_tick_at
     if first is None or not _is_valid(schedule, first):
@@ -117,8 +117,8 @@ def _due_ticks(schedule: Schedule, now: datetime) -> list[datetime]:
     ticks = chain([first], following(schedule.when, first, end_at=schedule.end_at))
     due = takewhile(lambda tick: _due_at(schedule, tick) <= now, ticks)
     if counts_from_completion(schedule.when):
-        return _until_one_runs(schedule, list(islice(due, VERDICTS_MAX)), now)
-    return list(islice(due, VERDICTS_MAX + _runs_of_missed(schedule)))
+        return _until_one_runs(schedule, list(islice(due, most)), now)
+    return list(islice(due, most + _runs_of_missed(schedule)))
 
 
 def _until_one_runs(schedule: Schedule, ticks: list[datetime], now: datetime) -> list[datetime]:
@@ -135,12 +135,12 @@ def _is_valid(schedule: Schedule, tick: datetime) -> bool:
     return not (again and counts_from_completion(schedule.when))
 
 
-def _misfired(schedule: Schedule, ticks: list[datetime], now: datetime) -> dict[datetime, str]:
+def _misfired(schedule: Schedule, ticks: list[datetime], now: datetime, most: int) -> dict[datetime, str]:
     """The missed ticks that get no job, each with the reason."""
     missed = [tick for tick in ticks if _missed(schedule, tick, now)]
     skipped = missed[: max(0, len(missed) - _runs_of_missed(schedule))]
     # More than one decision may hold: the latest of them is not known yet.
-    latest = missed[-1].isoformat() if 0 < len(missed) <= VERDICTS_MAX else "a later one"
+    latest = missed[-1].isoformat() if 0 < len(missed) <= most else "a later one"
     return {tick: _misfire_reason(schedule, tick, latest, now) for tick in skipped}
 
 

@@ -16,7 +16,7 @@ from penstock.model.clock import EPOCH, Clock
 from penstock.model.errors import Invalid
 from penstock.model.schedule import Decision, Due, Overlap
 from penstock.model.ticks import counts_from_completion, next_tick
-from penstock.scheduler.tick_plan import plan, wake_at
+from penstock.scheduler.tick_plan import VERDICTS_MAX, plan, wake_at
 
 logger = logging.getLogger("penstock.scheduler")
 
@@ -61,6 +61,7 @@ class Ticker:
         self._seen: str | None = None
         self._changed = False
         self._contention_delay = ZERO
+        self._verdicts_max = VERDICTS_MAX
         self._held: list[UpcomingSchedule] = []
         self._read_at, self._shard_time = clock.monotonic(), EPOCH
         self._read_by = self._read_at
@@ -87,6 +88,7 @@ class Ticker:
         self._changed, self._read_by = False, self._clock.monotonic()
         agenda = await self._api.due(self._slot, READ_SCHEDULES)
         self._read_at, self._shard_time = self._clock.monotonic(), agenda.now
+        self._verdicts_max = min(VERDICTS_MAX, agenda.verdicts_max or VERDICTS_MAX)
         moments = [(wake_at(due), due) for due in agenda.due]
         self._held = sorted(
             (UpcomingSchedule(at, due) for at, due in moments if at is not None), key=lambda held: held.at
@@ -122,7 +124,7 @@ class Ticker:
         return [due for due in ripe if due.schedule.name not in doubtful] + anew
 
     async def _decide(self, ripe: Sequence[Due]) -> None:
-        planned = _plan_all(ripe, self._now())
+        planned = _plan_all(ripe, self._now(), self._verdicts_max)
         won = [won for part in _parts(planned) for won in await self._apply(part)]
         if won:
             self._contention_delay = ZERO if 2 * sum(won) >= len(won) else CONTENTION_DELAY
@@ -163,12 +165,12 @@ class Ticker:
         return max(ZERO, min(until_read, until_ripe))
 
 
-def _plan_all(ripe: Sequence[Due], now: datetime) -> list[Planned]:
+def _plan_all(ripe: Sequence[Due], now: datetime, most: int) -> list[Planned]:
     """The decisions about these schedules. One that cannot be planned is logged and does not stop the others."""
     planned = []
     for due in ripe:
         try:
-            decision = plan(due, now)
+            decision = plan(due, now, most)
         except (Invalid, ValueError, OverflowError):
             logger.exception("schedule %s cannot be planned; change or delete it", due.schedule.name)
             continue

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
-from penstock.model.workers import EVER, Seen, Worker
+from penstock.model.workers import EVER, DrainRequest, Seen, Worker
 
 
 class Registry(Protocol):
@@ -39,8 +39,19 @@ class Registry(Protocol):
         """Give up a role, so that another may have it at once; nothing if it is not held."""
         ...
 
-    async def put_worker(self, worker: Worker) -> None:
-        """Create or replace a worker's row, seen now by the shard's clock."""
+    async def put_worker(self, worker: Worker) -> DrainRequest | None:
+        """Create or replace a worker's row, seen now by the shard's clock. The request to drain, if there is one.
+
+        Its patience is what is left of it, by the shard's clock.
+        """
+        ...
+
+    async def ask_to_drain(self, names: Sequence[str], patience: timedelta | None = None) -> list[str]:
+        """Ask workers to drain within `patience`, or as long as it takes; those that have a row, by name.
+
+        `put_worker` answers with the request for as long as the row is there. Of several requests to one worker the
+        earliest end counts: a repeated one may shorten the patience, never extend it.
+        """
         ...
 
     async def delete_worker(self, worker: str) -> None: ...

@@ -9,14 +9,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from penstock.model.clock import EARLIEST, LATEST, from_millis, to_millis
+from penstock.model.clock import EARLIEST, LATEST, from_millis, millis, to_millis
 from penstock.model.errors import Invalid, MapChanged
 from penstock.model.ids import JobId
 from penstock.model.job import FileLink, Job, JobError, LogLine, ObjectLink, Progress
 from penstock.model.lifecycle import State
 from penstock.model.retry import Retry
 from penstock.model.schedule import Schedule
-from penstock.model.workers import Seen, Worker
+from penstock.model.workers import DrainRequest, Seen, Worker
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -132,6 +132,21 @@ def seen_scope(seen: Seen, limit: int | None) -> dict[str, int]:
     """The parameters of the statement `workers`."""
     wanted = NO_LIMIT if limit is None else limit
     return {"after": to_millis(seen.after), "until": to_millis(seen.until), "limit": wanted}
+
+
+_AS_LONG_AS_IT_TAKES = to_millis(LATEST)
+
+
+def drain_end(patience: timedelta | None, now: int) -> int:
+    """The column `drain_until` of a request that is made now."""
+    return _AS_LONG_AS_IT_TAKES if patience is None else min(_AS_LONG_AS_IT_TAKES - 1, now + millis(patience))
+
+
+def drain_request(until: int | None, now: int) -> DrainRequest | None:
+    """The request of the column `drain_until`, with what is left of its patience."""
+    if until is None or until == _AS_LONG_AS_IT_TAKES:
+        return None if until is None else DrainRequest()
+    return DrainRequest(max(0, until - now) / 1000)
 
 
 def workers_of(rows: Iterable[Row]) -> list[Worker]:

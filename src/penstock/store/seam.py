@@ -12,7 +12,7 @@ Whatever holds across jobs is a declared capability.
 *A refused move says why.* Zero rows changed is read again and answered as mine already, lost or gone.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -50,9 +50,36 @@ class Capabilities(Struct, frozen=True):
     """What a store can do beyond the promises above.
 
     `one_order`: dispatch and lists follow one order over all jobs; without it, one order in each shard.
+    `tick_verdicts`: the most verdicts of one `TickMove`; None: any number.
+    `rows_expire`: ended jobs and records of ticks vanish by themselves at the retention that the store was opened with:
+    then no read shows them and their keys are free. `prune` does nothing there; counts forget them within a day.
+    `exact_counts`: `counts` shows every move at once; without it, some seconds later.
+    `counts_up_to`: in a shard with at least so many jobs that have not ended, the counts of these are lower bounds.
+    `prompt_lines`: sweeps, claims from a backlog and `running_by_worker` see every move at once; without it, about a
+    second later, so that what they do not show may still be there. Guards are compared with the job itself, always.
     """
 
     one_order: bool = True
+    tick_verdicts: int | None = None
+    rows_expire: bool = False
+    exact_counts: bool = True
+    counts_up_to: int | None = None
+    prompt_lines: bool = True
+
+
+def common_capabilities(shards: Iterable[Capabilities]) -> Capabilities:
+    """What a store over several shards can do: what each of them can, in an order of its own."""
+    found = tuple(shards)
+    verdicts = [one.tick_verdicts for one in found if one.tick_verdicts is not None]
+    counted = [one.counts_up_to for one in found if one.counts_up_to is not None]
+    return Capabilities(
+        one_order=False,
+        tick_verdicts=min(verdicts, default=None),
+        rows_expire=any(one.rows_expire for one in found),
+        exact_counts=all(one.exact_counts for one in found),
+        counts_up_to=min(counted, default=None),
+        prompt_lines=all(one.prompt_lines for one in found),
+    )
 
 
 class DueSummary(Struct, frozen=True):
@@ -336,7 +363,7 @@ class Shard(Store, Journal, Relays, Protocol):
         ...
 
     async def prune(self, keep: Retention, limit: int) -> Pruned:
-        """Delete up to `limit` ended jobs past their retention, with their logs.
+        """Delete up to `limit` ended jobs past their retention, with their logs. Not needed where `rows_expire`.
 
         A store that can drop many at once may delete more; with fewer deleted, there is no more to do for now.
         """

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.broker.seam import Broker, SignalMessage
 from penstock.model.ids import JobId, ShardId, new_job_id
-from penstock.model.job import DEFAULT_PRIORITY, Ticket
+from penstock.model.job import DEFAULT_PRIORITY, BacklogKey, Ticket
 from penstock.model.workers import WorkRequest
 
 ZERO = timedelta(0)
@@ -60,6 +60,39 @@ async def ends(listener: AsyncIterator[SignalMessage]) -> bool:
         return await anext(listener, None) is None
 
 
+def require(broker: Broker, capability: str) -> None:
+    """Skip the test of a promise that the broker does not make."""
+    if not getattr(broker.capabilities, capability):
+        pytest.skip(f"this broker does not promise it: {capability} is false")
+
+
+def same_tickets(broker: Broker, taken: Sequence[Ticket], sent: Sequence[Ticket]) -> bool:
+    """Whether these tickets were taken, each once; in the order they were sent in if the broker keeps one."""
+    if broker.capabilities.ordered:
+        return list(taken) == list(sent)
+    return sorted(jobs(taken)) == sorted(jobs(sent))
+
+
+async def take_all(broker: Broker, wanted: WorkRequest, count: int) -> list[Ticket]:
+    """As many tickets as there must be, however many calls they take."""
+    taken: list[Ticket] = []
+    while len(taken) < count:
+        taken += await promptly(broker.take(wanted, count - len(taken), LONG))
+    return taken
+
+
+async def expect_depths(broker: Broker, expected: dict[BacklogKey, int]) -> None:
+    """Fail unless these are the depths; where they are estimates, unless they become these in time."""
+    async with asyncio.timeout(PROMPTLY):
+        while (found := _held(await broker.depths())) != expected and not broker.capabilities.exact_depths:
+            pass
+    assert found == expected
+
+
+def _held(depths: dict[BacklogKey, int]) -> dict[BacklogKey, int]:
+    return {key: depth for key, depth in depths.items() if depth}
+
+
 class BrokerStage(ABC):
     """The fixture and the hooks that the test of a backend provides."""
 
@@ -71,6 +104,10 @@ class BrokerStage(ABC):
     @abstractmethod
     async def lose(self, broker: Any) -> None:
         """Hook: make the broker forget all tickets, as when it is killed or flushed."""
+
+    async def redeliver(self, broker: Any) -> None:
+        """Hook, if it `redelivers`: let the time pass after which taken tickets that were not discarded come again."""
+        raise NotImplementedError
 
     async def settle_down(self, broker: Any) -> None:
         """Hook: return once all takes that were started wait in the broker. Here: after a few turns of the loop."""

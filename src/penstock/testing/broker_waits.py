@@ -16,6 +16,8 @@ from penstock.testing.broker_stage import (
     jobs,
     promptly,
     receive,
+    same_tickets,
+    take_all,
     ticket,
     tickets,
     wanting,
@@ -46,8 +48,7 @@ class BrokerWaitContract(BrokerStage):
         await broker.publish(sent)
         taken = await promptly(take)
         assert len(taken) == 2
-        while len(taken) < len(sent):
-            taken += await promptly(broker.take(wanting("mail"), 10, LONG))
+        taken += await take_all(broker, wanting("mail"), 3)
         assert sorted(jobs(taken)) == sorted(jobs(sent))
 
     async def test_no_take_waits_while_there_is_a_ticket_that_others_left(self, broker: Broker) -> None:
@@ -87,10 +88,7 @@ class BrokerWaitContract(BrokerStage):
             pytest.skip("this broker had already answered")
         with pytest.raises(asyncio.CancelledError):
             await take
-        taken: list[Ticket] = []
-        while len(taken) < 3:
-            taken += await promptly(broker.take(wanting("mail"), 10, LONG))
-        assert jobs(taken) == jobs(sent)
+        assert same_tickets(broker, await take_all(broker, wanting("mail"), 3), sent)
 
     async def test_tickets_of_a_cancelled_taker_wake_another(self, broker: Broker) -> None:
         first = await self.start_take(broker, wanting("mail"))

@@ -20,7 +20,7 @@ from penstock.http1 import ANSWER_SECONDS, CONNECT_SECONDS, JSON, ServerConnecti
 from penstock.model.clock import SystemClock
 from penstock.model.errors import CorruptObject, PenstockError, ServerUnavailable
 from penstock.model.ids import JobId
-from penstock.model.job import Claim, FileLink, Lease, ObjectLink, Renewal
+from penstock.model.job import Claim, FileLink, Lease, ObjectLink
 from penstock.model.keys import authorization
 from penstock.model.wire.jobs import (
     ClaimRequest,
@@ -120,11 +120,11 @@ class HttpWorkerApi:
                 if claims := await asking:
                     await self.release([Lease(claim.job, claim.fence) for claim in claims])
 
-    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> list[Renewal]:
+    async def renew(self, worker: Worker, leases: Sequence[Lease]) -> RenewResponse:
         answer = await self._post(self._path("renew"), RenewRequest(worker, tuple(leases)), RenewResponse)
         if len(answer.renewals) != len(leases):
             raise ServerUnavailable(f"{self._url} answered for {len(answer.renewals)} of {len(leases)} leases")
-        return list(answer.renewals)
+        return answer
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refusal]:
         answer = await self._post(self._path("settle"), SettleRequest(tuple(outcomes)), SettleResponse)

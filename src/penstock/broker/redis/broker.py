@@ -13,7 +13,7 @@ from penstock.broker.redis import scripts, wire
 from penstock.broker.redis.client import RedisAddress, RedisClient, RedisRefused
 from penstock.broker.redis.subscriber import Subscriber
 from penstock.broker.redis.waiters import Waiters
-from penstock.broker.seam import SignalMessage
+from penstock.broker.seam import BrokerCapabilities, SignalMessage
 from penstock.broker.subscribers import Subscribers
 from penstock.model.clock import Clock
 from penstock.model.errors import BrokerUnavailable, InvalidSetting
@@ -33,6 +33,8 @@ class RedisBroker:
     Each call returns within its deadline (a take: after its wait) or raises BrokerUnavailable; after several failures
     in a row it raises at once. A waiting take also raises when the connection is lost and not restored in time.
     """
+
+    capabilities = BrokerCapabilities()
 
     def __init__(self, server: RedisClient, clock: Clock, prefix: str, rng: random.Random) -> None:
         process = secrets.token_hex(8)
@@ -75,7 +77,10 @@ class RedisBroker:
     async def take(self, wanted: WorkRequest, limit: int, wait: timedelta) -> list[Ticket]:
         return [] if self._closed else await self._waiters.take(wanted, limit, wait)
 
-    async def depths(self) -> dict[BacklogKey, int]:
+    async def discard(self, tickets: Sequence[Ticket]) -> None:
+        """Nothing to do: a ticket that was taken is forgotten."""
+
+    async def depths(self, among: Collection[BacklogKey] | None = None) -> dict[BacklogKey, int]:
         words: list[bytes] = await self._server.ask("HGETALL", f"{self._base}:depths")
         return wire.depths(words)
 

@@ -23,7 +23,7 @@ from penstock.model.job import (
 from penstock.model.lifecycle import State
 from penstock.model.names import FileName, Name, Tag, whole
 from penstock.model.retry import Retry, RetryKind
-from penstock.model.workers import JobType, TimeoutSeconds, Worker
+from penstock.model.workers import DrainRequest, JobType, TimeoutSeconds, Worker
 
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 # One that is too short is refused by `model.ticks`, which says what to do.
@@ -267,9 +267,10 @@ class RenewRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RenewResponse(Struct, frozen=True):
-    """One answer per lease, in order."""
+    """One answer per lease, in order. `drain`: the worker is asked to drain."""
 
-    renewals: tuple[Renewal, ...]
+    renewals: tuple[Renewal, ...] = ()
+    drain: DrainRequest | None = None
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):

@@ -216,6 +216,7 @@ class Agenda(Struct, frozen=True):
     `now` is the shard's clock, `until` how far ahead was read, `next_tick_at` the earliest tick of all; `more` is true
     when `due` was cut at its limit.
     `seen` names this state of the schedules: shown with the next request, it answers once there is another.
+    `verdicts_max` is the most verdicts that one decision may hold; null: as many as the scheduler likes.
     """
 
     now: Instant
@@ -224,6 +225,7 @@ class Agenda(Struct, frozen=True):
     next_tick_at: Instant | None
     seen: str
     more: bool = False
+    verdicts_max: int | None = None
 
 
 class TickRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,12 +13,12 @@ from penstock.model.ids import first_id
 from penstock.model.job import NewJob
 from penstock.model.notices import Notice, NoticeChange, NoticeKind
 from penstock.model.submission import Known, Misplaced
-from penstock.model.workers import Seen, Worker
+from penstock.model.workers import DrainRequest, Seen, Worker
 from penstock.store.postgres import arrays
 from penstock.store.postgres.arrays import bigints, byteas, texts
 from penstock.store.postgres.queries import jobs_by_id
 from penstock.store.postgres.statements import Connection, PostgresTransaction, execute, load, query
-from penstock.store.rows import Admission, seen_scope, workers_of
+from penstock.store.rows import Admission, drain_end, drain_request, seen_scope, workers_of
 
 _LOCK = load("lock_admission")
 _ADMISSION = load("admission")
@@ -83,6 +83,7 @@ async def has_keys_before(connection: Connection, at: datetime) -> bool:
 _PUT_NOTICES, _CHANGE, _NOTICES = load("put_notices"), load("change_notices"), load("notices")
 _ACQUIRE_ROLE, _RELEASE_ROLE = load("acquire_role"), load("release_role")
 _PUT_WORKER, _DELETE_WORKER = load("put_worker"), load("delete_worker")
+_ASK_TO_DRAIN = load("ask_to_drain")
 _WORKERS, _PRUNE_WORKERS = load("workers"), load("prune_workers")
 
 NEVER = -1
@@ -139,9 +140,15 @@ async def release_role(tx: PostgresTransaction, role: str, holder: str) -> None:
     await execute(tx.connection, _RELEASE_ROLE, {"role": role, "holder": holder})
 
 
-async def put_worker(tx: PostgresTransaction, worker: Worker) -> None:
+async def put_worker(tx: PostgresTransaction, worker: Worker) -> DrainRequest | None:
     scope = {"id": worker.id, "now": tx.now, "reported": msgspec.json.encode(worker).decode()}
-    await execute(tx.connection, _PUT_WORKER, scope)
+    ((drain_until,),) = await query(tx.connection, _PUT_WORKER, scope)
+    return drain_request(drain_until, tx.now)
+
+
+async def ask_to_drain(tx: PostgresTransaction, names: Sequence[str], patience: timedelta | None) -> list[str]:
+    scope = {"names": texts(names), "until": drain_end(patience, tx.now)}
+    return sorted([name for (name,) in await query(tx.connection, _ASK_TO_DRAIN, scope)])
 
 
 async def delete_worker(tx: PostgresTransaction, worker: str) -> None:

@@ -41,7 +41,7 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.workers import EVER, Seen, Worker
+from penstock.model.workers import EVER, DrainRequest, Seen, Worker
 from penstock.store.postgres import journal, queries, registry, relays, schedules
 from penstock.store.postgres import registry as admission
 from penstock.store.postgres import schedules as ticks
@@ -270,8 +270,11 @@ class PostgresStore:
     async def release_role(self, role: str, holder: str) -> None:
         await self._sessions.whole(partial(registry.release_role, role=role, holder=holder))
 
-    async def put_worker(self, worker: Worker) -> None:
-        await self._sessions.whole(partial(registry.put_worker, worker=worker))
+    async def put_worker(self, worker: Worker) -> DrainRequest | None:
+        return await self._sessions.whole(partial(registry.put_worker, worker=worker))
+
+    async def ask_to_drain(self, names: Sequence[str], patience: timedelta | None = None) -> list[str]:
+        return await self._sessions.whole(partial(registry.ask_to_drain, names=names, patience=patience))
 
     async def delete_worker(self, worker: str) -> None:
         await self._sessions.whole(partial(registry.delete_worker, worker=worker))

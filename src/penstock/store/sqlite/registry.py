@@ -11,8 +11,8 @@ from penstock.model.ids import first_id, to_bytes
 from penstock.model.job import NewJob
 from penstock.model.notices import Notice, NoticeChange, NoticeKind
 from penstock.model.submission import Known, Misplaced
-from penstock.model.workers import Seen, Worker
-from penstock.store.rows import seen_scope, workers_of
+from penstock.model.workers import DrainRequest, Seen, Worker
+from penstock.store.rows import drain_end, drain_request, seen_scope, workers_of
 from penstock.store.sqlite.statements import load, query
 from penstock.store.sqlite.submit import SqliteExisting
 from penstock.store.sqlite.transaction import SqliteTransaction
@@ -21,6 +21,7 @@ _PUT_NOTICES, _CHANGE, _NOTICES = load("put_notices"), load("change_notice"), lo
 _FOLLOW_RING = load("follow_ring")
 _ACQUIRE_ROLE, _RELEASE_ROLE = load("acquire_role"), load("release_role")
 _PUT_WORKER, _DELETE_WORKER = load("put_worker"), load("delete_worker")
+_ASK_TO_DRAIN = load("ask_to_drain")
 _WORKERS, _PRUNE_WORKERS = load("workers"), load("prune_workers")
 
 _ADMIT, _HAS_KEYS_BEFORE = load("admit"), load("has_keys_before")
@@ -75,10 +76,16 @@ def release_role(tx: SqliteTransaction, role: str, holder: str) -> None:
     tx.connection.execute(_RELEASE_ROLE, {"role": role, "holder": holder})
 
 
-def put_worker(tx: SqliteTransaction, worker: Worker) -> None:
-    tx.connection.execute(
-        _PUT_WORKER, {"id": worker.id, "now": tx.now, "reported": msgspec.json.encode(worker).decode()}
-    )
+def put_worker(tx: SqliteTransaction, worker: Worker) -> DrainRequest | None:
+    scope = {"id": worker.id, "now": tx.now, "reported": msgspec.json.encode(worker).decode()}
+    ((drain_until,),) = query(tx.connection, _PUT_WORKER, scope)
+    return drain_request(drain_until, tx.now)
+
+
+def ask_to_drain(tx: SqliteTransaction, names: Sequence[str], patience: timedelta | None) -> list[str]:
+    until = drain_end(patience, tx.now)
+    known = [query(tx.connection, _ASK_TO_DRAIN, {"id": name, "until": until}) for name in names]
+    return sorted({name for rows in known for (name,) in rows})
 
 
 def delete_worker(tx: SqliteTransaction, worker: str) -> None:

@@ -47,7 +47,7 @@ from penstock.model.lifecycle import Event
 from penstock.model.notices import Notice, NoticeChange
 from penstock.model.schedule import Due, Schedule, Ticked, TickMove, TickRecord
 from penstock.model.submission import Known, Misplaced, Submission
-from penstock.model.workers import EVER, Seen, Worker
+from penstock.model.workers import EVER, DrainRequest, Seen, Worker
 from penstock.store.seam import Capabilities, DueSummary, PostTickets, Share
 from penstock.store.sqlite import history, journal, queries, registry, relays, schedules
 from penstock.store.sqlite.connection import OUTAGES, LockFile, Readers, migrate, open_writer, unavailable
@@ -248,8 +248,11 @@ class SqliteStore:
     async def release_role(self, role: str, holder: str) -> None:
         await self.writer.run(partial(registry.release_role, role=role, holder=holder))
 
-    async def put_worker(self, worker: Worker) -> None:
-        await self.writer.run(partial(registry.put_worker, worker=worker))
+    async def put_worker(self, worker: Worker) -> DrainRequest | None:
+        return await self.writer.run(partial(registry.put_worker, worker=worker))
+
+    async def ask_to_drain(self, names: Sequence[str], patience: timedelta | None = None) -> list[str]:
+        return await self.writer.run(partial(registry.ask_to_drain, names=names, patience=patience))
 
     async def delete_worker(self, worker: str) -> None:
         await self.writer.run(partial(registry.delete_worker, worker=worker))

@@ -80,7 +80,7 @@ class ClaimContract(OnStage):
         await stage.store.submit([stage.new(type="scan", queue="a", priority=9) for _ in range(30)], TICKET)
         mail = await stage.submit(type="mail", queue="a")
         assert [claim.job for claim in await stage.claim_next({"a": 1}, "mail")] == [mail.id]
-        assert (await stage.sweeps.due_summary()).backlog == {BacklogKey("a", "scan")}
+        assert await stage.shows_backlog({BacklogKey("a", "scan")})
 
     async def test_priority_counts_across_the_types_of_a_queue(self, stage: StoreStage) -> None:
         asked = [("mail", 5), ("scan", 1), ("scan", 9), ("mail", 7), ("scan", 5), ("mail", 1), ("scan", 8)]
@@ -130,7 +130,7 @@ class ClaimContract(OnStage):
         assert len((await stage.sweeps.due_summary()).backlog) == 1
         await stage.claim_next({"a": 2})
         assert await stage.read_counts() == await stage.count_jobs()
-        assert (await stage.sweeps.due_summary()).backlog == frozenset()
+        assert await stage.shows_backlog(frozenset())
 
     async def test_such_a_claim_settles_and_releases_as_any(self, stage: StoreStage) -> None:
         await stage.store.submit([stage.new(), stage.new()], TICKET)

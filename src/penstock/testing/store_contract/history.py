@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 
-from penstock.model.job import Lease, Retention
+from penstock.model.job import Lease
 from penstock.model.journal import NEWEST_SPAN, EventRetention, HistoryFilter, HistoryRow
 from penstock.model.lifecycle import Move, State
 from penstock.testing.journal import Line, depths, lines_of, read_all_history
@@ -85,7 +85,10 @@ class HistoryContract(OnStage):
         before = await read_all_history(stage.store)
         assert depths(before) == {}
         stage.clock.advance(DAY)
-        assert (await stage.sweeps.prune(Retention(MINUTE, MINUTE), 9)).jobs == 2
+        if stage.store.capabilities.rows_expire:
+            assert await stage.prune() == 0
+            return
+        assert await stage.prune() == 2
         after = await read_all_history(stage.store)
         assert (list(after.counts), depths(after)) == ([], {})
         pruned = {(row.type, row.before, row.after, row.jobs) for row in after.rows if row.move == "prune"}

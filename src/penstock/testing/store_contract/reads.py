@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import Invalid
-from penstock.model.job import Job, JobFilter, Lease, LogLine, Retention
+from penstock.model.job import Job, JobFilter, Lease, LogLine
 from penstock.model.lifecycle import State
-from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, StoreStage
+from penstock.testing.store_contract.stage import KEEP, MINUTE, SECOND, TICKET, OnStage, StoreStage
 
 
 class ReadContract(OnStage):
@@ -71,7 +71,7 @@ class ReadContract(OnStage):
     async def test_a_cursor_is_stable_while_jobs_come_and_go(self, stage: StoreStage) -> None:
         for number in range(30):
             await (stage.end_job() if number % 3 else stage.submit())
-        stage.clock.advance(MINUTE)
+        stage.clock.advance(KEEP.failed)
         stay = [job.id for job in await stage.all_jobs() if not job.ended]
         seen: list[str] = []
         cursor = None
@@ -82,7 +82,7 @@ class ReadContract(OnStage):
             if cursor is None:
                 break
             await stage.submit()
-            await stage.sweeps.prune(Retention(MINUTE, MINUTE), 2)
+            await stage.prune(2)
         assert len(seen) == len(set(seen))
         assert [job for job in seen if job in stay] == stay
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from penstock.model.errors import Unavailable
 from penstock.model.notices import Notice, NoticeChange
-from penstock.model.workers import Seen, Worker, WorkerState
+from penstock.model.workers import DrainRequest, Seen, Worker, WorkerState
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, StoreStage
 
 KEYS_AT_ONE_INSTANT = (("a", b"1"), ("a", b"2"), ("a", None))
@@ -139,6 +139,35 @@ class RegistryContract(OnStage):
         assert await stage.store.prune_workers(now - MINUTE, 10) == []
         assert [one.id for one in await stage.store.prune_workers(now, 10)] == ["w0"]
         assert [one.id for one in await stage.store.workers()] == ["w1"]
+
+    async def test_a_worker_is_told_that_it_is_asked_to_drain_for_as_long_as_its_row_is_there(
+        self, stage: StoreStage
+    ) -> None:
+        first, second = worker(stage, "w1"), worker(stage, "w2")
+        assert await stage.store.put_worker(first) is None
+        assert await stage.store.put_worker(second) is None
+        assert await stage.store.ask_to_drain(["w2", "nobody"]) == ["w2"]
+        assert await stage.store.put_worker(first) is None
+        for _ in range(2):
+            assert await stage.store.put_worker(second) == DrainRequest(None)
+            stage.clock.advance(MINUTE)
+        assert [one.id for one in await stage.store.workers()] == ["w1", "w2"]
+        await stage.store.delete_worker("w2")
+        assert await stage.store.ask_to_drain(["w2"]) == []
+        assert await stage.store.put_worker(second) is None
+
+    async def test_of_several_requests_to_drain_the_earliest_end_counts_by_the_shards_clock(
+        self, stage: StoreStage
+    ) -> None:
+        asked = worker(stage, "w1")
+        await stage.store.put_worker(asked)
+        for patience, left in ((None, None), (MINUTE * 5, 300.0), (None, 300.0), (MINUTE, 60.0), (MINUTE * 2, 60.0)):
+            assert await stage.store.ask_to_drain(["w1"], patience) == ["w1"]
+            assert await stage.store.put_worker(asked) == DrainRequest(left)
+        stage.clock.advance(SECOND * 15)
+        assert await stage.store.put_worker(asked) == DrainRequest(45.0)
+        stage.clock.advance(MINUTE)
+        assert await stage.store.put_worker(asked) == DrainRequest(0.0)
 
     async def test_the_shard_tells_its_time(self, stage: StoreStage) -> None:
         stage.clock.advance(MINUTE)

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.model.errors import Invalid
-from penstock.model.job import Lease, NewJob, Retention
+from penstock.model.job import Lease, NewJob
 from penstock.model.retry import Retry
 from penstock.model.schedule import Cron, Decision, Every, Misfire, Overlap, Schedule, Ticked, TickMove, TickRecord
 from penstock.store.seam import schedule_key
-from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, StoreStage
+from penstock.testing.store_contract.stage import KEEP, MINUTE, SECOND, TICKET, OnStage, StoreStage
 
 
 def schedule(stage: StoreStage, name: str = "nightly", **fields: Any) -> Schedule:
@@ -240,12 +240,14 @@ class ScheduleContract(OnStage):
         start = stage.clock.now()
         pruned = await tick(stage, await put(stage, "pruned", when=AFTER_COMPLETION), next_tick_at=None)
         await finish(stage, pruned)
-        await stage.sweeps.prune(Retention(timedelta(), MINUTE), 9)
+        stage.clock.advance(KEEP.succeeded)
+        await stage.prune()
+        later = stage.clock.now()
         early = await tick(stage, await put(stage, "set back", when=AFTER_COMPLETION), next_tick_at=None)
-        stage.clock.set(start - MINUTE)
+        stage.clock.set(later - MINUTE)
         await finish(stage, early)
-        dues = await stage.store.due_schedules(start, 9)
-        assert {due.schedule.name: due.completed_at for due in dues} == {"pruned": start, "set back": start}
+        dues = await stage.store.due_schedules(later, 9)
+        assert {due.schedule.name: due.completed_at for due in dues} == {"pruned": start, "set back": later}
 
     async def test_a_fixed_delay_that_has_never_ticked_is_due(self, stage: StoreStage) -> None:
         await put(stage, when=AFTER_COMPLETION, next_tick_at=None)

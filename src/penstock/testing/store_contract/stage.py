@@ -3,15 +3,28 @@
 import random
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
-from penstock.model.clock import to_millis
+from penstock.model.clock import SystemClock, to_millis
 from penstock.model.ids import JobId, ShardId, new_job_id, shard_of
-from penstock.model.job import BacklogKey, Claim, Count, Job, JobFilter, Lease, NewJob, Settled, Settlement, Ticket
+from penstock.model.job import (
+    BacklogKey,
+    Claim,
+    Count,
+    Job,
+    JobFilter,
+    Lease,
+    NewJob,
+    Pruned,
+    Retention,
+    Settled,
+    Settlement,
+    Ticket,
+)
 from penstock.model.lifecycle import State
 from penstock.store.seam import PostTickets, Shard, Share, Store
 from penstock.testing.clock import SimulatedClock
@@ -21,6 +34,12 @@ LEASE = timedelta(seconds=15)
 TICKET = timedelta(seconds=30)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+KEEP = Retention(succeeded=timedelta(hours=1), failed=timedelta(hours=2))
+"""What ended jobs are kept for in these tests. A store whose rows expire is opened with it."""
+
+AGREE_WITHIN = timedelta(seconds=10)
+ASK_EVERY = timedelta(milliseconds=20)
 
 
 class StoreStage:
@@ -124,14 +143,47 @@ class StoreStage:
             cursor = more.cursor
         return jobs
 
+    async def prune(self, limit: int = 1000) -> int:
+        """Delete jobs past their retention, of which the tests ask no more than that; how many.
+
+        Where rows expire there is nothing to do. Their counts are gone within a day: it is over then.
+        """
+        if not self.store.capabilities.rows_expire:
+            return (await self.sweeps.prune(KEEP, limit)).jobs
+        assert await self.sweeps.prune(KEEP, limit) == Pruned(0, ())
+        return 0
+
+    async def shows_backlog(self, backlog: Collection[BacklogKey]) -> bool:
+        """Whether these backlogs, and no others, have jobs that wait for a ticket."""
+        prompt = self.store.capabilities.prompt_lines
+
+        async def agrees() -> bool:
+            return (await self.sweeps.due_summary()).backlog == set(backlog)
+
+        return await (agrees() if prompt else _becomes_true(agrees))
+
     async def read_counts(self) -> set[Count]:
-        """What `counts` says, without zeros."""
+        """What `counts` says, without zeros; where counts are not exact, once they agree with the jobs."""
+        if not self.store.capabilities.exact_counts:
+            await _becomes_true(self._counts_agree)
         return {count for count in await self.store.counts() if count.jobs}
+
+    async def _counts_agree(self) -> bool:
+        return {count for count in await self.store.counts() if count.jobs} == await self.count_jobs()
 
     async def count_jobs(self) -> set[Count]:
         """What `counts` should say: the jobs themselves, counted."""
         found = Counter((job.queue, job.type, job.state) for job in await self.all_jobs())
         return {Count(*key, jobs) for key, jobs in found.items()}
+
+
+async def _becomes_true(ask: Callable[[], Awaitable[bool]]) -> bool:
+    """Ask until it is true, at most AGREE_WITHIN: a store that declares it may show moves late."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + AGREE_WITHIN.total_seconds()
+    while not (found := await ask()) and clock.monotonic() < deadline:
+        await clock.sleep(ASK_EVERY)
+    return found
 
 
 class OnStage(ABC):

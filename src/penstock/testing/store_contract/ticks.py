@@ -6,11 +6,14 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from penstock.model.job import JobFilter, Retention
+from penstock.model.job import JobFilter
 from penstock.model.lifecycle import Move, State
 from penstock.model.schedule import TickMove, TickRecord, Verdict
 from penstock.testing.store_contract.schedules import apply, find, job_of, move_of, put, tick
-from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, OnStage, StoreStage
+from penstock.testing.store_contract.stage import KEEP, MINUTE, SECOND, TICKET, OnStage, StoreStage
+
+VERDICTS_TRIED = 100
+"""Where a move may hold any number of verdicts."""
 
 
 class TickContract(OnStage):
@@ -234,6 +237,14 @@ class TickContract(OnStage):
         assert await stage.read_counts() == await stage.count_jobs()
         assert await apply(stage) == []
 
+    async def test_one_move_holds_as_many_verdicts_as_the_store_declares(self, stage: StoreStage) -> None:
+        read, now = await put(stage), stage.clock.now()
+        most = stage.store.capabilities.tick_verdicts or VERDICTS_TRIED
+        jobs = [job_of(stage, read, now - SECOND * ago) for ago in reversed(range(most))]
+        (answer,) = await apply(stage, move_of(read, jobs))
+        assert (answer.applied, len(answer.jobs)) == (True, most)
+        assert len(await stage.store.ticks("nightly", None, most + 1)) == most
+
     async def test_the_history_is_newest_first_and_read_in_pages(self, stage: StoreStage) -> None:
         now = stage.clock.now()
         instants = [now - SECOND * ago for ago in range(7)]
@@ -247,13 +258,13 @@ class TickContract(OnStage):
         assert await stage.store.ticks("none", None, 9) == []
 
     async def test_the_history_is_kept_as_long_as_failed_jobs(self, stage: StoreStage) -> None:
-        now, keep = stage.clock.now(), Retention(SECOND, MINUTE)
+        now = stage.clock.now()
         await apply(stage, move_of(await put(stage), skips={now - SECOND: "misfire", now: "misfire"}))
-        stage.clock.advance(MINUTE - SECOND)
-        await stage.sweeps.prune(keep, 9)
+        stage.clock.advance(KEEP.failed - SECOND)
+        await stage.prune()
         assert [record.at for record in await stage.store.ticks("nightly", None, 9)] == [now]
         stage.clock.advance(SECOND)
-        await stage.sweeps.prune(keep, 9)
+        await stage.prune()
         assert await stage.store.ticks("nightly", None, 9) == []
 
 

@@ -23,7 +23,7 @@ from penstock.model.errors import Forbidden, Invalid, InvalidSetting, PenstockEr
 from penstock.model.ports import WorkerApi
 from penstock.model.wire.jobs import JoinResponse
 from penstock.model.wire.schedules import ScheduleRequest
-from penstock.model.workers import LONG_AGO_SECONDS, HandlerKind, Worker, WorkerState, WorkRequest
+from penstock.model.workers import LONG_AGO_SECONDS, DrainRequest, HandlerKind, Worker, WorkerState, WorkRequest
 from penstock.worker.agent.attempt import LeaseTerms
 from penstock.worker.agent.attempts import Attempts, Rules
 from penstock.worker.agent.claimer import Claimer, Declined
@@ -98,6 +98,7 @@ class Agent:
         self._rng = rng or random.Random()
         self._outage = Outage(clock)
         self._drain_state = Drain()
+        self._told_to_drain = False
         self.id = worker or new_worker_id(self._rng)
         self.executors_wanted = settings.worker.executors or usable_cores()
         self.capacity = settings.worker.capacity or JOBS_PER_EXECUTOR * self.executors_wanted
@@ -146,7 +147,16 @@ class Agent:
 
     def drain(self) -> None:
         """Stop claiming, let running jobs finish, release the rest. A second call releases at once."""
-        self._drain_state.begin()
+        if self._told_to_drain:
+            self._drain_state.hurry()
+        self._told_to_drain = True
+        self._drain_state.begin(seconds(self._settings.worker.drain_seconds))
+
+    def _drain_as_asked(self, request: DrainRequest) -> None:
+        """Drain because the registry asks for it: with the patience of the request, whatever the settings say."""
+        if not self._drain_state.on:
+            logger.info("worker %s is asked to drain", self.id)
+        self._drain_state.begin(request.patience)
 
     def _start_claiming(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         return [
@@ -177,8 +187,7 @@ class Agent:
         await asyncio.wait(claiming, timeout=LAST_WORDS.total_seconds())
 
     async def _drain(self) -> None:
-        patience = seconds(self._settings.worker.drain_seconds)
-        await self._drain_state.carry_out(self._attempts, self._settler, self._terms, patience)
+        await self._drain_state.carry_out(self._attempts, self._settler, self._terms)
         await within(LAST_WORDS, self._settler.quiet())
 
     async def _end_executors(self) -> None:
@@ -256,7 +265,7 @@ class Agent:
             rules, terms, api, clock, self._executors, self._settler, self._logs, self._new_backoff
         )
         self._heartbeat = Heartbeat(
-            api, self._attempts, self._describe, self._join_once, terms, clock, self._outage,
+            api, self._attempts, self._describe, self._join_once, self._drain_as_asked, terms, clock, self._outage,
             self._new_backoff(LONGEST_SECONDS),
         )  # fmt: skip
         self._claimer = Claimer(self.id, self._work_request(), api, self._attempts, terms, clock, declined)

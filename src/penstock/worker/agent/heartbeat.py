@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from penstock.model.clock import Clock, seconds, within
@@ -10,7 +10,7 @@ from penstock.model.errors import NotFound, Refused, Unauthorized, Unavailable
 from penstock.model.job import Lease, Loss, Renewal
 from penstock.model.ports import WorkerApi
 from penstock.model.text import readable
-from penstock.model.workers import Worker
+from penstock.model.workers import DrainRequest, Worker
 from penstock.worker.agent.attempt import Attempt, LeaseTerms, StopReason
 from penstock.worker.agent.outage import Backoff, Outage, concerns_all
 
@@ -37,6 +37,7 @@ class Heartbeat:
         leased: Leased,
         describe: Callable[[], Worker],
         join: Callable[[], Awaitable[object]],
+        drain: Callable[[DrainRequest], None],
         terms: LeaseTerms,
         clock: Clock,
         outage: Outage,
@@ -46,6 +47,7 @@ class Heartbeat:
         self._leased = leased
         self._describe = describe
         self._join = join
+        self._drain = drain
         self._terms = terms
         self._clock = clock
         self._outage = outage
@@ -94,9 +96,9 @@ class Heartbeat:
         asked_at = self._clock.monotonic()
         leases = [attempt.take_progress() for attempt in attempts]
         try:
-            renewals = await self._api.renew(self._describe(), leases)
+            renewals = await self._renew(leases)
         except Unavailable as error:
-            if not await concerns_all(error, lambda: self._api.renew(self._describe(), [])):
+            if not await concerns_all(error, lambda: self._renew([])):
                 await self._renew_plain(attempts, error)
                 return
             for attempt, lease in zip(attempts, leases, strict=True):
@@ -111,6 +113,13 @@ class Heartbeat:
         for attempt, lease, renewal in zip(attempts, leases, renewals, strict=True):
             self._apply(attempt, lease, renewal, asked_at)
 
+    async def _renew(self, leases: Sequence[Lease]) -> Sequence[Renewal]:
+        """One answer per lease, in order; drains if the answer asks for it."""
+        answer = await self._api.renew(self._describe(), leases)
+        if answer.drain is not None:
+            self._drain(answer.drain)
+        return answer.renewals
+
     async def _rejoin_if_unknown(self, error: Refused) -> None:
         """Join again if the server does not know this worker."""
         logger.warning("renewing was refused: %s", error)
@@ -124,7 +133,7 @@ class Heartbeat:
             asked_at = self._clock.monotonic()
             lease = Lease(attempt.claim.job, attempt.claim.fence, begun=attempt.begun)
             try:
-                [renewal] = await self._api.renew(self._describe(), [lease])
+                [renewal] = await self._renew([lease])
             except Refused as refused:
                 logger.warning("%s: its lease is not renewed: %s", attempt, refused)
             else:
