@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-ACTING = re.compile("pause|resume|cancel|retry|trigger|scale|change|new job|backfill|submit", re.IGNORECASE)
+ACTING = re.compile("pause|resume|cancel|retry|trigger|scale|change|new job|backfill|submit|drain", re.IGNORECASE)
 
 
 class Guarded:

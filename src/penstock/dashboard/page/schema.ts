@@ -7,6 +7,7 @@ export type Agenda = {
   next_tick_at: string | null;
   seen: string;
   more: boolean;
+  verdicts_max: number | null;
 };
 
 export type AliasRequest = {
@@ -128,6 +129,10 @@ export type DirectUpload = {
   method: string | null;
   headers: Record<string, string> | null;
   expires_at: string | null;
+};
+
+export type DrainRequest = {
+  patience_seconds?: number | null;
 };
 
 export type Due = {
@@ -622,6 +627,7 @@ export type RenewRequest = {
 
 export type RenewResponse = {
   renewals: (Renewal)[];
+  drain: DrainRequest | null;
 };
 
 export type Renewal = {

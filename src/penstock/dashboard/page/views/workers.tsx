@@ -1,9 +1,10 @@
 /** Workers: those that are up, and those that were lost lately. */
 
 import type { JSX } from "preact";
-import { Command } from "../dialogs";
+import { Command, confirm, quoted } from "../dialogs";
 import { Empty, Show, useLoad } from "../load";
 import type { Worker, WorkerList } from "../schema";
+import { ask, may } from "../server";
 import { Brief, Link, Text, Time } from "../text";
 
 const ORDER = { ready: 0, draining: 1, lost: 2 };
@@ -14,7 +15,7 @@ export default function Workers(): JSX.Element {
     <>
       <h1 tabIndex={-1}>Workers</h1>
       <Show of={loaded}>
-        {(read) => read.workers.length ? <Table workers={[...read.workers].sort((a, b) => ORDER[a.state ?? "ready"] - ORDER[b.state ?? "ready"])} /> : (
+        {(read) => read.workers.length ? <Table done={loaded.reload} workers={[...read.workers].sort((a, b) => ORDER[a.state ?? "ready"] - ORDER[b.state ?? "ready"])} /> : (
           <Empty><p>No worker is up. With <code>penstock up</code> they come with the work; elsewhere:</p><Command text="penstock worker module:app" /></Empty>
         )}
       </Show>
@@ -22,10 +23,25 @@ export default function Workers(): JSX.Element {
   );
 }
 
-function Table({ workers }: { workers: Worker[] }): JSX.Element {
+/** The button that lets a worker finish its jobs and end. */
+function Drain({ worker, done }: { worker: Worker; done: () => void }): JSX.Element | null {
+  if (!may("admin") || worker.state !== "ready") return null;
+  const ask_first = () =>
+    confirm({
+      title: "Drain this worker?",
+      about: <p><Text of={worker.id} /> claims no more, finishes its {worker.running === 1 ? "job" : "jobs"} and ends. Its fleet may start another.</p>,
+      command: `penstock workers drain ${quoted(worker.id)}`,
+      verb: "Drain",
+      act: () => ask(`v1/workers/${encodeURIComponent(worker.id)}/drain`, { method: "POST", body: {} }).then(done),
+      done: "Asked to drain",
+    });
+  return <button type="button" class="small" onClick={ask_first}>Drain…<span class="hidden"> {worker.id}</span></button>;
+}
+
+function Table({ workers, done }: { workers: Worker[]; done: () => void }): JSX.Element {
   return (
     <table class="card">
-      <thead><tr><th scope="col">Worker</th><th scope="col">State</th><th scope="col">Runs</th><th scope="col">Host</th><th scope="col">App</th><th scope="col">Types</th><th scope="col">Started</th><th scope="col">Seen</th></tr></thead>
+      <thead><tr><th scope="col">Worker</th><th scope="col">State</th><th scope="col">Runs</th><th scope="col">Host</th><th scope="col">App</th><th scope="col">Types</th><th scope="col">Started</th><th scope="col">Seen</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
       <tbody>
         {workers.map((one) => (
           <tr key={one.id} data-row>
@@ -37,10 +53,11 @@ function Table({ workers }: { workers: Worker[] }): JSX.Element {
             <td data-label="Types"><Brief of={one.types.join(", ")} most={60} /></td>
             <td data-label="Started"><Time at={one.started_at} /></td>
             <td data-label="Seen"><Time at={one.seen_at} /></td>
+            <td class="acts"><Drain worker={one} done={done} /></td>
           </tr>
         ))}
       </tbody>
-      <tfoot><tr><td colSpan={8} class="small muted">What they run: <Link to={["jobs"]} terms={{ q: "state:running" }}>running jobs</Link>. Fleets start and stop them: <Link to={["fleets"]}>fleets</Link>.</td></tr></tfoot>
+      <tfoot><tr><td colSpan={9} class="small muted">What they run: <Link to={["jobs"]} terms={{ q: "state:running" }}>running jobs</Link>. Fleets start and stop them: <Link to={["fleets"]}>fleets</Link>.</td></tr></tfoot>
     </table>
   );
 }
