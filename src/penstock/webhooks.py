@@ -21,7 +21,16 @@ from penstock.model.signatures import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEA
 from penstock.model.wire.cloudevents import TYPE_PREFIX, CloudEventData
 from penstock.model.wire.jobs import JobItem
 
-__all__ = ["BadSignature", "ReceivedEvent", "Receiver", "StaleWebhook", "UnreadableWebhook", "WebhookRefused", "sign"]
+__all__ = [
+    "BadSignature",
+    "ReceivedEvent",
+    "Receiver",
+    "StaleWebhook",
+    "UnreadableWebhook",
+    "WebhookRefused",
+    "read_events",
+    "sign",
+]
 
 TOLERANCE: Final = timedelta(minutes=5)
 _MOST_DIGITS = 12
@@ -61,7 +70,7 @@ class Receiver:
             )
         body = bytes(body)
         self._verify({name.lower(): value for name, value in headers.items()}, body)
-        return [_received(one) for one in _envelopes(body) if one.type.startswith(TYPE_PREFIX)]
+        return read_events(body)
 
     def _verify(self, headers: dict[str, str], body: bytes) -> None:
         missing = [name for name in (ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER) if not headers.get(name)]
@@ -83,6 +92,14 @@ class Receiver:
             raise StaleWebhook(f"the webhook was signed {apart}, {allowed}; check this machine's clock")
 
 
+def read_events(body: bytes | str) -> list[ReceivedEvent]:
+    """The events of a message that needs no signature: of SNS, as a queue or a function that subscribes gets it.
+
+    Raises UnreadableWebhook. A message that is about no job has no events.
+    """
+    return [_received(one) for one in _envelopes(body) if one.type.startswith(TYPE_PREFIX)]
+
+
 class _EnvelopeHead(Struct, frozen=True):
     """What every CloudEvent has; the rest is read only of those about jobs."""
 
@@ -90,7 +107,7 @@ class _EnvelopeHead(Struct, frozen=True):
     data: Raw = Raw(b"null")
 
 
-def _envelopes(body: bytes) -> list[_EnvelopeHead]:
+def _envelopes(body: bytes | str) -> list[_EnvelopeHead]:
     try:
         read = msgspec.json.decode(body, type=_EnvelopeHead | list[_EnvelopeHead])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

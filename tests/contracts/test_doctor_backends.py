@@ -7,9 +7,10 @@ import pytest
 
 from penstock.cli.doctor.backends import examine_backends
 from penstock.cli.doctor.findings import Finding, FindingStatus
-from penstock.config import Settings, StoreSettings
+from penstock.config import BrokerSettings, Settings, StoreSettings
 from penstock.model.ids import ShardId
 from penstock.store.postgres import PostgresStore
+from tests.emulators import ministack, use_emulator
 from tests.postgres import database, server
 
 TABLES = "SELECT count(*) FROM pg_class WHERE relnamespace::regnamespace::text = 'penstock'"
@@ -63,3 +64,15 @@ def test_the_file_of_a_sqlite_shard_is_not_made(tmp_path: Path) -> None:
     finding = asyncio.run(examined(f"sqlite://{tmp_path}/jobs.db"))
     assert finding.status is FindingStatus.OK
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_sqs_broker_answers_and_gets_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_emulator(monkeypatch, ministack())
+    for _ in range(2):
+        (finding,) = await examine_backends(Settings(broker=BrokerSettings(url="sqs://examined")))
+        assert (finding.status, finding.found) == (FindingStatus.OK, "sqs://examined answers and holds 0 tickets")
+
+
+async def test_a_prefix_that_sqs_cannot_use_is_a_failure() -> None:
+    (finding,) = await examine_backends(Settings(broker=BrokerSettings(url="sqs://examined_here")))
+    assert (finding.status, "sqs://PREFIX" in finding.found) == (FindingStatus.FAIL, True)

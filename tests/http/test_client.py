@@ -15,6 +15,7 @@ import uvicorn
 
 from penstock import AsyncClient, Client, Penstock, State
 from penstock.api import create_app
+from penstock.backends import open_engine
 from penstock.config import LimitSettings, ServerSettings, Settings
 from penstock.engine import Engine
 from penstock.model.errors import (
@@ -30,7 +31,6 @@ from penstock.model.errors import (
 from penstock.model.job import Claim, FileLink, Lease, LogLine
 from penstock.model.wire.jobs import LogEntry, Outcome
 from penstock.model.workers import Worker, WorkRequest
-from penstock.runtime.backends import open_engine
 from penstock.scheduler import run_service
 from tests.services.engine_steps import dispatcher
 

@@ -22,8 +22,10 @@ from penstock.model.subscriptions import MOST_SUBSCRIPTIONS, SigningSecret, Subs
 from penstock.store import Shard
 from penstock.store.journal import relay_role
 from penstock.webhooks import Receiver
+from tests.emulators import ministack, use_emulator
 from tests.http.api_calls import Client, Json, claim, settle, submit
 from tests.relay_names import relay_name
+from tests.sns_topic import EmulatedTopic
 from tests.webhook_events import new_secret
 from tests.webhook_sink import LocalSink, local_sink, reply
 
@@ -527,3 +529,38 @@ class TestReplays:
         refused = problem(await client.post("/v1/subscriptions/orders/replay", json=span), 422)
         assert "shorter" in refused["detail"]
         assert await waiting(shard) == []
+
+
+class TestTopics:
+    @pytest.fixture
+    def topic(self, monkeypatch: pytest.MonkeyPatch) -> EmulatedTopic:
+        use_emulator(monkeypatch, ministack())
+        topic = EmulatedTopic(ministack())
+        topic.subscribe()
+        return topic
+
+    async def test_a_topic_is_a_sink_without_a_secret_and_can_be_tested(
+        self, client: Client, topic: EmulatedTopic
+    ) -> None:
+        asked = {"name": "orders", "sink": {"kind": "sns", "topic": topic.arn}}
+        made = await client.post("/v1/subscriptions", json=asked)
+        assert (made.status_code, made.json()["secret"]) == (201, None)
+        assert (await ask(client, "orders/test"))["delivered"] is True
+        (message,) = topic.messages()
+        assert msgspec.json.decode(message["Body"])["type"] == "dev.penstock.test"
+        rotated = await client.post("/v1/subscriptions/orders/rotate", json={})
+        assert "SNS signs" in problem(rotated, 409)["detail"]
+
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            ({"sink": {"kind": "sns", "topic": "arn:aws:s3:::bucket"}}, "not an SNS topic"),
+            ({"sink": {"kind": "sns", "topic": "arn:aws:sns:us-east-1:123456789012:none"}}, "there is no topic"),
+            ({"sink": {"kind": "sns", "topic": "x"}, "secret": CANARY}, "secret"),
+        ],
+    )
+    async def test_what_is_no_topic_is_refused(
+        self, client: Client, topic: EmulatedTopic, more: Json, said: str
+    ) -> None:
+        refused = await client.post("/v1/subscriptions", json={"name": "orders", **more})
+        assert said in problem(refused, 422)["detail"]

@@ -74,6 +74,7 @@ class FakeFleets:
         self.mute = False
         self.misfits = b""
         self.down = False
+        self.external: int | None = None
         self.workers: dict[str, FakeWorker] = {}
         self.orders: list[tuple[LaunchSpec, int]] = []
         self.stops: list[tuple[str, timedelta | None]] = []
@@ -105,6 +106,9 @@ class FakeFleets:
 
     def elsewhere(self, fleet: str, workers: Iterable[str]) -> list[str]:
         return [name for name in workers if self.host and name.startswith(f"{fleet}-") and name not in self.workers]
+
+    async def external_count(self, fleet: str) -> int | None:
+        return self.external
 
     async def stand_by(self) -> None:
         for worker in self.alive() if self.host else ():

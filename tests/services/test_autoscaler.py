@@ -105,6 +105,18 @@ async def test_where_claims_show_late_a_worker_that_reports_jobs_is_not_asked_to
     assert bool(world.fleets.stops) == prompt
 
 
+async def test_a_fleet_that_something_else_scales_is_only_watched(world: World) -> None:
+    world.fleets.external = 2
+    await burst(world, 60)
+    await world.run(10)
+    assert (world.size(), world.fleets.orders) == (0, [])
+    shown = await world.engine.fleets.get("default")
+    assert (shown.desired, shown.started, shown.reason) == (2, 0, "scaled elsewhere: 2 wanted, 0 here; only watched")
+    world.fleets.down = True
+    await world.run(3)
+    assert "cannot be seen now" in ((await world.engine.fleets.get("default")).reason or "")
+
+
 async def test_the_first_worker_is_started_at_once(world: World) -> None:
     (autoscaler,) = world.autoscalers
     await autoscaler.step()

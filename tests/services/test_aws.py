@@ -83,9 +83,10 @@ async def test_what_may_pass_is_unavailable(monkeypatch: pytest.MonkeyPatch, sta
     monkeypatch.setattr("penstock.aws.ATTEMPTS", 1)
     async with answering(monkeypatch, status, code):
         service = await open_service()
-        with pytest.raises(StoreUnavailable, match="ListTables"):
+        with pytest.raises(StoreUnavailable, match="ListTables") as failed:
             await service.call("ListTables")
         await service.close()
+    assert failed.value.details["throttled"] == (code == "ProvisionedThroughputExceededException")
 
 
 async def test_what_may_pass_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def start(store: FailingStore, clock: SimulatedClock, tmp_path: Path) -> Start:
 async def test_a_table_makes_a_subscription_with_a_secret_of_its_own(start: Start) -> None:
     async with start({"orders": {"url": URL, "states": ("failed",), "batch": 3}}) as engine:
         (item,) = await engine.subscriptions.list()
-        assert (item.source, item.batch, item.sink.url) == (SubscriptionSource.SETTINGS, 3, URL)
+        assert (item.source, item.batch, item.sink.address) == (SubscriptionSource.SETTINGS, 3, URL)
         assert item.filter == EventFilter(states=("failed",))  # type: ignore[arg-type]
         assert (await engine.subscriptions.find("orders")).secrets[0].text.startswith("whsec_")
 

@@ -184,3 +184,22 @@ async def test_nothing_is_sent_about_the_journal_while_no_process_reads_it(
     await submitted(engine)
     await deliver(clock)
     assert len(heard) == 1
+
+
+async def test_a_process_that_stops_between_its_calls_sends_what_matters_at_once(
+    engine: Engine, elsewhere: Engine, settings: Settings, clock: SimulatedClock
+) -> None:
+    """Neither time passes nor does the loop turn by itself: what is sent is sent before `flush` returns."""
+    function = Engine(engine.store, engine.broker, engine.objects, settings, clock, random.Random(9))
+    function.signals.send_promptly()
+    await join(engine)
+    heard: list[str] = []
+    elsewhere.signals.cancels.subscribe(lambda _: heard.append("cancels"))
+    elsewhere.signals.work.subscribe(lambda _: heard.append("work"))
+    job = await submit(function)
+    await function.flush()
+    await claim_one(engine)
+    await function.jobs.cancel(job.id)
+    await function.flush()
+    await turns()
+    assert heard == ["cancels"]

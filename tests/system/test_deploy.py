@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped, unused-ignore]
 
+from penstock.backends import check_shared, shard_map
 from penstock.config import load
 from penstock.config.load import FIELDS
-from penstock.runtime.backends import check_shared, shard_map
 from servers import Nginx
 from servers.launch import free_port, on_path
 from servers.nginx import SHIPPED, rendered

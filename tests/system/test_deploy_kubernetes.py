@@ -16,11 +16,11 @@ from lightkube.codecs import from_dict
 
 from penstock.api.metrics import FAMILIES
 from penstock.autoscaler.backends import MEMBER
+from penstock.backends import check_shared
+from penstock.backends.worker_environ import pod_environ
 from penstock.config import load
 from penstock.config.load import ALIASES, FIELDS
 from penstock.model.lifecycle import State
-from penstock.runtime.backends import check_shared
-from penstock.runtime.worker_environ import pod_environ
 from tests.system.command_line import parse
 from tests.system.harness import ROOT
 

@@ -14,11 +14,19 @@ from click.testing import CliRunner, Result
 from penstock.cli import ROOT
 from penstock.cli.format import Printer
 from penstock.cli.webhooks import WebhookListener, open_sink
+from penstock.client import subscription_calls
 from penstock.events.cloudevents import encode_event
 from penstock.model.errors import Invalid, InvalidSetting
 from penstock.model.events import EventId
 from penstock.model.signatures import sign
-from penstock.model.subscriptions import DeliveryLimits, EventContent, EventFilter, SubscriptionState, WebhookSink
+from penstock.model.subscriptions import (
+    DeliveryLimits,
+    EventContent,
+    EventFilter,
+    SnsSink,
+    SubscriptionState,
+    WebhookSink,
+)
 from penstock.model.wire.subscriptions import (
     CircuitState,
     DeliveryItem,
@@ -151,6 +159,24 @@ def test_a_secret_that_was_shown_before_is_told_how_to_replace(client: Recording
     result = run("create", "orders", URL)
     assert result.stdout == ""
     assert "penstock subscriptions rotate orders" in result.stderr
+
+
+TOPIC = "arn:aws:sns:us-east-1:123456789012:orders"
+
+
+def test_a_topic_has_no_secret_to_print(client: RecordingSubscriptions) -> None:
+    client.answers["create"] = MadeSubscription(**FIELDS | {"sink": SnsSink(TOPIC)}, secret=None)
+    result = run("create", "orders", TOPIC)
+    assert result.stdout == ""
+    assert f"orders delivers events of type report to {TOPIC}" in result.stderr
+    assert "SNS signs what it sends" in result.stderr
+
+
+def test_the_clients_ask_for_a_topic_by_its_arn() -> None:
+    for address, sink in ((TOPIC, {"kind": "sns", "topic": TOPIC}), (URL, {"kind": "webhook", "url": URL})):
+        call = subscription_calls.create("orders", address, {}, None)
+        assert isinstance(call.body, bytes)
+        assert msgspec.json.decode(call.body)["sink"] == sink
 
 
 def test_a_list_shows_state_url_and_filter(client: RecordingSubscriptions) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config import Settings, load
+from penstock.config import Settings, TaskTable, load
 from penstock.config.load import FIELDS, accepted, variable
 from penstock.config.tables import SubscriptionTable
 from penstock.model.errors import InvalidSetting
@@ -168,6 +168,26 @@ def test_a_table_of_a_subscription_that_cannot_be_used_is_told(text: str, expect
     assert expected in faults_of()[0]
 
 
+def test_tasks_are_tables_that_say_what_differs_for_a_fleet() -> None:
+    written('[ecs]\ntask_definition = "all"\nsubnets = ["s"]\n[tasks.report]\nmode = "alarms"\nsubnets = ["r"]')
+    settings = load(None, {"PENSTOCK_ECS_CLUSTER": "jobs"}, {})
+    assert settings.tasks == {"report": TaskTable(mode="alarms", subnets=("r",))}
+    assert (settings.ecs.cluster, settings.ecs.mode) == ("jobs", "autoscaler")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("[tasks.mail]\nmode = 'both'", "[tasks.mail]: tasks: Invalid enum value 'both'"),
+        ("[tasks.mail]\ncluster = 'x'", "[tasks.mail]: tasks: Object contains unknown field `cluster`"),
+        ("[tasks]\nmail = 3", "[tasks.mail]: is a table"),
+    ],
+)
+def test_a_table_of_tasks_that_cannot_be_used_is_told(text: str, wrong: str) -> None:
+    written(text)
+    assert wrong in faults_of()[0]
+
+
 def test_fleets_are_tables_that_say_some_fields() -> None:
     written('[fleet]\nmax = 3\n[fleets.thumbnail]\nmax = 40\ntarget_wait_seconds = "2s"\nqueues = ["a", "b"]')
     settings = load(None, {"PENSTOCK_FLEET_MIN": "1"}, {})
@@ -205,6 +225,12 @@ def test_backends_that_are_paid_by_the_call_are_looked_at_less_often(flags: dict
     timing = load(None, {"PENSTOCK_TIMING_CATALOG_SECONDS": "3"}, flags).timing
     looks = (timing.dispatch_seconds, timing.observe_seconds, timing.catalog_seconds, timing.depths_seconds)
     assert looks == (5.0, 5.0, 3.0, 2.0)
+
+
+def test_a_call_to_sqs_has_more_time_unless_it_is_set() -> None:
+    assert load(None, {}, {"broker.url": "sqs://shop"}).broker.deadline_seconds == 5.0
+    told = {"broker.url": "sqs://shop", "broker.deadline_seconds": 2.0}
+    assert load(None, {}, told).broker.deadline_seconds == 2.0
 
 
 def test_other_backends_are_looked_at_as_often_as_ever() -> None:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.events.circuit import OPENS_AFTER, PROBE_PAUSES, Circuit
 from penstock.events.delivery_plan import DeliveryRound
 from penstock.events.lanes import EventWindow, HeldEvent
-from penstock.events.notifier import Delivered, Delivery, Rejected, Unreachable
+from penstock.events.notifier import Delivered, Delivery, PartlyDelivered, Rejected, Unreachable
 from penstock.model.events import JobEvent, event_id, pack_event
 from penstock.model.ids import JobId
 from penstock.model.journal import Parked, Position
@@ -110,4 +111,36 @@ def test_a_success_between_refusals_says_that_the_sink_is_well() -> None:
     round = round_of(failed_before(20), new(2))
     assert [send(round, outcome) is not None for outcome in (REFUSED, REFUSED, DELIVERED)] == [True] * 3
     assert len([one for _ in range(19) if (one := send(round, REFUSED))]) == 19
+    assert not round.circuit.open
+
+
+def versions_of(number: int, *versions: int) -> EventWindow:
+    """Events of one job, and one of another."""
+    first = event(number)
+    held = [replace(first, version=version, id=event_id(first.job, version)) for version in versions]
+    both = [*held, event(number + 1)]
+    return EventWindow([HeldEvent(one, Position(1, index)) for index, one in enumerate(both)], Position(2))
+
+
+def test_what_a_sink_took_of_a_message_is_done_and_only_the_rest_is_tried_again() -> None:
+    round = round_of([], versions_of(100, 1, 2, 3))
+    taken = round.take(START, 10, 8)
+    first, second, third, other = [one.event for one in taken]
+    outcome = PartlyDelivered(frozenset({first.id, other.id}), {second.id: REFUSED}, 200, timedelta())
+    round.settle(taken, outcome, START)
+    assert round.take(START, 10, 8) == []
+    write = round.conclude(START)
+    assert [(one.job, one.version, one.attempts) for one in write.parked] == [(second.job, 2, 1), (third.job, 3, 0)]
+    assert write.parked[0].due_at is not None
+    assert write.parked[1].due_at is None
+    assert write.state.position == Position(2)
+    assert [(one.delivered, one.events) for one in write.log] == [(True, 2), (False, 1)]
+
+
+def test_a_sink_that_takes_a_part_of_each_message_is_well() -> None:
+    round = round_of([], new(20))
+    for _ in range(OPENS_AFTER + 2):
+        taken = round.take(START, 2, 8)
+        good, bad = [one.event.id for one in taken]
+        round.settle(taken, PartlyDelivered(frozenset({good}), {bad: UNREACHABLE}, 200, timedelta()), START)
     assert not round.circuit.open

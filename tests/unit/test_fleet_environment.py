@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from penstock.autoscaler.backends import LaunchSpec
-from penstock.config import Settings, load
+from penstock.autoscaler.backends.ecs import TaskPlan
+from penstock.backends.fleets import remote_fleets, task_plan
+from penstock.backends.worker_environ import container_environ, pod_environ, task_environ
+from penstock.config import EcsSettings, Settings, TaskTable, load
 from penstock.model.clock import SystemClock
 from penstock.model.errors import FleetUnavailable
-from penstock.runtime.roles import remote_fleets
-from penstock.runtime.worker_environ import container_environ, pod_environ
 
 SECRET = "hunter2"
 GIVEN = {
@@ -57,6 +58,22 @@ def test_a_pod_is_told_where_the_server_is_and_no_secret():
     assert not [name for name, value in told.items() if SECRET in value]
     assert not {name for name in told if name.startswith(("PENSTOCK_STORE", "PENSTOCK_BROKER"))}
     assert "PENSTOCK_WORKER_KEY" not in told
+
+
+def test_a_task_is_told_what_differs_from_the_defaults_and_no_secret():
+    told = task_environ(settings())
+    assert told == {
+        "PENSTOCK_OBJECTS_URL": "s3://bucket/jobs",
+        "PENSTOCK_WORKER_URL": "http://penstock-api",
+        "PENSTOCK_WORKER_GRACE_SECONDS": "7.5",
+    }
+
+
+def test_the_tasks_of_a_fleet_are_as_its_table_says_and_else_as_all_are():
+    ecs = EcsSettings(task_definition="all", subnets=("s",), public_ip=True)
+    assert task_plan(ecs, TaskTable()) == TaskPlan(task_definition="all", subnets=("s",), public_ip=True)
+    own = TaskTable(mode="alarms", subnets=(), public_ip=False)
+    assert task_plan(ecs, own) == TaskPlan(task_definition="all", service="{fleet}")
 
 
 @pytest.mark.parametrize(("image", "told"), [("shop", "no container engine answers"), ("", "set fleet.image")])

@@ -11,14 +11,18 @@ from penstock.model.lifecycle import State
 from penstock.model.subscriptions import (
     DeliveryLimits,
     EventFilter,
+    SnsSink,
     Subscription,
     SubscriptionState,
+    WebhookSink,
     check_terms,
+    check_topic,
     disable,
     event_filter,
     pause,
     resume,
     rotate,
+    sink_of,
 )
 from penstock.testing.clock import START
 from tests.webhook_events import new_secret, subscription
@@ -134,3 +138,60 @@ def test_pausing_disabling_and_resuming() -> None:
         pause(gone, START + HOUR)
     again = resume(gone, START + 2 * HOUR)
     assert (again.state, again.reason) == (SubscriptionState.ACTIVE, None)
+
+
+TOPIC = "arn:aws:sns:us-east-1:123456789012:orders"
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        TOPIC,
+        f"{TOPIC}.fifo",
+        "arn:aws-cn:sns:cn-north-1:123456789012:o",
+        "arn:aws-us-gov:sns:us-gov-west-1:123456789012:O_1-a",
+    ],
+)
+def test_the_arn_of_a_topic_is_an_address(topic: str) -> None:
+    check_topic(topic)
+    sink = sink_of(topic)
+    assert isinstance(sink, SnsSink)
+    assert (sink.address, sink.is_fifo) == (topic, topic.endswith(".fifo"))
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "orders",
+        "https://sns.us-east-1.amazonaws.com",
+        "arn:aws:sqs:us-east-1:123456789012:orders",
+        "arn:aws:sns:us-east-1:123456789012:",
+        "arn:aws:sns:us-east-1:123456789012:orders\n",
+        "arn:aws:sns:us-east-1:123456789012:orders:2f4b-subscription",
+        "arn:aws:sns:us-east-1:1234:orders",
+        "arn:aws:sns::123456789012:orders",
+        "arn:aws:sns:us-east-1:123456789012:" + "x" * 257,
+    ],
+)
+def test_nothing_else_is_a_topic(topic: str) -> None:
+    with pytest.raises(Invalid, match="not an SNS topic"):
+        check_topic(topic)
+
+
+def test_anything_but_an_arn_is_a_webhook() -> None:
+    assert sink_of("https://example.com/arn:aws:sns") == WebhookSink("https://example.com/arn:aws:sns")
+
+
+def test_ten_events_go_to_a_topic_at_once_even_without_a_batch() -> None:
+    assert [subscription(batch=batch).events_at_once for batch in (1, 50)] == [1, 50]
+    assert [subscription(sink=SnsSink(TOPIC), batch=batch).events_at_once for batch in (1, 50)] == [10, 50]
+
+
+def test_a_topic_has_no_secret_to_rotate() -> None:
+    with pytest.raises(Conflict, match="SNS signs"):
+        rotate(subscription(sink=SnsSink(TOPIC)), new_secret(), START)
+
+
+def test_subscriptions_of_both_kinds_are_kept_as_they_are() -> None:
+    for one in (subscription(), subscription(sink=SnsSink(TOPIC))):
+        assert msgspec.json.decode(msgspec.json.encode(one), type=Subscription) == one

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 SERVER_SIDE = ("engine", "orchestrator", "store", "broker", "objects", "api", "scheduler", "autoscaler")
-MOST_MODULES = 75
+MOST_MODULES = 79
 
 LOADED = """
 import sys

@@ -143,12 +143,17 @@ METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.O
 """What a process that is no API answers: its health and metrics."""
 
 
-def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS) -> "Api":
+def create_app(
+    engine: Engine,
+    operations: Sequence[Operation] = OPERATIONS,
+    streams: Streams | None = None,
+    live: LiveFeed | None = None,
+) -> "Api":
     """The API of this engine, or those of its operations, as an ASGI application."""
-    traffic, streams, feed = Traffic(), Streams(engine), LiveFeed(engine)
+    traffic, opened, feed = Traffic(), streams or Streams(engine), live or LiveFeed(engine)
     connect_sinks(engine)
     origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
-    routes = _routes(operations, lambda scope, receive: ApiRequest(engine, traffic, streams, feed, scope, receive))
+    routes = _routes(operations, lambda scope, receive: ApiRequest(engine, traffic, opened, feed, scope, receive))
     return Api(routes, engine.clock, traffic, origins)
 
 

@@ -12,6 +12,7 @@ from penstock.model.errors import (
     JournalGone,
     Malformed,
     NotFound,
+    NotServed,
     PenstockError,
     Refused,
     RequestTimeout,
@@ -53,6 +54,7 @@ STATUSES: tuple[tuple[type[PenstockError], int], ...] = (
     (HeadTooLarge, 431),
     (TooLarge, 413),
     (RequestTimeout, 408),
+    (NotServed, 501),
     (Unavailable, 503),
 )
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from penstock.autoscaler.backends import FleetBackend, FleetMember
 from penstock.autoscaler.memory import Memory
-from penstock.autoscaler.policy import decide, manual_decision
+from penstock.autoscaler.policy import decide, manual_decision, watched_decision
 from penstock.autoscaler.snapshot import Snapshot, Throughput, count_jobs, reading_of, update
 from penstock.autoscaler.workers import (
     AT_WORK,
@@ -97,13 +97,13 @@ class FleetController:
     async def step(self, effective: EffectiveFleet, snapshot: Snapshot, may_act: MayAct) -> None:
         """Observe, decide, act and record once. What could not be done is recorded and tried at the next step."""
         now = self._engine.clock.now()
-        self.workers = await self._observe(snapshot, now)
+        self.workers, external = await self._observe(snapshot, now), await self._read_external()
         snapshot = snapshot.for_workers_of(self._runs, self._context.app_name)
         self._throughput = update(self._throughput, snapshot.at, count_jobs(effective, snapshot))
         reading = reading_of(effective, snapshot, self.workers, self._throughput, self._startup, self._capacity)
-        decision = self._decide(effective, reading)
+        decision = self._decide(effective, reading, external)
         applied = replace(decision, start=0, stop=0)
-        if self._has_work(decision) and may_act():
+        if external is None and self._has_work(decision) and may_act():
             applied = await self._act(effective, decision, now)
         self._note(effective, decision, applied, now)
 
@@ -175,7 +175,16 @@ class FleetController:
             if member.name in rows:
                 await self._engine.worker_api.leave(member.name)
 
-    def _decide(self, effective: EffectiveFleet, reading: FleetReading) -> FleetDecision:
+    async def _read_external(self) -> Tally | None:
+        """How many workers something else wants, if that scales the fleet; Unknown if it does and cannot be asked."""
+        try:
+            return await self._backend.external_count(self._name)
+        except FleetUnavailable as error:
+            return Unknown(error.message)
+
+    def _decide(self, effective: EffectiveFleet, reading: FleetReading, external: Tally | None) -> FleetDecision:
+        if external is not None:
+            return watched_decision(external, reading)
         manual = manual_decision(effective, reading)
         if manual is not None:
             return manual

@@ -10,7 +10,15 @@ from penstock.autoscaler.memory import Memory, Peak, learn, remember, since
 from penstock.model.clock import seconds
 from penstock.model.durations import settled
 from penstock.model.fleet_plan import EffectiveFleet
-from penstock.model.fleet_readings import OBSERVE_SECONDS, CompleteReading, FleetReading, complete, known
+from penstock.model.fleet_readings import (
+    OBSERVE_SECONDS,
+    CompleteReading,
+    FleetReading,
+    Tally,
+    Unknown,
+    complete,
+    known,
+)
 from penstock.model.fleets import Depth, Fleet, Wait
 from penstock.model.wire.fleets import FleetDecision, look_of
 
@@ -24,6 +32,14 @@ def manual_decision(effective: EffectiveFleet, reading: FleetReading) -> FleetDe
     if effective.count is not None:
         return _scale_to(effective.count, reading, "scaled by hand")
     return None
+
+
+def watched_decision(count: Tally, reading: FleetReading) -> FleetDecision:
+    """For a fleet that something else scales: nothing to do, whatever is due."""
+    here = reading.present
+    if isinstance(count, Unknown) or here is None:
+        return _decision(reading, here or 0, "scaled elsewhere; only watched, and cannot be seen now")
+    return _decision(reading, count, f"scaled elsewhere: {count} wanted, {here} here; only watched")
 
 
 def decide(fleet: Fleet, reading: FleetReading, memory: Memory) -> tuple[FleetDecision, Memory]:

@@ -70,6 +70,11 @@ class MemoryBroker:
             for waiter in list(waiters):
                 self._answer(waiter, [])
 
+    def take_rest(self) -> list[Ticket]:
+        """Every ticket that no waiting caller wants."""
+        rest, self._queues = self._queues.tickets(), TicketQueues()
+        return rest
+
     def lose(self) -> None:
         """For tests: forget every ticket, as a broker does that is killed. Waiting callers go on waiting."""
         self._epoch = secrets.token_hex(8)
@@ -172,6 +177,10 @@ class TicketQueues:
                 tickets += self._share(level, keys, limit - len(tickets))
         self.held.difference_update([ticket.job for ticket in tickets])
         return tickets
+
+    def tickets(self) -> list[Ticket]:
+        """All of them."""
+        return [ticket for level in self._levels for queue in level.values() for ticket in queue]
 
     def _admit(self, tickets: Iterable[Ticket]) -> Iterator[tuple[deque[Ticket], Ticket]]:
         """Each ticket whose job has none here yet, counted, with the queue that it belongs to."""

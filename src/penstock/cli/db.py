@@ -1,4 +1,4 @@
-"""`penstock db`: the tables of PostgreSQL shards, and shards that were restored from a backup."""
+"""`penstock db`: the tables of PostgreSQL and DynamoDB shards, and shards that were restored from a backup."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from msgspec import structs
 
 from penstock.cli import options, style
 from penstock.cli.commands import CommandGroup, command
+from penstock.cli.db_tables import is_table, migrate_tables, read_status, rows_of, table_name
 from penstock.cli.format import print_json, print_table
 from penstock.cli.process import run
 from penstock.config import Settings
@@ -19,16 +20,16 @@ from penstock.model.extras import require
 from penstock.model.shards import ShardMember
 
 if TYPE_CHECKING:
-    from penstock.store.postgres.migrate import MigrationStatus
+    from penstock.store.postgres.migrate import Migration, MigrationStatus
     from penstock.store.postgres.statements import Connection
 
 
 db = CommandGroup(
     name="db",
-    help="Bring the tables of PostgreSQL shards up to date, see where they stand, and say that a shard was restored.",
+    help="Bring the tables of shards up to date, see where they stand, and say that a shard was restored.",
     examples=("penstock db status", "penstock db migrate --url postgresql://penstock@db1/penstock"),
     lazy={
-        "status": ("penstock.cli.db:status", "Show which migrations each shard has and lacks."),
+        "status": ("penstock.cli.db:status", "Show what the tables of each shard have and lack."),
         "migrate": ("penstock.cli.db:migrate", "Apply what each shard lacks."),
         "restored": ("penstock.cli.db:restored", "Say that shards were put back from a backup."),
         "sql": ("penstock.cli.db:sql", "Print the SQL that migrate would run."),
@@ -42,21 +43,34 @@ T = TypeVar("T")
 url_option = click.option("--url", metavar="URL", help="The database of one shard.  [default: those of the settings]")
 
 
-def run_on_each(
-    config: Path | None, url: str | None, act: Callable[["Connection"], Awaitable[T]]
-) -> list[tuple[ShardMember, T]]:
-    """Run `act` on each PostgreSQL shard in turn; its results. Says so where other shards are left out."""
+def choose_shards(config: Path | None, url: str | None) -> Sequence[ShardMember]:
+    """The shards that have tables on a server. Says so where others are left out."""
     settings = options.settings(config, {"store.url": url, "store.shards": () if url else None})
     chosen = configured_shards(settings)
-    ours = [shard for shard in chosen if urlsplit(shard.url).scheme in {"postgresql", "postgres"}]
+    ours = [shard for shard in chosen if is_table(shard) or _is_database(shard)]
     if len(ours) < max(len(chosen), 1):
         style.say("SQLite brings itself up to date when the server starts: nothing to do for it here", err=True)
+    return ours
+
+
+def run_on_each(
+    shards: Sequence[ShardMember], act: Callable[["Connection"], Awaitable[T]]
+) -> list[tuple[ShardMember, T]]:
+    """Run `act` on each PostgreSQL shard of these in turn; its results."""
+    ours = [shard for shard in shards if _is_database(shard)]
+    if not ours:
+        return []
+    require("postgres")
     return run(_run_on_each(ours, act))
+
+
+def _is_database(shard: ShardMember) -> bool:
+    return urlsplit(shard.url).scheme in {"postgresql", "postgres"}
 
 
 def configured_shards(settings: Settings) -> Sequence[ShardMember]:
     """The shards of the settings, in order; none where jobs are kept in the data folder."""
-    from penstock.runtime.backends import embedded, shard_map
+    from penstock.backends import embedded, shard_map
 
     return [] if embedded(settings) else list(shard_map(settings).members.values())
 
@@ -85,17 +99,26 @@ async def _run_on_each(
 @options.config
 @options.as_json
 def status(*, url: str | None, config: Path | None, as_json: bool) -> None:
-    """Show which migrations each shard has and lacks. Changes nothing."""
-    require("postgres")
-    from penstock.store.postgres.migrate import status as read
-
-    found = run_on_each(config, url, read)
+    """Show which migrations each shard in PostgreSQL has and lacks, and which parts each table. Changes nothing."""
+    shards = choose_shards(config, url)
+    found = run_on_each(shards, _read_migrations)
+    tables = read_status([shard for shard in shards if is_table(shard)])
     if as_json:
         for shard, stands in found:
             print_json({"shard": shard.number, **names_by_state(stands)})
-    elif found:
-        rows = [row for shard, stands in found for row in _rows(name_of(shard), stands)]
-        print_table(("SHARD", "MIGRATION", "STATE"), rows)
+        for shard, shape in tables:
+            print_json({"shard": shard.number, **structs.asdict(shape)})
+        return
+    rows = [row for shard, stands in found for row in _rows(name_of(shard), stands)]
+    rows += [row for shard, shape in tables for row in rows_of(shard, shape)]
+    if rows:
+        print_table(("SHARD", "PART" if tables else "MIGRATION", "STATE"), rows)
+
+
+async def _read_migrations(connection: "Connection") -> "MigrationStatus":
+    from penstock.store.postgres.migrate import status as read
+
+    return await read(connection)
 
 
 def names_by_state(stands: "MigrationStatus") -> dict[str, list[str]]:
@@ -120,17 +143,28 @@ def _rows(shard: str, stands: "MigrationStatus") -> list[tuple[str, str, str]]:
 @options.as_json
 def migrate(*, url: str | None, config: Path | None, as_json: bool) -> None:
     """Apply what each shard lacks. Safe to repeat, and from many machines at once; servers may go on running."""
-    require("postgres")
-    from penstock.store.postgres.migrate import migrate as apply
-    from penstock.store.postgres.migrate import named
+    shards = choose_shards(config, url)
+    for shard, applied in run_on_each(shards, _apply_migrations):
+        _say_applied(shard, name_of, [one.name for one in applied], "migration", as_json=as_json)
+    for shard, before in migrate_tables([shard for shard in shards if is_table(shard)]):
+        _say_applied(shard, table_name, before.missing, "part", as_json=as_json)
 
-    for shard, applied in run_on_each(config, url, apply):
-        if as_json:
-            print_json({"shard": shard.number, "applied": [one.name for one in applied]})
-        elif applied:
-            style.say(f"{name_of(shard)}: applied {named(applied)}")
-        else:
-            style.say(f"{name_of(shard)}: up to date")
+
+async def _apply_migrations(connection: "Connection") -> "Sequence[Migration]":
+    from penstock.store.postgres.migrate import migrate as apply
+
+    return await apply(connection)
+
+
+def _say_applied(
+    shard: ShardMember, name: Callable[[ShardMember], str], applied: Sequence[str], what: str, *, as_json: bool
+) -> None:
+    if as_json:
+        print_json({"shard": shard.number, "applied": list(applied)})
+    elif applied:
+        style.say(f"{name(shard)}: applied {what}{'s' if len(applied) > 1 else ''} {', '.join(applied)}")
+    else:
+        style.say(f"{name(shard)}: up to date")
 
 
 @command("restored", "penstock db restored", "penstock db restored --url postgresql://penstock@db1/penstock")
@@ -154,15 +188,15 @@ def restored(*, url: str | None, data: str | None, config: Path | None, as_json:
 
 
 def _embedded_shard(settings: Settings) -> ShardMember:
+    from penstock.backends import data_folder
     from penstock.model.ids import ShardId
-    from penstock.runtime.backends import data_folder
 
     return ShardMember(number=ShardId(0), url=f"sqlite://{data_folder(settings) / 'penstock.db'}")
 
 
 async def _raise_epoch(shard: ShardMember, settings: Settings) -> ShardMember:
     """The shard as its database knows it: a URL alone does not tell its number."""
-    from penstock.runtime.backends import open_shard
+    from penstock.backends import open_shard
 
     shard = await _identify(shard)
     store = await open_shard(shard.number, shard.url, settings, SystemClock())
@@ -176,6 +210,8 @@ async def _raise_epoch(shard: ShardMember, settings: Settings) -> ShardMember:
 async def _identify(shard: ShardMember) -> ShardMember:
     if (parts := urlsplit(shard.url)).scheme == "sqlite":
         _check_there(Path(parts.path))
+        return shard
+    if is_table(shard):
         return shard
     require("postgres")
     from penstock.store.postgres.server_clock import inspect
@@ -193,6 +229,8 @@ def _check_there(file: Path) -> None:
 
 def _display_name(shard: ShardMember) -> str:
     parts = urlsplit(shard.url)
+    if is_table(shard):
+        return table_name(shard)
     return f"{shard.number} at {parts.path}" if parts.scheme == "sqlite" else name_of(shard)
 
 
@@ -203,9 +241,12 @@ def _display_name(shard: ShardMember) -> str:
 def sql(*, url: str | None, config: Path | None, as_json: bool) -> None:
     """Print the SQL that migrate would run, to be read, or run by somebody who may: `psql -f pending.sql`."""
     require("postgres")
-    from penstock.store.postgres.migrate import script, status
+    from penstock.store.postgres.migrate import script
 
-    for shard, stands in run_on_each(config, url, status):
+    shards = choose_shards(config, url)
+    if any(map(is_table, shards)):
+        style.say("tables of DynamoDB are made without SQL: run `penstock db migrate`", err=True)
+    for shard, stands in run_on_each(shards, _read_migrations):
         if as_json:
             print_json({"shard": shard.number, "sql": script(stands.pending)})
         elif stands.pending:

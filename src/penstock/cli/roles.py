@@ -202,7 +202,7 @@ def scheduler(*, url: str | None, metrics_port: int | None, configure: Configure
 def autoscaler(*, app: str, metrics_port: int | None, configure: Configure) -> None:
     """Start and stop workers for the job types of MODULE:APP, as many as there is work for.
 
-    Where they run is a setting, fleet.backend: processes of this machine, containers, or Kubernetes.
+    Where they run is a setting, fleet.backend: processes of this machine, containers, Kubernetes, or Amazon ECS.
     Any number may run, and for several apps: one of each app acts. If all are gone, jobs go on with the workers
     there are.
     """

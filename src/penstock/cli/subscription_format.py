@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from penstock.cli import style
 from penstock.cli.format import ago, lasted, print_pairs, print_table
-from penstock.model.subscriptions import EventFilter, SubscriptionState
+from penstock.model.subscriptions import EventFilter, SnsSink, SubscriptionState
 from penstock.model.wire.subscriptions import (
     CircuitState,
     DeliveryItem,
@@ -18,7 +18,7 @@ from penstock.model.wire.subscriptions import (
     TestOutcome,
 )
 
-HEADS = ("SUBSCRIPTION", "STATE", "URL", "EVENTS", "")
+HEADS = ("SUBSCRIPTION", "STATE", "SINK", "EVENTS", "")
 RELAY_HEADS = ("SHARD", "DELIVERED", "FAILED", "WAITING", "DEAD", "BEHIND", "CIRCUIT")
 DELIVERY_HEADS = ("TIME", "SHARD", "", "STATUS", "EVENTS", "ATTEMPT", "TOOK", "FIRST", "DETAIL")
 LONGEST_DETAIL = 80
@@ -41,6 +41,10 @@ def print_subscription(report: SubscriptionReport) -> None:
 
 def print_secret(made: MadeSubscription) -> None:
     """Print a new secret alone on stdout, so that it can be piped, and what to do with it on stderr."""
+    if isinstance(made.sink, SnsSink):
+        style.say(sentence(made), err=True)
+        style.say(f"SNS signs what it sends; try it with: penstock subscriptions test {made.name}", err=True)
+        return
     if made.secret is None:
         told = f"{made.name} is there, but its secret was shown to an earlier request"
         style.say(f"{told}; for a new one: penstock subscriptions rotate {made.name}", err=True)
@@ -59,7 +63,7 @@ def print_deliveries(items: Sequence[DeliveryItem]) -> None:
 
 def sentence(item: SubscriptionItem) -> str:
     """What a subscription does, in a line."""
-    return f"{item.name} delivers {_events(item.filter)} to {item.sink.url}"
+    return f"{item.name} delivers {_events(item.filter)} to {item.sink.address}"
 
 
 def tested(name: str, outcome: TestOutcome) -> str:
@@ -80,7 +84,7 @@ def replayed(name: str, answer: ReplayAnswer) -> str:
 
 
 def _row(item: SubscriptionItem) -> tuple[str, ...]:
-    return (item.name, _state(item), item.sink.url, _events(item.filter), _remark(item))
+    return (item.name, _state(item), item.sink.address, _events(item.filter), _remark(item))
 
 
 def _pairs(item: SubscriptionItem) -> list[tuple[str, str]]:
@@ -90,7 +94,7 @@ def _pairs(item: SubscriptionItem) -> list[tuple[str, str]]:
         ("subscription", item.name),
         ("state", _state(item)),
         ("reason", item.reason or ""),
-        ("url", item.sink.url),
+        ("sink", item.sink.address),
         ("events", _events(item.filter)),
         ("include", f"{item.include}, {item.batch} in a request" if item.batch > 1 else item.include),
         ("limits", f"{limits.in_flight} requests at a time{rate}"),

@@ -1,4 +1,4 @@
-"""`penstock subscriptions`: job events, delivered to webhooks of one's own."""
+"""`penstock subscriptions`: job events, delivered to webhooks and SNS topics of one's own."""
 
 import os
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from penstock.model.wire.subscriptions import SubscriptionList
 
 subscriptions = CommandGroup(
     name="subscriptions",
-    help="Have job events delivered to webhooks of your own.",
+    help="Have job events delivered to webhooks or SNS topics of your own.",
     examples=(
         "penstock subscriptions create orders https://shop.example/hook --type report --state failed",
         "penstock subscriptions show orders",
@@ -37,7 +37,7 @@ subscriptions = CommandGroup(
         "create": ("penstock.cli.subscriptions:create", "Create a subscription and print its secret, this once."),
         "list": ("penstock.cli.subscriptions:list_subscriptions", "List subscriptions, without their secrets."),
         "show": ("penstock.cli.subscriptions:show", "Show subscriptions and how their deliveries stand."),
-        "update": ("penstock.cli.subscriptions:update", "Change a subscription's URL, filter or limits."),
+        "update": ("penstock.cli.subscriptions:update", "Change a subscription's sink, filter or limits."),
         "pause": ("penstock.cli.subscriptions:pause", "Deliver nothing until a subscription is resumed."),
         "resume": ("penstock.cli.subscriptions:resume", "Deliver again, from where a subscription stopped."),
         "test": ("penstock.cli.subscriptions:test", "Send one test event and say what came of it."),
@@ -105,16 +105,18 @@ def terms_options(function: Callable[..., R]) -> Callable[..., R]:
     "penstock subscriptions create orders https://shop.example/hook",
     "penstock subscriptions create alerts https://shop.example/hook --state failed --tag nightly",
     "penstock subscriptions create orders https://shop.example/hook --batch 100 > orders.secret",
+    "penstock subscriptions create orders arn:aws:sns:us-east-1:123456789012:orders",
 )
 @name_argument
-@click.argument("sink", metavar="URL")
+@click.argument("sink", metavar="SINK")
 @terms_options
 @secret_option
 @remote
 def create(*, name: str, sink: str, secret: str | None, server: RemoteServer, **terms: Any) -> None:
     """Create a subscription and print its secret, alone on stdout. It is shown this once.
 
-    Events of all jobs are posted to the URL from now on, or those that fit every kind of option that is given.
+    Events of all jobs are delivered to SINK from now on, or those that fit every kind of option that is given. SINK is
+    the URL of a webhook, or the ARN of an SNS topic, which has no secret.
     """
     made = server.ask(lambda client: client.subscriptions.create(name, sink, secret=secret, **_said(terms)))
     server.show(made, lambda: print_secret(made))
@@ -125,7 +127,7 @@ def create(*, name: str, sink: str, secret: str | None, server: RemoteServer, **
 def list_subscriptions(*, server: RemoteServer) -> None:
     """List subscriptions: where each delivers to, which events, and its state."""
     found = server.ask(lambda client: client.subscriptions.list())
-    empty = "no subscriptions; make one with: penstock subscriptions create NAME URL"
+    empty = "no subscriptions; make one with: penstock subscriptions create NAME SINK"
     server.show_list(SubscriptionList(found), found, print_subscriptions, empty)
 
 
@@ -145,7 +147,7 @@ def show(*, names: tuple[str, ...], server: RemoteServer) -> None:
     "penstock subscriptions update orders --state failed --type all",
 )
 @name_argument
-@click.option("--to", "sink", metavar="URL", help="Where to deliver to.")
+@click.option("--to", "sink", metavar="SINK", help="Where to deliver to: a URL, or the ARN of an SNS topic.")
 @terms_options
 @remote
 def update(*, name: str, sink: str | None, server: RemoteServer, **terms: Any) -> None:
@@ -154,7 +156,7 @@ def update(*, name: str, sink: str | None, server: RemoteServer, **terms: Any) -
     if sink is not None:
         changes["url"] = sink
     if not changes:
-        raise click.UsageError("nothing to change: name a URL (--to), a filter or a limit")
+        raise click.UsageError("nothing to change: name a sink (--to), a filter or a limit")
     item = server.ask(lambda client: client.subscriptions.update(name, **changes))
     server.say(item, sentence(item))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.client.calls import Call, path_of, query_of
 from penstock.model.errors import Invalid
-from penstock.model.subscriptions import EventContent
+from penstock.model.subscriptions import EventContent, sink_of
 from penstock.model.text import check_options
 from penstock.model.wire.subscriptions import (
     DeliveryPage,
@@ -121,7 +121,7 @@ def _body(terms: Mapping[str, Any]) -> dict[str, object]:
     lists = {name: _listed(terms[name]) for name in FILTER if name in terms}
     limits = {name: terms[name] for name in LIMITS if name in terms}
     body = {name: terms[name] for name in ("include", "batch") if name in terms}
-    body |= {"sink": {"kind": "webhook", "url": terms["url"]}} if "url" in terms else {}
+    body |= {"sink": sink_of(terms["url"])} if "url" in terms else {}
     return body | ({"filter": lists} if lists else {}) | ({"limits": limits} if limits else {})
 
 

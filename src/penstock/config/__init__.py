@@ -1,13 +1,12 @@
 """One frozen tree of settings: file < environment < flags; all faults reported at once."""
 
 from penstock.config.event_settings import EventSettings
+from penstock.config.fleet_settings import EcsSettings, FleetSettings, TaskTable
 from penstock.config.load import is_setting, load, variable
+from penstock.config.log_settings import LogSettings, MetricsSettings
 from penstock.config.settings import (
     BrokerSettings,
-    FleetSettings,
     LimitSettings,
-    LogSettings,
-    MetricsSettings,
     ObjectSettings,
     RetentionSettings,
     ServerSettings,
@@ -20,6 +19,7 @@ from penstock.config.settings import (
 
 __all__ = [
     "BrokerSettings",
+    "EcsSettings",
     "EventSettings",
     "FleetSettings",
     "LimitSettings",
@@ -30,6 +30,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "StoreSettings",
+    "TaskTable",
     "TimingSettings",
     "WorkerSettings",
     "is_loopback",

@@ -11,8 +11,18 @@ from urllib.parse import urlsplit
 from msgspec import Struct, ValidationError, convert, field
 from msgspec.inspect import BoolType, FloatType, IntType, LiteralType, Metadata, Type, VarTupleType, type_info
 
+from penstock.config.fleet_settings import TaskTable
 from penstock.config.settings import Settings
-from penstock.config.tables import FLEETS, SUBSCRIPTIONS, TABLES, SubscriptionTable, read_fleets, read_subscriptions
+from penstock.config.tables import (
+    FLEETS,
+    SUBSCRIPTIONS,
+    TABLES,
+    TASKS,
+    SubscriptionTable,
+    read_fleets,
+    read_subscriptions,
+    read_tasks,
+)
 from penstock.model.errors import InvalidSetting
 from penstock.model.text import suggest
 
@@ -25,6 +35,8 @@ ALIASES = {"PENSTOCK_URL": "worker.url", "PENSTOCK_KEY": "worker.key"}
 PAID_SCHEMES = frozenset({"dynamodb", "sqs"})
 PAID_TIMING = {"dispatch_seconds": 5.0, "observe_seconds": 5.0, "catalog_seconds": 5.0, "depths_seconds": 2.0}
 """The defaults under `timing` with a store or a broker whose calls are paid for one by one."""
+SQS_DEADLINE = 5.0
+"""A call to AWS connects, and is tried again, within this time."""
 
 SECTIONS: dict[str, type[Struct]] = {
     name: kind for name, kind in get_type_hints(Settings).items() if name not in TABLES
@@ -65,6 +77,7 @@ class SettingsReading(Struct):
     faults: list[Fault] = field(default_factory=list)
     fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionTable] = field(default_factory=dict)
+    tasks: dict[str, TaskTable] = field(default_factory=dict)
 
 
 def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
@@ -88,7 +101,7 @@ def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
         raise _invalid(faults)
     _default_for_paid(values)
     from_file, *_ = readings
-    tables = {FLEETS: from_file.fleets, SUBSCRIPTIONS: from_file.subscriptions}
+    tables = {FLEETS: from_file.fleets, SUBSCRIPTIONS: from_file.subscriptions, TASKS: from_file.tasks}
     settings = convert(values | tables, Settings)
     if broken := list(_relations(settings, origins)):
         raise _invalid(broken)
@@ -102,6 +115,8 @@ def _default_for_paid(values: dict[str, dict[str, object]]) -> None:
     urls += [str(entry).partition("=")[2] for entry in shards] if isinstance(shards, Sequence) else []
     if any(urlsplit(str(url)).scheme in PAID_SCHEMES for url in urls):
         values["timing"] = {**PAID_TIMING, **values["timing"]}
+    if urlsplit(str(urls[0])).scheme == "sqs":
+        values["broker"] = {"deadline_seconds": SQS_DEADLINE, **values["broker"]}
 
 
 def accepted(setting: str) -> str:
@@ -174,6 +189,8 @@ def _read_sections(origin: str, content: Mapping[str, object]) -> SettingsReadin
 def _read_tables(reading: SettingsReading, origin: str, group: str, tables: object) -> None:
     if group == FLEETS:
         reading.fleets, faults = read_fleets(tables)
+    elif group == TASKS:
+        reading.tasks, faults = read_tasks(tables)
     else:
         reading.subscriptions, faults = read_subscriptions(tables)
     reading.faults += [Fault(origin, name, wrong) for name, wrong in faults]

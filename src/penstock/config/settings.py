@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from penstock.config.event_settings import EventSettings, WebhookSettings
-from penstock.config.tables import SubscriptionTable, VariableName
-from penstock.model.fleets import MOST_WORKERS, Fleet
+from penstock.config.fleet_settings import EcsSettings, FleetSettings, TaskTable
+from penstock.config.function_settings import FunctionSettings
+from penstock.config.log_settings import LogSettings, MetricsSettings
+from penstock.config.tables import SubscriptionTable
 from penstock.model.ids import SERIES_MAX
 from penstock.model.names import whole
 
@@ -63,7 +65,10 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class StoreSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where jobs are kept. Without any of these: one SQLite file in the data folder."""
 
-    url: Annotated[str, Meta(description="One shard: `postgresql://…`; empty keeps jobs in the data folder.")] = ""
+    url: Annotated[
+        str,
+        Meta(description="One shard: `postgresql://…` or `dynamodb://TABLE`; empty keeps jobs in the data folder."),
+    ] = ""
     shards: Annotated[
         tuple[str, ...],
         Meta(description="Several shards, each as `NUMBER=URL`; the numbers stay with their databases for ever."),
@@ -82,18 +87,20 @@ class StoreSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 class BrokerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where tickets lie. Losing them loses no job."""
 
-    url: Annotated[str, Meta(description="`redis://…`; empty keeps tickets in the server's memory.")] = ""
+    url: Annotated[str, Meta(description="`redis://…` or `sqs://PREFIX`; empty: the server's memory.")] = ""
     prefix: Annotated[
         str,
         whole(
             "[a-z0-9-]+",
             max_length=128,
-            description="What the broker's keys begin with, where several systems share one.",
+            description="What the keys in Redis begin with, where several systems share one.",
         ),
     ] = "penstock"
     deadline_seconds: Annotated[
-        float, Meta(description="A broker that does not answer a call in this time is left alone.", gt=0)
+        float, Meta(description="A broker that does not answer a call in this time is left alone. 5 with SQS.", gt=0)
     ] = 1.0
+    create: Annotated[bool, Meta(description="Create missing SQS queues, and the SNS topic of signals.")] = True
+    signals: Annotated[Literal["sns", "none"], Meta(description="What carries signals beside SQS.")] = "sns"
 
 
 class ObjectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -109,31 +116,6 @@ class ObjectSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         bool, Meta(description="Let clients and workers move files to and from S3 by presigned URLs.")
     ] = True
     link_seconds: Annotated[float, Meta(description="How long a presigned URL is good for.", ge=1, le=604_800)] = 900.0
-
-
-class MetricsSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where processes that are no API tell their metrics; APIs tell theirs where they listen."""
-
-    address: Annotated[
-        str,
-        whole(
-            r"(?:|(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5})",
-            max_length=260,
-            description="Where schedulers, autoscalers and direct workers answer `/metrics`, as `HOST:PORT`; empty: "
-            "nowhere. Only loopback addresses need no API key.",
-        ),
-    ] = ""
-
-
-class LogSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a process writes to its standard error."""
-
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least important messages to write.")
-    ] = "info"
-    format: Annotated[
-        Literal["text", "json"], Meta(description="`text` for people, `json` for programs: one object per line.")
-    ] = "text"
 
 
 class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -271,6 +253,13 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     drain_seconds: Annotated[float, Meta(description="How long a stopping worker lets running jobs finish.", ge=0)] = (
         30.0
     )
+    task_protection: Annotated[
+        bool,
+        Meta(
+            description="In a task of an ECS service: protect the task from scale-in while jobs run. Needs "
+            "`ecs:UpdateTaskProtection` in the task's role; elsewhere it does nothing."
+        ),
+    ] = False
     recycle_jobs: Annotated[int, Meta(description="Replace an executor after this many jobs; 0 means never.", ge=0)] = 0
     recycle_mib: Annotated[
         int, Meta(description="Replace an executor, once idle, above this memory; 0 means never.", ge=0)
@@ -294,75 +283,6 @@ class WorkerSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return at
 
 
-class FleetSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The default fleet: the workers of every queue that has no fleet of its own; and how all fleets are watched."""
-
-    min: Annotated[int, Meta(description="Fewest workers of the default fleet.", ge=0, le=MOST_WORKERS)] = 0
-    max: Annotated[int, Meta(description="Most workers of the default fleet.", ge=1, le=MOST_WORKERS)] = 10
-    declared_max: Annotated[
-        int,
-        Meta(
-            description="Most workers of a fleet that is declared beside a job type; `[fleets.NAME]` and "
-            "`penstock fleets set` may allow more.",
-            ge=1,
-            le=MOST_WORKERS,
-        ),
-    ] = 100
-    target_wait_seconds: Annotated[
-        float, Meta(description="How soon nearly every job of the default fleet should start.", gt=0)
-    ] = 5.0
-    capacity: Annotated[
-        int, Meta(description="Jobs run at once by a worker of the default fleet; 0 means as its worker says.", ge=0)
-    ] = 0
-    image: Annotated[str, Meta(description="Image of containers and pods whose fleet names none.")] = ""
-    backend: Annotated[
-        Literal["processes", "containers", "kubernetes"],
-        Meta(description="Where workers run: `processes` of this machine, `containers` or `kubernetes`."),
-    ] = "processes"
-    engine: Annotated[str, Meta(description="Container engine, as its Docker API is reached.")] = (
-        "unix:///var/run/docker.sock"
-    )
-    network: Annotated[str, Meta(description="Network of the containers; empty leaves it to the engine.")] = ""
-    binds: Annotated[
-        tuple[str, ...], Meta(description="Folders of the engine's machine for all containers, as `/from:/to:ro`.")
-    ] = ()
-    pass_environment: Annotated[
-        tuple[VariableName, ...],
-        Meta(
-            description="Variables that every container gets from the autoscaler's environment, where they are set: by "
-            "default what PostgreSQL and S3 URLs leave out."
-        ),
-    ] = (
-        "PGUSER",
-        "PGPASSWORD",
-        "PGSSLMODE",
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AWS_ENDPOINT",
-        "AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_S3",
-    )
-    namespace: Annotated[str, Meta(description="Kubernetes namespace; empty means that of the credentials.")] = ""
-    secrets: Annotated[
-        tuple[str, ...], Meta(description="Kubernetes Secrets whose entries every pod gets as variables.")
-    ] = ()
-    join_seconds: Annotated[
-        float, Meta(description="A worker of any fleet that has not joined in this time is ended.", gt=0)
-    ] = 120.0
-
-    @property
-    def default(self) -> Fleet:
-        """The default fleet, as it is before penstock.toml and operators change it."""
-        return Fleet(
-            min=self.min,
-            max=self.max,
-            target_wait=self.target_wait_seconds,
-            capacity=self.capacity or None,
-            image=self.image or None,
-        )
-
-
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a server that listens there; a name other than localhost may be any."""
     try:
@@ -374,7 +294,8 @@ def is_loopback(host: str) -> bool:
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole tree, one section per concern.
 
-    `fleets` holds the tables `[fleets.NAME]` as they were written, `subscriptions` those `[subscriptions.NAME]`.
+    `fleets` holds the tables `[fleets.NAME]` as they were written, `subscriptions` those `[subscriptions.NAME]`,
+    `tasks` those `[tasks.NAME]`.
     """
 
     server: ServerSettings = ServerSettings()
@@ -390,5 +311,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     webhooks: WebhookSettings = WebhookSettings()
     worker: WorkerSettings = WorkerSettings()
     fleet: FleetSettings = FleetSettings()
+    ecs: EcsSettings = EcsSettings()
+    functions: FunctionSettings = FunctionSettings()
     fleets: Mapping[str, Mapping[str, object]] = {}
     subscriptions: Mapping[str, SubscriptionTable] = {}
+    tasks: Mapping[str, TaskTable] = {}

@@ -1,6 +1,7 @@
-"""Tables of the settings with names that users choose: `[fleets.NAME]` and `[subscriptions.NAME]`. For files only.
+"""Tables of the settings with names that users choose: `[fleets.NAME]`, `[subscriptions.NAME]`, `[tasks.NAME]`.
 
-A variable could not hold what they say. Readers give the tables that can be used, and a fault for each that cannot.
+For files only: a variable could not hold what they say. Readers give the tables that can be used, and a fault for each
+that cannot.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,10 +9,11 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct, ValidationError, convert
 
+from penstock.config.fleet_settings import TaskTable, VariableName
 from penstock.model.errors import Invalid
 from penstock.model.fleet_plan import changed
 from penstock.model.fleets import MOST_WORKERS, Fleet
-from penstock.model.names import is_name, whole
+from penstock.model.names import is_name
 from penstock.model.subscriptions import (
     MOST_BATCHED,
     URL_LENGTH,
@@ -23,12 +25,11 @@ from penstock.model.subscriptions import (
 
 FLEETS: Final = "fleets"
 SUBSCRIPTIONS: Final = "subscriptions"
-TABLES: Final = (FLEETS, SUBSCRIPTIONS)
+TASKS: Final = "tasks"
+TABLES: Final = (FLEETS, SUBSCRIPTIONS, TASKS)
 
 TableFault = tuple[str, str]
 """The name of a table and what is wrong with it."""
-
-VariableName = Annotated[str, whole("[A-Za-z_][A-Za-z0-9_]*", max_length=200)]
 
 
 class SubscriptionTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,6 +57,12 @@ def read_subscriptions(tables: object) -> tuple[dict[str, SubscriptionTable], li
     return {name: convert(table, SubscriptionTable) for name, table in written.items()}, faults
 
 
+def read_tasks(tables: object) -> tuple[dict[str, TaskTable], list[TableFault]]:
+    """The tables of what differs for the tasks of single fleets."""
+    written, faults = _read(TASKS, tables, "what differs for the fleet's tasks", _check_tasks)
+    return {name: convert(table, TaskTable) for name, table in written.items()}, faults
+
+
 def _read(
     group: str, tables: object, about: str, check: Callable[[Mapping[str, Any]], None]
 ) -> tuple[dict[str, dict[str, Any]], list[TableFault]]:
@@ -81,6 +88,13 @@ def _wrong(group: str, name: str, table: object, about: str, check: Callable[[Ma
 def _check_fleet(table: Mapping[str, Any]) -> None:
     # Whether min and max fit each other depends on what is declared; that is told where it is laid over.
     changed(Fleet(max=MOST_WORKERS), table)
+
+
+def _check_tasks(table: Mapping[str, Any]) -> None:
+    try:
+        convert(table, TaskTable)
+    except ValidationError as error:
+        raise Invalid(f"tasks: {error}") from None
 
 
 def _check_subscription(table: Mapping[str, Any]) -> None:

@@ -86,6 +86,11 @@ class Engine:
         self.leaving = True
         self.departure.run(None)
 
+    async def flush(self) -> None:
+        """Wait until the tickets and signals of what was done are sent: the process may stop after it."""
+        await self.tickets.flush()
+        await self.signals.flush()
+
     async def close(self) -> None:
         """Close the connections to sinks, the broker, the object store and the store, in this order."""
         await self.subscriptions.close()

@@ -25,7 +25,7 @@ from penstock.broker import Broker
 from penstock.model.clock import Clock, seconds, within
 from penstock.model.errors import Unavailable
 from penstock.model.ids import JobId, from_packed, to_packed
-from penstock.model.job import BacklogKey, Job
+from penstock.model.job import BacklogKey, Job, NewJob
 from penstock.model.lifecycle import TERMINAL, Event, Move, State
 
 logger = logging.getLogger("penstock.engine")
@@ -74,6 +74,8 @@ class _Outbox:
         self._clock = clock
         self._tasks: set[asyncio.Future[None]] = set()
         self.is_open = False
+        self.prompt: frozenset[str] | None = None
+        """The signals that are sent, and at once; None: all, each after a while."""
 
     def send_later(self, name: str, delay: timedelta, take_message: Callable[[], bytes]) -> None:
         task = asyncio.ensure_future(self._send(name, delay, take_message))
@@ -81,11 +83,19 @@ class _Outbox:
         task.add_done_callback(self._tasks.discard)
 
     async def _send(self, name: str, delay: timedelta, take_message: Callable[[], bytes]) -> None:
-        await self._clock.sleep(delay)
+        if self.prompt is None:
+            await self._clock.sleep(delay)
         try:
             await self._broker.send_signal(name, take_message())
         except Unavailable as error:
             logger.debug("the signal %s was not sent: %s", name, error)
+
+    def takes(self, name: str) -> bool:
+        return self.is_open and (self.prompt is None or name in self.prompt)
+
+    async def flush(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 class Signal(Actions[Payload]):
@@ -120,7 +130,7 @@ class Signal(Actions[Payload]):
 
     def send(self, payload: Payload) -> None:
         """Run the actions of other processes soon; however often it is called meanwhile, one message is sent."""
-        if not self._outbox.is_open:
+        if not self._outbox.takes(self.name):
             return
         self._unsent.append(payload)
         if len(self._unsent) == 1:
@@ -203,6 +213,8 @@ class Signals:
         self._outbox = outbox = _Outbox(broker, clock)
         self.events = Actions[Sequence[Event]]()
         """Every move that this process made durable, in order."""
+        self.arrivals = Actions[Sequence[NewJob]]()
+        """Every job that this process added."""
         self.backlog = _plain(outbox, "backlog")
         """Jobs wait in the store for a dispatcher."""
         self.notices = _plain(outbox, "notices")
@@ -250,6 +262,18 @@ class Signals:
             self.ended.send(ended)
         if any(event.move is Move.CANCEL and event.before is State.RUNNING for event in events):
             self.cancels.send(None)
+
+    def send_promptly(self) -> None:
+        """Send some signals from now on, each at once, without listening: for a process that stops between its calls.
+
+        Only what is worth a message: what an operator changed, and jobs that are asked to stop.
+        """
+        self._outbox.is_open = True
+        self._outbox.prompt = frozenset({self.cancels.name, self.notices.name, self.schedules.name})
+
+    async def flush(self) -> None:
+        """Wait until what was published is sent."""
+        await self._outbox.flush()
 
     async def listen(self) -> timedelta:
         """Do what the signals of other processes ask for, until the broker is closed or lost; the pause before the
@@ -373,24 +397,3 @@ async def _set_within(event: asyncio.Event, span: timedelta) -> None:
             await event.wait()
     except TimeoutError:
         return
-
-
-class WakeUps:
-    """Wakes loops. Each waits on an event of its own, so that none clears it before another has seen it."""
-
-    def __init__(self) -> None:
-        self._events: list[asyncio.Event] = []
-
-    def event(self) -> asyncio.Event:
-        """The event of one more loop."""
-        event = asyncio.Event()
-        self._events.append(event)
-        return event
-
-    def drop(self, event: asyncio.Event) -> None:
-        """Forget the event of a loop that has ended."""
-        self._events.remove(event)
-
-    def set(self) -> None:
-        for event in self._events:
-            event.set()

@@ -184,9 +184,11 @@ class Insertion:
         marked = await self._tickets.mark(jobs)
         answers: list[Submission] = require(await self._store.submit(marked, self._tickets.ticket_for))
         made = [answer for answer in answers if isinstance(answer, Inserted)]
+        added = [one.new for one in made]
         self._meters.submitted += len(made)
         self._signals.journal.tell()
-        await self._tickets.publish_marked(marked, [one.new for one in made])
+        self._signals.arrivals.run(added)
+        await self._tickets.publish_marked(marked, added)
         # Of all signals only this one is about new jobs; an event for each would tell no more.
         if queues := frozenset([one.new.queue for one in made if one.state is State.QUEUED]):
             self._signals.work.publish(queues)

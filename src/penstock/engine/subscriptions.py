@@ -26,6 +26,7 @@ from penstock.model.signatures import new_signing_secret, signing_key
 from penstock.model.subscriptions import (
     MOST_SUBSCRIPTIONS,
     SigningSecret,
+    SnsSink,
     Subscription,
     SubscriptionSink,
     SubscriptionState,
@@ -219,10 +220,13 @@ class Subscriptions:
         return self.sinks
 
     def _made(self, subscription: Subscription, secret: str | None) -> MadeSubscription:
+        secret = None if isinstance(subscription.sink, SnsSink) else secret
         return MadeSubscription(**subscription_fields(subscription, self.source(subscription)), secret=secret)
 
     def _new(self, request: SubscriptionRequest, key: str | None, now: datetime) -> Subscription:
         """The subscription that is asked for; Invalid names what is wrong with it."""
+        if request.secret is not None and isinstance(request.sink, SnsSink):
+            raise Invalid("secret: SNS signs what it sends by itself; leave it out")
         secret = request.secret or new_signing_secret(self._random_bytes)
         signing_key(secret)
         subscription = Subscription(

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from penstock.broker import Broker
 from penstock.config import TimingSettings
 from penstock.engine.catalog import Catalog
-from penstock.engine.signals import Signals, WakeUps
+from penstock.engine.signals import Signals
 from penstock.model.clock import Clock, seconds
 from penstock.model.errors import BrokerUnavailable, Unavailable
 from penstock.model.ids import ShardId, shard_of
@@ -36,6 +36,27 @@ PUBLISH_WITHIN = timedelta(seconds=2)
 """How long a publish may take; the tickets of one that takes longer expire and are published again."""
 
 REPUBLISH_AFTER = timedelta(seconds=1)
+
+
+class WakeUps:
+    """Wakes loops. Each waits on an event of its own, so that none clears it before another has seen it."""
+
+    def __init__(self) -> None:
+        self._events: list[asyncio.Event] = []
+
+    def event(self) -> asyncio.Event:
+        """The event of one more loop."""
+        event = asyncio.Event()
+        self._events.append(event)
+        return event
+
+    def drop(self, event: asyncio.Event) -> None:
+        """Forget the event of a loop that has ended."""
+        self._events.remove(event)
+
+    def set(self) -> None:
+        for event in self._events:
+            event.set()
 
 
 class Tickets:
@@ -232,12 +253,16 @@ class Tickets:
             taker.cancel()
         self.wake.set()
 
+    async def flush(self) -> None:
+        """Wait until the tickets that are being sent are published, or refused."""
+        if self._sending is not None:
+            await self._sending
+
     async def close(self) -> None:
         """Publish what is being sent; drop what would be published later."""
         for posting in self._posting:
             posting.cancel()
-        if self._sending is not None:
-            await self._sending
+        await self.flush()
 
     async def wake_if_low(self, backlogs: Iterable[BacklogKey]) -> None:
         """Wake the dispatchers if a window is less than half full and has a backlog."""

@@ -18,11 +18,15 @@ _encoder = msgspec.json.Encoder()
 
 
 class OutgoingEvent(Struct, frozen=True):
-    """An event to deliver, with its job; None where facts only are wanted. A test is about no job that exists."""
+    """An event to deliver, with its job; None where facts only are wanted. A test is about no job that exists.
+
+    `omitted` says why the job is missing although it is wanted.
+    """
 
     event: JobEvent
     job: SentItem | None = None
     is_test: bool = False
+    omitted: str | None = None
 
 
 def cloud_event(outgoing: OutgoingEvent, source: str) -> CloudEvent[SentItem]:
@@ -36,7 +40,7 @@ def cloud_event(outgoing: OutgoingEvent, source: str) -> CloudEvent[SentItem]:
         time=event.at,
         partitionkey=event.job,
         sequence=f"{event.version:010d}",
-        data=CloudEventData(event, outgoing.job),
+        data=CloudEventData(event, outgoing.job, outgoing.omitted),
     )
 
 

@@ -1,7 +1,7 @@
 """One round of a relay: which events are sent next, what became of them, and what is written in the end. Pure."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from statistics import median
 from typing import Final, TypeAlias
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from penstock.events.circuit import OPENS_AFTER, Circuit
 from penstock.events.lanes import EventWindow, HeldEvent, Lanes
-from penstock.events.notifier import Delivered, Delivery, Gone, Rejected, Unreachable
+from penstock.events.notifier import Delivered, Delivery, Gone, PartlyDelivered, Rejected, Undelivered, Unreachable
 from penstock.events.retries import pause_after
 from penstock.model.events import EventId, pack_event
 from penstock.model.ids import JobId
@@ -19,8 +19,6 @@ from penstock.model.journal import DeliveryRecord, Parked, ParkedState, Position
 
 GONE: Final = 410
 TOO_MANY_REQUESTS: Final = 429
-
-Undelivered: TypeAlias = Rejected | Unreachable
 
 
 class FailedAttempt(Struct, frozen=True):
@@ -71,16 +69,34 @@ class DeliveryRound:
     def settle(self, events: Sequence[HeldEvent], delivery: Delivery, now: datetime) -> None:
         """Note what came of a message."""
         self._in_flight -= 1
+        if isinstance(delivery, PartlyDelivered):
+            self._settle_each(events, delivery, now)
+            return
         self.log.note(events, delivery, now)
         match delivery:
             case Delivered():
-                self.circuit = self.circuit.after_success()
-                self._in_doubt = False
-                self._remove(events)
+                self._succeed(events)
             case Gone(detail):
                 self.gone = detail or "the sink answered 410 Gone"
             case Rejected() | Unreachable():
                 self._fail(events, delivery, now)
+
+    def _settle_each(self, events: Sequence[HeldEvent], delivery: PartlyDelivered, now: datetime) -> None:
+        """Note a message of which the sink took a part: that shows that it is well, whatever it refused."""
+        taken = [one for one in events if one.event.id in delivery.delivered]
+        self.log.note(taken, Delivered(delivery.status, delivery.took), now)
+        failed = [one for one in events if one.event.id in delivery.failed]
+        for one in failed:
+            outcome = delivery.failed[one.event.id]
+            self.log.note([one], outcome, now)
+            wish = outcome.retry_after if isinstance(outcome, Rejected) else None
+            self._fail_one(one, _error_of(outcome), now, wish)
+        self._succeed(taken, {one.event.job for one in failed})
+
+    def _succeed(self, events: Sequence[HeldEvent], blocked: Collection[JobId] = ()) -> None:
+        self.circuit = self.circuit.after_success()
+        self._in_doubt = False
+        self._remove(events, blocked)
 
     def conclude(self, now: datetime) -> RelayWrite:
         """What to write: nothing that was delivered is before the position's end again, and nothing else is lost."""
@@ -94,10 +110,10 @@ class DeliveryRound:
             log=self.log.records(),
         )
 
-    def _remove(self, events: Sequence[HeldEvent]) -> None:
+    def _remove(self, events: Sequence[HeldEvent], blocked: Collection[JobId]) -> None:
         self._settled.update(one.event.id for one in events)
         self._unparked += [(one.event.job, one.event.version) for one in events if one.parked is not None]
-        self._lanes.remove(events)
+        self._lanes.remove(events, blocked)
 
     def _fail(self, events: Sequence[HeldEvent], delivery: Undelivered, now: datetime) -> None:
         """Neither a refusal of an event that was refused before, nor one that was under way at the circuit's opening,
@@ -169,7 +185,7 @@ class DeliveryLog:
     def __init__(self) -> None:
         self._rows: list[list[DeliveryRecord]] = []
 
-    def note(self, events: Sequence[HeldEvent], delivery: Delivery, now: datetime) -> None:
+    def note(self, events: Sequence[HeldEvent], delivery: "WholeDelivery", now: datetime) -> None:
         record = _record_of(events, delivery, now)
         if self._rows and record.delivered and self._rows[-1][0].delivered:
             self._rows[-1].append(record)
@@ -180,13 +196,17 @@ class DeliveryLog:
         return [_merged(row) for row in self._rows]
 
 
+WholeDelivery: TypeAlias = Delivered | Rejected | Gone | Unreachable
+"""What came of events that have one fate."""
+
+
 def _merged(row: Sequence[DeliveryRecord]) -> DeliveryRecord:
     took = median(one.took.total_seconds() for one in row)
     events = sum(one.events for one in row)
     return replace(row[-1], first=row[0].first, events=events, took=timedelta(seconds=took))
 
 
-def _record_of(events: Sequence[HeldEvent], delivery: Delivery, now: datetime) -> DeliveryRecord:
+def _record_of(events: Sequence[HeldEvent], delivery: WholeDelivery, now: datetime) -> DeliveryRecord:
     delivered = isinstance(delivery, Delivered)
     return DeliveryRecord(
         at=now,
@@ -201,7 +221,7 @@ def _record_of(events: Sequence[HeldEvent], delivery: Delivery, now: datetime) -
     )
 
 
-def _status_of(delivery: Delivery) -> int | None:
+def _status_of(delivery: WholeDelivery) -> int | None:
     match delivery:
         case Delivered(status) | Rejected(status):
             return status

@@ -89,9 +89,12 @@ class Lanes:
                 break
         return taken
 
-    def remove(self, events: Iterable[HeldEvent]) -> None:
-        """Take out events that are delivered or dead; the next ones of their jobs are ready before all others."""
-        jobs = dict.fromkeys(one.event.job for one in events)
+    def remove(self, events: Iterable[HeldEvent], blocked: Collection[JobId] = ()) -> None:
+        """Take out events that are delivered or dead; the next ones of their jobs are ready before all others.
+
+        Jobs that are `blocked` have an event that failed: their lanes wait for the next round.
+        """
+        jobs = dict.fromkeys(one.event.job for one in events if one.event.job not in blocked)
         for one in events:
             self.by_job[one.event.job].remove(one)
         self._ready.extendleft(job for job in reversed(jobs) if self.by_job[job])

@@ -3,13 +3,14 @@
 `penstock.testing.notifier_contract` holds each to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 from penstock.events.cloudevents import OutgoingEvent
+from penstock.model.events import EventId
 from penstock.model.subscriptions import Subscription, SubscriptionSink
 
 
@@ -43,16 +44,30 @@ class Unreachable(Struct, frozen=True):
     took: timedelta
 
 
-Delivery: TypeAlias = Delivered | Rejected | Gone | Unreachable
+Undelivered: TypeAlias = Rejected | Unreachable
+
+
+class PartlyDelivered(Struct, frozen=True):
+    """The sink has some of the events, judged each by itself. Those that are in neither were not sent."""
+
+    delivered: frozenset[EventId]
+    failed: Mapping[EventId, Undelivered]
+    status: int
+    took: timedelta
+
+
+Delivery: TypeAlias = Delivered | PartlyDelivered | Rejected | Gone | Unreachable
 
 
 class Notifier(Protocol):
     """Delivers to sinks of one kind."""
 
     async def deliver(self, subscription: Subscription, events: Sequence[OutgoingEvent]) -> Delivery:
-        """Send the events in one message, in order. Ends within a deadline, and never raises for what a sink does.
+        """Send the events, in order: in one message, or in one each where the sink judges each by itself.
 
-        One event unless the subscription has a batch. Sending the same events again gives the message the same id.
+        Ends within a deadline, and never raises for what a sink does. One event unless the subscription has a batch.
+        Sending the same events again gives the messages the same ids. After an event that failed, no later one of its
+        job is sent.
         """
         ...
 

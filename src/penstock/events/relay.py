@@ -198,7 +198,7 @@ class Relay:
         try:
             while True:
                 while error is None and self._clock.monotonic() < until:
-                    events = round.take(self._clock.now(), self.subscription.batch, limits.in_flight)
+                    events = round.take(self._clock.now(), self.subscription.events_at_once, limits.in_flight)
                     if not events:
                         break
                     await self._pace.wait_turn(limits.per_second)

@@ -1,18 +1,19 @@
 """The sinks of subscriptions as the engine reaches them: their addresses are checked, and test events are sent."""
 
 import random
+from collections.abc import Sequence
 
 from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.events.addresses import AddressRules, address_rules
 from penstock.events.cloudevents import OutgoingEvent
-from penstock.events.notifier import Delivered, Delivery, Gone, Notifier, Rejected
-from penstock.events.webhook import GONE, WebhookNotifier
+from penstock.events.delivery_plan import GONE
+from penstock.events.notifier import Delivered, Delivery, Gone, Notifier, PartlyDelivered, Rejected
 from penstock.model.clock import Clock, to_millis
 from penstock.model.events import JobEvent, event_id
 from penstock.model.ids import ShardId, new_job_id
 from penstock.model.lifecycle import State
-from penstock.model.subscriptions import Subscription, SubscriptionSink
+from penstock.model.subscriptions import Subscription, SubscriptionSink, WebhookSink
 from penstock.model.wire.subscriptions import TestOutcome
 
 TEST_NAME = "penstock.test"
@@ -24,8 +25,42 @@ def rules_of(settings: Settings) -> AddressRules:
     return address_rules(settings.webhooks, loopback=not settings.server.needs_keys)
 
 
-def make_notifier(settings: Settings, clock: Clock) -> WebhookNotifier:
-    return WebhookNotifier(rules_of(settings), settings.webhooks.source, clock)
+def make_notifier(settings: Settings, clock: Clock) -> "SinkNotifiers":
+    return SinkNotifiers(settings, clock)
+
+
+class SinkNotifiers:
+    """Keeps the Notifier protocol for every kind of sink, by a notifier for each, which is made at its first use."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._made: dict[type[SubscriptionSink], Notifier] = {}
+
+    async def deliver(self, subscription: Subscription, events: Sequence[OutgoingEvent]) -> Delivery:
+        return await self._find(subscription.sink).deliver(subscription, events)
+
+    async def check(self, sink: SubscriptionSink) -> None:
+        await self._find(sink).check(sink)
+
+    async def close(self) -> None:
+        for notifier in self._made.values():
+            await notifier.close()
+
+    def _find(self, sink: SubscriptionSink) -> Notifier:
+        if type(sink) not in self._made:
+            self._made[type(sink)] = self._make(sink)
+        return self._made[type(sink)]
+
+    def _make(self, sink: SubscriptionSink) -> Notifier:
+        source = self._settings.webhooks.source
+        if isinstance(sink, WebhookSink):
+            from penstock.events.webhook import WebhookNotifier
+
+            return WebhookNotifier(rules_of(self._settings), source, self._clock)
+        from penstock.events.sns import SnsNotifier
+
+        return SnsNotifier(source, self._clock)
 
 
 def connect_sinks(engine: Engine) -> None:
@@ -53,7 +88,7 @@ class NotifierSinks:
             event=event.id,
             delivered=isinstance(outcome, Delivered),
             status=_status(outcome),
-            detail=None if isinstance(outcome, Delivered) else outcome.detail,
+            detail=None if isinstance(outcome, Delivered | PartlyDelivered) else outcome.detail,
             took_seconds=outcome.took.total_seconds(),
         )
 

@@ -19,7 +19,7 @@ from penstock.events.retries import LONGEST_WISH
 from penstock.model.clock import Clock, seconds
 from penstock.model.errors import Invalid
 from penstock.model.signatures import sign
-from penstock.model.subscriptions import Subscription, WebhookSink
+from penstock.model.subscriptions import Subscription, SubscriptionSink
 from penstock.model.text import readable
 from penstock.model.wire.cloudevents import BATCH_CONTENT_TYPE, CONTENT_TYPE
 
@@ -92,14 +92,14 @@ class WebhookNotifier:
         tls = tls or httpcore2.default_ssl_context()
         self._pools = {secure: _pool(backend, tls) for secure, backend in self._backends.items()}
 
-    async def check(self, sink: WebhookSink) -> None:
-        url = check_url(sink.url, self._rules)
+    async def check(self, sink: SubscriptionSink) -> None:
+        url = check_url(sink.address, self._rules)
         await self._backends[url.secure].find_addresses(url.host)
 
     async def deliver(self, subscription: Subscription, events: Sequence[OutgoingEvent]) -> Delivery:
         started = self._clock.monotonic()
         body, headers = self._message(subscription, events)
-        answer = await self._try_post(subscription.sink.url, headers, body)
+        answer = await self._try_post(subscription.sink.address, headers, body)
         took = seconds(self._clock.monotonic() - started)
         if isinstance(answer, str):
             return Unreachable(answer, took)

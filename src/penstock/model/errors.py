@@ -22,6 +22,7 @@ PenstockError
 │   │   └── LeaseLost       lease_lost           the fence shown is no longer the job's fence
 │   ├── JournalGone         gone                 events that are no longer kept were asked for
 │   ├── TooLarge            too_large            above a configured limit
+│   ├── NotServed           not_served           this kind of server cannot answer that; another kind can
 │   ├── CorruptObject       corrupt_object       stored bytes do not match their digest
 │   └── WebhookRefused      webhook_refused      a webhook that came in cannot be used
 │       ├── BadSignature    bad_signature        it is not signed with a known secret
@@ -192,6 +193,12 @@ class TooLarge(Refused):
     """Above a configured limit."""
 
     code = "too_large"
+
+
+class NotServed(Refused):
+    """This kind of server cannot answer that; the message names the kind that can."""
+
+    code = "not_served"
 
 
 class CorruptObject(Refused):

@@ -1,6 +1,6 @@
 """The id of the request that a task answers: the client's or a new one, sent back and written in every log line."""
 
-import random
+import os
 import re
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -11,7 +11,6 @@ ID_MAX = 128
 _SANE = re.compile(rb"[!-~]{1,%d}" % ID_MAX).fullmatch
 """Visible ASCII without spaces: nothing that could begin another line, or another field."""
 
-_bits = random.Random().getrandbits
 _current: ContextVar[bytes] = ContextVar("request_id", default=b"")
 
 
@@ -21,7 +20,8 @@ def name_request(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
         if name == HEADER and _SANE(value):
             break
     else:
-        value = b"%016x" % _bits(64)
+        # Not from a seed: copies of a process that is restored from a snapshot would all name their requests alike.
+        value = os.urandom(8).hex().encode()
     _current.set(value)
     return value
 

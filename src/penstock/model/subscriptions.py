@@ -1,5 +1,6 @@
 """Subscriptions: which job events are delivered, to which sink, how fast, and signed with which secrets. Pure."""
 
+import re
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,6 +17,8 @@ from penstock.model.signatures import signing_key
 from penstock.model.text import suggest
 
 MOST_BATCHED: Final = 100
+LEAST_PUBLISHED: Final = 10
+"""Events that are published to a topic in one call, even where no batch is asked for: it costs as much as one."""
 MOST_IN_FLIGHT: Final = 100
 MOST_PER_SECOND: Final = 100_000.0
 MOST_FILTERED: Final = 100
@@ -47,9 +50,47 @@ class WebhookSink(Struct, frozen=True, forbid_unknown_fields=True, tag_field="ki
 
     url: Annotated[str, Meta(max_length=URL_LENGTH)]
 
+    @property
+    def address(self) -> str:
+        return self.url
 
-SubscriptionSink: TypeAlias = WebhookSink
-"""Where events go: a union by `kind`, of one so far."""
+
+class SnsSink(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sns"):
+    """A topic of Amazon SNS that events are published to, by its ARN."""
+
+    topic: Annotated[str, Meta(max_length=URL_LENGTH)]
+
+    @property
+    def address(self) -> str:
+        return self.topic
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether the topic keeps the order of messages."""
+        return self.topic.endswith(".fifo")
+
+    @property
+    def region(self) -> str:
+        return self.topic.split(":")[3]
+
+
+SubscriptionSink: TypeAlias = WebhookSink | SnsSink
+"""Where events go: a union by `kind`."""
+
+_TOPIC = re.compile(r"arn:aws[a-z-]{0,20}:sns:[a-z]{2}[a-z0-9-]{3,30}:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
+
+
+def sink_of(address: str) -> SubscriptionSink:
+    """The sink of an address as users write it: an ARN is a topic, anything else the URL of a webhook."""
+    return SnsSink(address) if address.startswith("arn:") else WebhookSink(address)
+
+
+def check_topic(topic: str) -> None:
+    """Raise Invalid if this cannot be the ARN of an SNS topic."""
+    if _TOPIC.fullmatch(topic) is None:
+        raise Invalid(
+            f"sink: {topic[:200]!r} is not an SNS topic; write its ARN, such as arn:aws:sns:us-east-1:123456789012:jobs"
+        )
 
 
 class EventFilter(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -122,6 +163,11 @@ class Subscription(Struct, frozen=True, kw_only=True):
         """
         return f"{self.name}@{to_millis(self.created_at)}"
 
+    @property
+    def events_at_once(self) -> int:
+        """How many events a notifier is given at once."""
+        return self.batch if isinstance(self.sink, WebhookSink) else max(self.batch, LEAST_PUBLISHED)
+
     def signing_secrets(self, now: datetime) -> list[str]:
         """The secrets that sign what is sent now, the newest first."""
         return [one.text for one in self.secrets if one.valid_until is None or now < one.valid_until]
@@ -129,6 +175,8 @@ class Subscription(Struct, frozen=True, kw_only=True):
 
 def rotate(subscription: Subscription, secret: str, now: datetime) -> Subscription:
     """Sign with a new secret at once, and with the one before it for a day longer. Older ones end now."""
+    if isinstance(subscription.sink, SnsSink):
+        raise Conflict(f"subscription {subscription.name} has no secret: SNS signs what it sends by itself")
     signing_key(secret)
     newest = SigningSecret(text=secret, created_at=now)
     current, *_ = subscription.secrets

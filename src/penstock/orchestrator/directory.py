@@ -70,6 +70,10 @@ class ShardDirectory:
             raise StoreUnavailable(f"no shard can be opened: {reasons}")
         self._following = asyncio.create_task(self._follow(), name="shard map")
 
+    async def look_after(self) -> None:
+        """Probe each shard once, or open it."""
+        await asyncio.gather(*(supervisor.step() for supervisor in list(self._supervisors.values())))
+
     # -- what there is
 
     @property

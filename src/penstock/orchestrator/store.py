@@ -108,6 +108,12 @@ class ShardedStore(ShardedRegistry):
         takers = [shard for shard in self.directory.healthy if shard.member.takes_new_jobs]
         await ask_all(takers, lambda shard: shard.probe())
 
+    async def look_after(self) -> None:
+        """Do once what is otherwise done about each second: probe the shards or open them, and follow the map."""
+        await self.directory.look_after()
+        with suppress(Unavailable):
+            await self.refresh()
+
     async def refresh(self) -> None:
         """Read the notices about shards and apply them; the directory also does this about each second."""
         async with self.directory.changing:

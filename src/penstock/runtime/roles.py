@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -11,16 +10,19 @@ from datetime import timedelta
 from penstock.autoscaler.backends import FleetBackend
 from penstock.autoscaler.backends.processes import ProcessFleets
 from penstock.autoscaler.loop import Autoscaler
+from penstock.backends import check_shared, embedded, engine_extras, open_engine
+from penstock.backends.fleets import fleet_backend, fleet_environ, fleet_extras
+from penstock.backends.worker_environ import worker_environ
 from penstock.config import Settings
 from penstock.engine import Engine
 from penstock.http1 import ServerConnection
-from penstock.model.clock import Clock, SystemClock, seconds
+from penstock.model.clock import SystemClock, seconds
 from penstock.model.errors import InvalidSetting, Unavailable
 from penstock.model.extras import require
-from penstock.runtime.backends import check_shared, embedded, engine_extras, open_engine
 from penstock.runtime.metrics_server import serve_metrics, with_metrics_address
 from penstock.runtime.services import (
     Stopping,
+    metrics_loops,
     process_name,
     run_loops,
     services,
@@ -30,7 +32,6 @@ from penstock.runtime.services import (
 )
 from penstock.runtime.tallies import collect_tallies
 from penstock.runtime.worker import warn_of_no_metrics
-from penstock.runtime.worker_environ import container_environ, pod_environ, worker_environ
 from penstock.scheduler import Ticker, run_service
 from penstock.scheduler.http_api import HttpSchedulerApi
 from penstock.worker.agent.agent import declare
@@ -122,7 +123,7 @@ async def scale(settings: Settings, app: str) -> None:
     async with (
         open_engine(with_metrics_address(settings)) as engine,
         serve_metrics(engine),
-        run_loops(signal_loops(engine)),
+        run_loops([*signal_loops(engine), *metrics_loops(engine)]),
     ):
         if settings.fleet.backend == "processes":
             async with local_fleets(engine, settings, app, settings.worker.url, stopping):
@@ -130,9 +131,7 @@ async def scale(settings: Settings, app: str) -> None:
                 await stopping.asked.wait()
         else:
             await _declare_from_here(engine, settings, app)
-            async with _run_autoscaler(
-                engine, remote_fleets(settings, engine.clock), settings, app, _environ(settings)
-            ):
+            async with _run_autoscaler(engine, fleet_backend(settings, engine), settings, app, fleet_environ(settings)):
                 logger.info("autoscaler ready")
                 await stopping.asked.wait()
 
@@ -171,33 +170,6 @@ async def _run_autoscaler(
     finally:
         await autoscaler.close()
         await fleets.close()
-
-
-def fleet_extras(settings: Settings) -> list[str]:
-    """The package extra that the fleet backend needs, if any."""
-    return [] if settings.fleet.backend == "processes" else [settings.fleet.backend]
-
-
-def remote_fleets(settings: Settings, clock: Clock) -> FleetBackend:
-    """The fleet backend for containers or pods. It connects later."""
-    fleet = settings.fleet
-    image = fleet.image or None
-    if fleet.backend == "kubernetes":
-        from penstock.autoscaler.backends.kubernetes import KubernetesFleets
-        from penstock.autoscaler.backends.kubernetes import PodDefaults as OfPods
-
-        pods = OfPods(image=image, secrets=fleet.secrets)
-        return KubernetesFleets(clock, namespace=fleet.namespace or None, around=pods)
-    from penstock.autoscaler.backends.containers import ContainerDefaults as OfContainers
-    from penstock.autoscaler.backends.containers import ContainerFleets
-
-    containers = OfContainers(image=image, binds=fleet.binds, network=fleet.network or None)
-    return ContainerFleets(fleet.engine, clock, random.Random(), around=containers)
-
-
-def _environ(settings: Settings) -> dict[str, str]:
-    """The environment of workers in containers or pods."""
-    return pod_environ(settings) if settings.fleet.backend == "kubernetes" else container_environ(settings, os.environ)
 
 
 async def _hurry(fleets: ProcessFleets, stopping: Stopping) -> None:

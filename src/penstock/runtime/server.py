@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.api import create_app
+from penstock.backends import check_shared, data_folder, open_engine
 from penstock.config import Settings
 from penstock.dashboard import PageApp
 from penstock.engine import Engine
 from penstock.model.clock import seconds, within
 from penstock.model.keys import KeyScope
-from penstock.runtime.backends import check_shared, data_folder, open_engine
 from penstock.runtime.guard import keep_token, refuse_unguarded
 from penstock.runtime.listener import answer, listen
 from penstock.runtime.roles import local_fleets

@@ -15,6 +15,7 @@ from penstock.model.clock import seconds
 from penstock.model.ids import ShardId
 from penstock.runtime.relays import RelayServices
 from penstock.scheduler import Dispatcher, JournalService, Pruner, Reaper, Ticker, run_service
+from penstock.scheduler.cloudwatch import QueueMetrics
 from penstock.store import Shard
 
 CHECK_INTERVAL = timedelta(seconds=1)
@@ -32,6 +33,7 @@ async def services(engine: Engine, *, ticker: bool) -> AsyncIterator[None]:
         run_service("shards", sweeping.step),
         run_service("relays", relaying.step, relaying.wake, step_recorder(engine, "relays")),
         *signal_loops(engine),
+        *metrics_loops(engine),
     ]
     if ticker:
         slot = seconds(engine.settings.timing.slot_seconds)
@@ -124,6 +126,11 @@ async def run_loops(loops: list[Loop]) -> AsyncIterator[None]:
 def ticker_loops(ticker: Ticker, on_step: OnStep | None = None) -> list[Loop]:
     """The two loops of a ticker: its steps, and following changes of schedules."""
     return [run_service("ticker", ticker.step, ticker.wake, on_step), run_service("changes", ticker.follow_changes)]
+
+
+def metrics_loops(engine: Engine) -> list[Loop]:
+    """The loop that prints metrics for CloudWatch, where the settings ask for it."""
+    return [run_service("cloudwatch", QueueMetrics(engine).step)] if engine.settings.metrics.cloudwatch else []
 
 
 def signal_loops(engine: Engine) -> list[Loop]:

@@ -10,7 +10,7 @@ from penstock.engine import Engine
 from penstock.events.sinks import connect_sinks
 from penstock.model.clock import seconds
 from penstock.model.errors import Invalid, InvalidSetting, Unavailable, UnresolvedHost
-from penstock.model.subscriptions import DeliveryLimits, WebhookSink
+from penstock.model.subscriptions import DeliveryLimits, sink_of
 from penstock.model.wire.subscriptions import FilterRequest, SubscriptionRequest
 
 logger = logging.getLogger("penstock.server")
@@ -42,7 +42,7 @@ def request_of(name: str, table: SubscriptionTable, environ: Mapping[str, str]) 
         raise InvalidSetting(f"[subscriptions.{name}]: secret_env: the variable {variable} is not set")
     return SubscriptionRequest(
         name=name,
-        sink=WebhookSink(table.url),
+        sink=sink_of(table.url),
         filter=FilterRequest(types=table.types, queues=table.queues, states=table.states, tags=table.tags),
         include=table.include,
         batch=table.batch,

@@ -10,6 +10,9 @@ from penstock.worker.agent.agent import Agent, run
 from penstock.worker.http_api import HttpWorkerApi
 from penstock.worker.processes import PARENT, drain_with_parent
 
+ECS_METADATA = "ECS_CONTAINER_METADATA_URI_V4"
+"""The variable that leads to what a task of ECS is told about itself."""
+
 logger = logging.getLogger("penstock.metrics")
 
 
@@ -17,19 +20,29 @@ async def work(settings: Settings, app: str) -> None:
     """Run one worker until a signal; it drains first. It reaches the server's HTTP, or store and broker directly."""
     if parent := os.environ.get(PARENT):
         drain_with_parent(int(parent))
+    name = os.environ.get(MEMBER) or await _read_own_name()
     if settings.worker.direct:
         from penstock.runtime.direct_worker import work_directly
 
-        await work_directly(settings, app)
+        await work_directly(settings, app, name)
     else:
-        await _work_over_http(settings, app)
+        await _work_over_http(settings, app, name)
 
 
-async def _work_over_http(settings: Settings, app: str) -> None:
+async def _read_own_name() -> str | None:
+    """The name that its place gives a worker; None where it gives none."""
+    if not os.environ.get(ECS_METADATA):
+        return None
+    from penstock.worker.ecs_task import read_task_id
+
+    return await read_task_id(os.environ[ECS_METADATA], SystemClock())
+
+
+async def _work_over_http(settings: Settings, app: str, name: str | None) -> None:
     warn_of_no_metrics(settings, "worker")
     api = HttpWorkerApi(settings.worker.url, settings.worker.key)
     try:
-        await run(Agent(app, api, settings, SystemClock(), worker=os.environ.get(MEMBER)))
+        await run(Agent(app, api, settings, SystemClock(), worker=name))
     finally:
         await api.close()
 

@@ -47,23 +47,30 @@ class Dispatcher:
         self._expired = False
 
     async def step(self) -> timedelta:
-        promoted = await self._shard.promote(PROMOTE_JOBS)
-        self._engine.signals.publish_events(promoted)
+        # Where a dispatch promotes, only jobs that find no room are promoted by themselves.
+        fused = self._shard.capabilities.dispatches_due
+        promoted = 0 if fused else await self._promote()
         try:
             rest = await self._dispatch_backlog()
         except BrokerUnavailable as error:
             rest = await self._expire_all_once(error)
-        return ZERO if len(promoted) == PROMOTE_JOBS else rest
+        promoted += await self._promote() if fused else 0
+        return ZERO if promoted == PROMOTE_JOBS else rest
+
+    async def _promote(self) -> int:
+        promoted = await self._shard.promote(PROMOTE_JOBS)
+        self._engine.signals.publish_events(promoted)
+        return len(promoted)
 
     async def _dispatch_backlog(self) -> timedelta:
         """Publish tickets for the backlog as far as the window has room; the delay until the next step."""
         await self._check_epoch()
         summary = await self._shard.due_summary()
-        room = await self._read_room(summary.backlog)
+        room = await self._read_room(summary.backlog | summary.due)
         published = Counter(ticket.backlog_key for ticket in await self._dispatch(room))
         self._lost_at, self._expired = None, False
         # Where there was more room than jobs, no job is left without a ticket.
-        left = frozenset(key for key in summary.backlog if published[key] >= room.get(key, 0))
+        left = frozenset(key for key in summary.backlog | summary.due if published[key] >= room.get(key, 0))
         self._engine.tickets.record_backlog(self._shard.shard, left)
         if published.total() >= PASS_JOBS:
             return ZERO
@@ -99,7 +106,8 @@ class Dispatcher:
 
     async def _dispatch(self, room: Mapping[BacklogKey, int]) -> list[Ticket]:
         tickets = self._engine.tickets
-        return await self._shard.dispatch(room, tickets.ticket_for, tickets.post) if room else []
+        fused = self._shard.capabilities.dispatches_due
+        return await self._shard.dispatch(room, tickets.ticket_for, tickets.post, due=fused) if room else []
 
     async def _expire_all_once(self, error: BrokerUnavailable) -> timedelta:
         """Expire the tickets that the broker holds, so that workers can claim their jobs from the store meanwhile.

@@ -96,15 +96,19 @@ _OF_A_JOB = re.compile(r"^jobs/(?P<job>[0-9a-f-]{36})/(?:(?P<fence>\d+)/)?")
 
 
 class Pruner:
-    """One step removes a bounded number of a shard's ended jobs, with the objects that they own, and old events."""
+    """One step removes a bounded number of a shard's ended jobs, with the objects that they own, and old events.
 
-    def __init__(self, engine: Engine, shard: Shard) -> None:
+    With `sweep_objects` it also looks through the object store, once an hour, for objects that no job owns.
+    """
+
+    def __init__(self, engine: Engine, shard: Shard, *, sweep_objects: bool = True) -> None:
         self._engine = engine
         self._shard = shard
         retention = engine.settings.retention
         self._keep = Retention(seconds(retention.succeeded_seconds), seconds(retention.failed_seconds))
         self._events = EventRetention(seconds(retention.events_seconds), seconds(retention.history_seconds))
         self._orphaned = seconds(retention.upload_seconds)
+        self._sweep_objects = sweep_objects
         self._swept_at: float | None = None
         self._workers = WorkerPruner(engine, shard)
 
@@ -112,7 +116,8 @@ class Pruner:
         pruned = NOTHING if self._shard.capabilities.rows_expire else await self._shard.prune(self._keep, PRUNE_JOBS)
         for job in pruned.owners:
             await self._engine.objects.delete(job_prefix(job))
-        await self._sweep_when_due()
+        if self._sweep_objects:
+            await self._sweep_when_due()
         await self._engine.shards.forget_former_rings(self._keep)
         all_forgotten = await self._workers.step()
         events = await self._shard.prune_journal(self._events, PRUNE_ENTRIES)

@@ -2,9 +2,9 @@
 
 Entries are written by the statements that move jobs, so that there is one for every move that is durable and none for
 another. They are numbered once they are visible: a reader that has all numbers up to one has missed nothing, whatever
-commits later. A backend without transactions over several items (DynamoDB) keeps, in the move's own write, the events
-of a job that are not in the journal yet, with a sparse index over such jobs; `number_entries` copies them to entries
-and clears them under the job's version.
+commits later. A backend whose moves write one item each (DynamoDB) keeps in the job's own item what is not in the
+journal yet, with a sparse index over such jobs; `number_entries` copies it to entries and clears it, if the job has
+not moved.
 """
 
 from collections.abc import Sequence

@@ -45,6 +45,11 @@ def retry_of(retry: Retry) -> str | None:
     return None if retry == _DEFAULT_RETRY else text_of(retry)
 
 
+def policy_of(text: str | None) -> Retry:
+    """A retry policy from its column."""
+    return decoded(_retry, text) or _DEFAULT_RETRY
+
+
 def job_of(row: Row) -> Job:
     """A job from the columns that statements give for whole jobs, in their order; ids are JobIds."""
     (
@@ -70,7 +75,7 @@ def job_of(row: Row) -> Job:
         fence=fence,
         version=version,
         losses=losses,
-        retry=decoded(_retry, retry) or _DEFAULT_RETRY,
+        retry=policy_of(retry),
         timeout=span(timeout),
         due_at=from_millis(due_at),
         created_at=from_millis(created_at),

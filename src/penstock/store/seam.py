@@ -52,11 +52,13 @@ class Capabilities(Struct, frozen=True):
     `one_order`: dispatch and lists follow one order over all jobs; without it, one order in each shard.
     `tick_verdicts`: the most verdicts of one `TickMove`; None: any number.
     `rows_expire`: ended jobs and records of ticks vanish by themselves at the retention that the store was opened with:
-    then no read shows them and their keys are free. `prune` does nothing there; counts forget them within a day.
+    then no read shows them and their keys are free. `prune` does nothing there; counts forget them within a day, and
+    the history counts only jobs that have not ended.
     `exact_counts`: `counts` shows every move at once; without it, some seconds later.
     `counts_up_to`: in a shard with at least so many jobs that have not ended, the counts of these are lower bounds.
     `prompt_lines`: sweeps, claims from a backlog and `running_by_worker` see every move at once; without it, about a
     second later, so that what they do not show may still be there. Guards are compared with the job itself, always.
+    `dispatches_due`: `dispatch` can promote, so that a job that falls due gets its ticket in one write.
     """
 
     one_order: bool = True
@@ -65,6 +67,7 @@ class Capabilities(Struct, frozen=True):
     exact_counts: bool = True
     counts_up_to: int | None = None
     prompt_lines: bool = True
+    dispatches_due: bool = False
 
 
 def common_capabilities(shards: Iterable[Capabilities]) -> Capabilities:
@@ -79,14 +82,19 @@ def common_capabilities(shards: Iterable[Capabilities]) -> Capabilities:
         exact_counts=all(one.exact_counts for one in found),
         counts_up_to=min(counted, default=None),
         prompt_lines=all(one.prompt_lines for one in found),
+        dispatches_due=all(one.dispatches_due for one in found),
     )
 
 
 class DueSummary(Struct, frozen=True):
-    """A shard's backlog: the queues and types with jobs that wait for a ticket, and when the next job falls due."""
+    """A shard's backlog: the queues and types with jobs that wait for a ticket, and when the next job falls due.
+
+    `due` are those of jobs that have fallen due and are not promoted yet; only where the store `dispatches_due`.
+    """
 
     backlog: frozenset[BacklogKey]
     next_due_at: datetime | None
+    due: frozenset[BacklogKey] = frozenset()
 
 
 class Share(Struct, frozen=True):
@@ -308,13 +316,19 @@ class Shard(Store, Journal, Relays, Protocol):
         ...
 
     async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+        self,
+        room: Mapping[BacklogKey, int],
+        ticket_for: timedelta,
+        post: PostTickets | None = None,
+        *,
+        due: bool = False,
     ) -> list[Ticket]:
         """Mark queued jobs without a ticket as ticketed, at most `room[backlog]` of each backlog, and `post` them.
 
         Highest priority first, then oldest first; expired jobs are passed over. A store that
         several processes share posts before its marks are durable: after a crash in between, any process may post the
         jobs again at once. What `post` raises is raised, and then nothing is marked. Without `post` the caller posts.
+        With `due`, scheduled jobs that are due are promoted and marked in one write, if the store `dispatches_due`.
         """
         ...
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from penstock.model.journal import EventRetention, History
-from penstock.testing.journal import Line, depths, read_all_history
+from penstock.testing.journal import Line, depths, history_lines, read_all_history
 from penstock.testing.store_machine import NewStore, StoreMachine
 
 KEEP_EVENTS = EventRetention(events=timedelta(hours=1), history=timedelta(days=365))
@@ -26,7 +26,8 @@ class HistoryMachine(StoreMachine):
         """Let time pass, and note the counts of the instant at which it stops: no move has happened there yet."""
         self._clock.advance(timedelta(seconds=seconds))
         jobs = self._model.jobs.values()
-        self._past[self._clock.now()] = dict(Counter((job.line.queue, job.line.type, job.state) for job in jobs))
+        lines = Counter((job.line.queue, job.line.type, job.state) for job in jobs)
+        self._past[self._clock.now()] = history_lines(self._store, lines)
 
     @rule(limit=st.sampled_from([1, 3, 1000]))
     def prune_journal(self, limit: int) -> None:

@@ -1,10 +1,12 @@
 """A reader of the journals of all shards, which checks what it reads: order, versions, and what history adds up to."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from penstock.model.clock import EARLIEST, LATEST
 from penstock.model.ids import JobId, ShardId
@@ -77,9 +79,16 @@ class JournalReader:
 
 
 async def read_all_history(store: Store, where: HistoryFilter | None = None) -> History:
-    """The rows and counts of all shards."""
+    """The rows and counts of all shards; where rows expire, without the states of ended jobs: those are not counted."""
     found = [await shard.read_history(where or HistoryFilter(EARLIEST, LATEST)) for shard in store.shards()]
-    return History([row for one in found for row in one.rows], [count for one in found for count in one.counts])
+    rows, counts = [row for one in found for row in one.rows], [count for one in found for count in one.counts]
+    if not store.capabilities.rows_expire:
+        return History(rows, counts)
+    return History([replace(row, before=_live(row.before), after=_live(row.after)) for row in rows], counts)
+
+
+def _live(state: State | None) -> State | None:
+    return None if state is None or state.terminal else state
 
 
 def depths(history: History, at: datetime | None = None) -> dict[Line, int]:
@@ -105,3 +114,9 @@ def lines_of(counts: Iterable[Count]) -> dict[Line, int]:
     for count in counts:
         found[count.queue, count.type, count.state] += count.jobs
     return {line: jobs for line, jobs in found.items() if jobs}
+
+
+def history_lines(store: Store, lines: Mapping[Line, int]) -> dict[Line, int]:
+    """Those of the lines that the history of a store counts: where rows expire, of jobs that have not ended."""
+    every = not store.capabilities.rows_expire
+    return {line: jobs for line, jobs in lines.items() if every or not line[2].terminal}

@@ -1,4 +1,4 @@
-"""Fleet backends: processes, containers and pods, behind one seam."""
+"""Fleet backends: processes, containers, pods and tasks of ECS, behind one seam."""
 
 from penstock.autoscaler.backends.seam import MEMBER, Condition, FleetBackend, FleetMember, LaunchSpec
 

@@ -199,6 +199,9 @@ class ProcessFleets:
         here, made = self._fleets.get(fleet, {}), re.compile(re.escape(_stem(fleet)) + NAME_END)
         return [name for name in workers if name not in here and made.fullmatch(name)]
 
+    async def external_count(self, fleet: str) -> None:
+        """None: only autoscalers start and stop its workers."""
+
     async def stand_by(self) -> None:
         self._drain_all(None)
 

@@ -87,6 +87,13 @@ class FleetBackend(Protocol):
         """
         ...
 
+    async def external_count(self, fleet: str) -> int | None:
+        """How many workers something else wants the fleet to have, which alone starts and stops them.
+
+        None: the autoscaler does.
+        """
+        ...
+
     async def stand_by(self) -> None:
         """Another autoscaler leads: drain, as long as it takes, the members that only this backend lists."""
         ...

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from penstock.cli.doctor.dynamodb import examine_table
 from penstock.cli.doctor.findings import Finding, fail, missing_extra, ok, warn
 from penstock.config import Settings
 from penstock.model.clock import SystemClock, seconds
@@ -24,6 +25,7 @@ SKEW = timedelta(seconds=1)
 
 FLEETS = "fleets"
 OUR_CONTAINERS = {"penstock.system": "penstock"}
+NO_DEFINITION = "set ecs.task_definition, or give each fleet one in [tasks.NAME]"
 OUR_PODS = {"penstock/system": "penstock"}
 
 
@@ -31,14 +33,15 @@ async def examine_backends(settings: Settings) -> list[Finding]:
     """Every shard, the broker and the object store; nothing where the embedded ones are used."""
     findings = [one async for one in _examine_shards(settings)]
     if settings.broker.url:
-        findings.append(missing_extra("broker", "redis") or await _examine_broker(settings))
+        extra = "aws" if urlsplit(settings.broker.url).scheme == "sqs" else "redis"
+        findings.append(missing_extra("broker", extra) or await _examine_broker(settings))
     if settings.objects.url:
         findings.append(missing_extra("objects", "s3") or await _examine_objects(settings))
     return findings
 
 
 async def _examine_shards(settings: Settings) -> AsyncIterator[Finding]:
-    from penstock.runtime.backends import embedded, shard_map
+    from penstock.backends import embedded, shard_map
 
     if embedded(settings):
         return
@@ -57,8 +60,12 @@ async def _examine_shard(member: ShardMember, settings: Settings) -> Finding:
     try:
         if scheme == "sqlite":
             return _file(name, Path(urlsplit(member.url).path))
+        if scheme == "dynamodb":
+            missing = missing_extra(name, "aws")
+            return await _wait_for(examine_table(name, member, settings)) if missing is None else missing
         if scheme not in {"postgresql", "postgres"}:
-            return fail(name, f"{redacted(member.url)} is no store", "use postgresql://… or sqlite:///path")
+            remedy = "use postgresql://…, dynamodb://TABLE or sqlite:///path"
+            return fail(name, f"{redacted(member.url)} is no store", remedy)
         return missing_extra(name, "postgres") or await _examine_database(name, member, settings)
     except PenstockError as error:
         return fail(name, error.message, "see that the database runs and that its URL and account are right")
@@ -91,7 +98,7 @@ async def _examine_database(name: str, member: ShardMember, settings: Settings) 
 
 
 async def _examine_broker(settings: Settings) -> Finding:
-    from penstock.runtime.backends import open_broker
+    from penstock.backends import open_broker
 
     try:
         broker = await _wait_for(open_broker(settings, SystemClock()))
@@ -107,7 +114,7 @@ async def _examine_broker(settings: Settings) -> Finding:
 
 
 async def _examine_objects(settings: Settings) -> Finding:
-    from penstock.runtime.backends import open_objects
+    from penstock.backends import open_objects
 
     key = f"doctor/{random.getrandbits(64):016x}"
     try:
@@ -141,8 +148,27 @@ async def examine_fleets(settings: Settings) -> list[Finding]:
             return [missing_extra(FLEETS, "containers") or await _examine_containers(settings)]
         case "kubernetes":
             return [missing_extra(FLEETS, "kubernetes") or await _examine_pods(settings)]
+        case "ecs":
+            return [missing_extra(FLEETS, "aws") or await _examine_tasks(settings)]
         case _:
             return []
+
+
+async def _examine_tasks(settings: Settings) -> Finding:
+    from penstock.autoscaler.backends.ecs.cluster import EcsCluster
+    from penstock.autoscaler.backends.ecs.task import started_by
+
+    cluster = EcsCluster(settings.ecs.cluster)
+    try:
+        status = await cluster.probe()
+        there = await cluster.find_tasks(startedBy=started_by("penstock"))
+    except (FleetUnavailable, InvalidSetting) as error:
+        return fail(FLEETS, error.message, "check AWS_REGION and the credentials, and allow the actions of ECS")
+    finally:
+        await cluster.close()
+    if not settings.ecs.task_definition and settings.ecs.mode == "autoscaler":
+        return warn(FLEETS, f"cluster {settings.ecs.cluster} answers, but there is no task definition", NO_DEFINITION)
+    return ok(FLEETS, f"cluster {settings.ecs.cluster} is {status} and has {len(there)} tasks of workers")
 
 
 async def _examine_containers(settings: Settings) -> Finding:

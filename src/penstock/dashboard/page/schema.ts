@@ -514,7 +514,7 @@ export type MadeSubscription = {
   name: string;
   state: SubscriptionState;
   reason: string | null;
-  sink: WebhookSink;
+  sink: WebhookSink | SnsSink;
   filter: EventFilter;
   include: EventContent;
   batch: number;
@@ -878,6 +878,11 @@ export type ShardRequest = {
 
 export type ShardState = "active" | "down" | "draining";
 
+export type SnsSink = {
+  kind: "sns";
+  topic: string;
+};
+
 export type State = "cancelled" | "expired" | "failed" | "queued" | "running" | "scheduled" | "succeeded";
 
 export type Step = {
@@ -902,7 +907,7 @@ export type SubmitRequest = {
 };
 
 export type SubscriptionChange = {
-  sink?: WebhookSink;
+  sink?: WebhookSink | SnsSink;
   filter?: FilterChange;
   include?: EventContent;
   batch?: number;
@@ -913,7 +918,7 @@ export type SubscriptionItem = {
   name: string;
   state: SubscriptionState;
   reason: string | null;
-  sink: WebhookSink;
+  sink: WebhookSink | SnsSink;
   filter: EventFilter;
   include: EventContent;
   batch: number;
@@ -932,7 +937,7 @@ export type SubscriptionReport = {
   name: string;
   state: SubscriptionState;
   reason: string | null;
-  sink: WebhookSink;
+  sink: WebhookSink | SnsSink;
   filter: EventFilter;
   include: EventContent;
   batch: number;
@@ -947,7 +952,7 @@ export type SubscriptionReport = {
 
 export type SubscriptionRequest = {
   name: string;
-  sink: WebhookSink;
+  sink: WebhookSink | SnsSink;
   filter?: FilterRequest;
   include?: EventContent;
   batch?: number;

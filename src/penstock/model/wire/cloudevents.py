@@ -8,6 +8,7 @@ from penstock.model.clock import Instant
 from penstock.model.events import JobEvent
 
 TYPE_PREFIX: Final = "dev.penstock.job."
+TOO_LARGE: Final = "too_large"
 TEST_TYPE: Final = "dev.penstock.test"
 """Of an event that `penstock subscriptions test` sends."""
 CONTENT_TYPE: Final = "application/cloudevents+json"
@@ -17,10 +18,14 @@ JobValue = TypeVar("JobValue")
 
 
 class CloudEventData(Struct, Generic[JobValue], frozen=True, omit_defaults=True):
-    """An event and its job, as it was when the event was sent; without one where facts only are delivered."""
+    """An event and its job, as it was when the event was sent; without one where facts only are delivered.
+
+    `omitted` says why the job is missing although it is wanted: `too_large` for the sink.
+    """
 
     event: JobEvent
     job: JobValue | None = None
+    omitted: str | None = None
 
 
 class CloudEvent(Struct, Generic[JobValue], frozen=True, kw_only=True):

@@ -175,7 +175,12 @@ class PostgresStore:
         return await self._sessions.move(partial(promote, limit=limit))
 
     async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+        self,
+        room: Mapping[BacklogKey, int],
+        ticket_for: timedelta,
+        post: PostTickets | None = None,
+        *,
+        due: bool = False,
     ) -> list[Ticket]:
         marked = partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for)
         return await self._sessions.move(marked if post is None else partial(post_marked, marked=marked, post=post))

@@ -158,7 +158,12 @@ class SqliteStore:
         return await self.writer.run(partial(promote, limit=limit))
 
     async def dispatch(
-        self, room: Mapping[BacklogKey, int], ticket_for: timedelta, post: PostTickets | None = None
+        self,
+        room: Mapping[BacklogKey, int],
+        ticket_for: timedelta,
+        post: PostTickets | None = None,
+        *,
+        due: bool = False,
     ) -> list[Ticket]:
         # Published after the commit: one process owns the file, and its in-process broker ends with it.
         tickets = await self.writer.run(partial(dispatch, shard=self.shard, room=room, ticket_for=ticket_for))

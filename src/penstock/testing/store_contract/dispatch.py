@@ -79,6 +79,26 @@ class DispatchContract(OnStage):
         jobs = [ticket.job for batch in batches for ticket in batch]
         assert len(jobs) == len(set(jobs)) == 30
 
+    async def test_a_job_that_falls_due_gets_its_ticket_in_one_move_where_the_store_can(
+        self, stage: StoreStage
+    ) -> None:
+        line = BacklogKey("mail", "mail")
+        expires_at = stage.clock.now() + SECOND
+        jobs = [(await stage.submit(delay=SECOND, priority=priority)).id for priority in (3, 7)]
+        (later,) = await stage.store.submit([stage.new(delay=MINUTE)], TICKET)
+        await stage.submit(delay=SECOND, expires_at=expires_at)
+        stage.clock.advance(SECOND)
+        for shard in stage.store.shards():
+            fused = shard.capabilities.dispatches_due
+            mine = [job for job in reversed(jobs) if shard_of(job) == shard.shard] if fused else []
+            assert not mine or line in (await shard.due_summary()).due
+            assert [one.job for one in await shard.dispatch({line: 9}, TICKET, due=True)] == mine
+            for job in mine:
+                found = await stage.job(job)
+                assert (found.state, found.version) == (State.QUEUED, 2)
+            assert not set(mine) & {event.job for event in await shard.promote(9)}
+        assert (await stage.job(later.id)).state is State.SCHEDULED
+
     async def test_expired_jobs_are_passed_over(self, stage: StoreStage) -> None:
         await stage.submit(expires_at=stage.clock.now() + SECOND, priority=9)
         alive = await stage.submit()

@@ -58,8 +58,11 @@ class RegistryContract(OnStage):
         await stage.store.put_notices([Notice("fleet", "mail", b"0", now)])
         rivals = [Notice("fleet", "mail", b"%d" % n, now + n * SECOND) for n in range(1, 6)]
         kept = await asyncio.gather(*(stage.store.change_notices([NoticeChange(one, now)]) for one in rivals))
-        (winner,) = [one for one, (was_kept,) in zip(rivals, kept, strict=True) if was_kept]
-        assert await stage.store.notices() == [winner]
+        winners = [one for one, (was_kept,) in zip(rivals, kept, strict=True) if was_kept]
+        assert len(winners) <= 1
+        (found,) = await stage.store.notices()
+        # Shards that are asked at the same time may have kept different ones: then no rival has won.
+        assert found in winners if winners or len(stage.store.shards()) == 1 else found in rivals
 
     async def test_of_two_notices_told_at_one_instant_all_shards_keep_the_same(self, stage: StoreStage) -> None:
         now = stage.clock.now()

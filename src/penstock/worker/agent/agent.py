@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -52,6 +53,12 @@ async def declare(loaded: Loaded, api: WorkerApi, code_age_seconds: float) -> No
     except (Forbidden, Invalid, TooLarge) as error:
         raise InvalidSetting(f"a schedule of the app was refused: {error.message}") from error
 
+
+if TYPE_CHECKING:
+    from penstock.worker.agent.task_protection import TaskProtection
+
+ECS_AGENT = "ECS_AGENT_URI"
+"""The variable that leads a task of ECS to its agent."""
 
 UNFIT = re.compile(r"[^A-Za-z0-9._:-]+")
 
@@ -138,6 +145,8 @@ class Agent:
                 self._logs.close()
         finally:
             await self._end_executors()
+            if self._protection is not None:
+                await self._protection.close()
         await self._say_goodbye()
 
     def beat(self) -> None:
@@ -165,7 +174,9 @@ class Agent:
         ]
 
     def _start_loops(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        protecting = [] if self._protection is None else [self._start_loop(tasks, "protect", self._protection.step)]
         return [
+            *protecting,
             self._start_loop(tasks, "settle", self._settler.step),
             self._start_loop(tasks, "renew", self._heartbeat.step),
             self._start_loop(tasks, "log", self._logs.step),
@@ -268,11 +279,23 @@ class Agent:
             api, self._attempts, self._describe, self._join_once, self._drain_as_asked, terms, clock, self._outage,
             self._new_backoff(LONGEST_SECONDS),
         )  # fmt: skip
-        self._claimer = Claimer(self.id, self._work_request(), api, self._attempts, terms, clock, declined)
+        self._protection = self._new_protection()
+        self._claimer = Claimer(
+            self.id, self._work_request(), api, self._attempts, terms, clock, declined, self._protection
+        )
         self._watchdog = Watchdog(self._attempts, self._executors, clock)
         self._executors.report_to(self._attempts)
         if HandlerKind.ISOLATED in kinds.values():
             self._executors.keep_spare()
+
+    def _new_protection(self) -> "TaskProtection | None":
+        """None outside of ECS, and where it is not wanted."""
+        uri = os.environ.get(ECS_AGENT)
+        if not uri or not self._settings.worker.task_protection:
+            return None
+        from penstock.worker.agent.task_protection import TaskProtection
+
+        return TaskProtection(uri, lambda: bool(self._attempts.running()), self._clock)
 
     def _work_request(self) -> WorkRequest:
         worker = self._settings.worker

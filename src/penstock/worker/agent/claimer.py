@@ -37,6 +37,12 @@ class Room(Protocol):
     def take(self, claims: list[Claim], asked_at: float) -> None: ...
 
 
+class BeforeJobs(Protocol):
+    """Something to be done before the jobs of a claim start."""
+
+    async def before_jobs(self) -> None: ...
+
+
 class Declined:
     """Job types that this worker declines for a while because a job's params did not fit its handler. Pure.
 
@@ -89,8 +95,10 @@ class Claimer:
         terms: LeaseTerms,
         clock: Clock,
         declined: Declined,
+        protection: BeforeJobs | None = None,
     ) -> None:
         self._worker = worker
+        self._protection = protection
         self._wanted = wanted
         self._api = api
         self._room = room
@@ -132,7 +140,12 @@ class Claimer:
         wanted, wait = self._terms_now()
         claims = await self._api.claim(self._worker, wanted, limit, wait)
         if claims:
-            self._room.take(claims, asked_at)
+            try:
+                if self._protection is not None:
+                    await self._protection.before_jobs()
+            finally:
+                # Also when a drain cancels this claim: the jobs are given back then.
+                self._room.take(claims, asked_at)
             # Let the event loop send the frames: these jobs should start before the next claim.
             await self._clock.sleep(ZERO)
 

@@ -102,6 +102,9 @@ class ContainerFleets:
         """None: the engine lists all members to every autoscaler."""
         return []
 
+    async def external_count(self, fleet: str) -> None:
+        """None: only autoscalers start and stop its workers."""
+
     async def stand_by(self) -> None:
         """Nothing to drain: the leading autoscaler sees all members."""
 

@@ -1,6 +1,5 @@
 """What a worker's container is made of, in the words of the Docker API. Pure."""
 
-import math
 import re
 import signal
 from collections.abc import Mapping
@@ -11,14 +10,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from penstock.autoscaler.backends.containers.engine import ContainerExit, ContainerRow
+from penstock.autoscaler.backends.launch import worker_settings
 from penstock.autoscaler.backends.seam import MEMBER, Condition, FleetMember, LaunchSpec
 from penstock.config import variable
 from penstock.model.clock import from_millis, to_millis
 
 DRAIN_SECONDS: Final = variable("worker.drain_seconds")
-EXECUTORS: Final = variable("worker.executors")
-QUEUES: Final = variable("worker.queues")
-CAPACITY: Final = variable("worker.capacity")
 
 AS_LONG_AS_IT_TAKES: Final = "31536000"
 MIB: Final = 1024 * 1024
@@ -72,14 +69,8 @@ def default_command(spec: LaunchSpec) -> tuple[str, ...]:
 
 def environment(spec: LaunchSpec, name: str) -> dict[str, str]:
     """The environment of a container: the spec's, and the settings of the worker, also for a user's own command."""
-    settings = {QUEUES: "".join(f"{queue}\n" for queue in spec.queues)} if spec.queues is not None else {}
-    if spec.capacity is not None:
-        settings[CAPACITY] = str(spec.capacity)
-    if spec.cpus is not None and spec.environment.get(EXECUTORS, "0") == "0":
-        # A worker counts the cores of the machine, and would start an executor for each.
-        settings[EXECUTORS] = str(math.ceil(spec.cpus))
     # How long a drain may take is decided by the caller of `stop`.
-    return {**spec.environment, **settings, DRAIN_SECONDS: AS_LONG_AS_IT_TAKES, MEMBER: name}
+    return {**spec.environment, **worker_settings(spec), DRAIN_SECONDS: AS_LONG_AS_IT_TAKES, MEMBER: name}
 
 
 def _limits(spec: LaunchSpec) -> dict[str, int]:

@@ -107,6 +107,9 @@ class KubernetesFleets:
         """None: the cluster lists all members to every autoscaler."""
         return []
 
+    async def external_count(self, fleet: str) -> None:
+        """None: only autoscalers start and stop its workers."""
+
     async def stand_by(self) -> None:
         """Nothing to drain: the leading autoscaler sees all members."""
 

@@ -25,6 +25,7 @@ from lightkube.models.meta_v1 import LabelSelector, ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from msgspec import Struct
 
+from penstock.autoscaler.backends.launch import worker_settings
 from penstock.autoscaler.backends.seam import MEMBER, LaunchSpec
 from penstock.config import variable
 
@@ -37,9 +38,6 @@ MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "penstock"}
 CONTAINER: Final = "worker"
 
 DRAIN_SECONDS: Final = variable("worker.drain_seconds")
-EXECUTORS: Final = variable("worker.executors")
-QUEUES: Final = variable("worker.queues")
-CAPACITY: Final = variable("worker.capacity")
 
 GIVING_BACK: Final = timedelta(seconds=60)
 """What a worker needs, after the drain is over, to give back the jobs that have not finished."""
@@ -137,12 +135,7 @@ def _container(spec: LaunchSpec, image: str, around: PodDefaults) -> Container:
 
 
 def _environment(spec: LaunchSpec, around: PodDefaults) -> list[EnvVar]:
-    settings = {QUEUES: "".join(f"{queue}\n" for queue in spec.queues)} if spec.queues is not None else {}
-    if spec.capacity is not None:
-        settings[CAPACITY] = str(spec.capacity)
-    if spec.cpus is not None and spec.environment.get(EXECUTORS, "0") == "0":
-        # A worker counts the cores of its node, and would start an executor for each.
-        settings[EXECUTORS] = str(math.ceil(spec.cpus))
+    settings = worker_settings(spec)
     settings[DRAIN_SECONDS] = f"{around.drain.total_seconds():g}"
     texts = {name: text for name, text in {**spec.environment, **settings}.items() if name != MEMBER}
     name = EnvVarSource(fieldRef=ObjectFieldSelector(fieldPath="metadata.name"))

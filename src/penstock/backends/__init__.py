@@ -15,24 +15,33 @@ from penstock.model.clock import Clock, SystemClock, seconds
 from penstock.model.errors import InvalidSetting
 from penstock.model.extras import require
 from penstock.model.ids import SHARDS_MAX, ShardId
+from penstock.model.job import Retention
+from penstock.model.journal import EventRetention
 from penstock.model.shards import ShardMap, ShardMember
 from penstock.objects import ObjectStore
 from penstock.objects.folder import FolderObjects
 from penstock.orchestrator import ShardedStore
 from penstock.store import Shard, Store
-from penstock.store.sqlite import SqliteStore
 
 POSTGRES = frozenset({"postgresql", "postgres"})
 """Schemes of the URLs of PostgreSQL."""
+SQS = "sqs"
+
+DYNAMODB = "dynamodb"
 
 
 @asynccontextmanager
-async def open_engine(settings: Settings) -> AsyncIterator[Engine]:
-    """Open the engine on the backends of the settings; without any, on the data folder, created if missing."""
+async def open_engine(
+    settings: Settings, rng: random.Random | None = None, store_clock: Clock | None = None
+) -> AsyncIterator[Engine]:
+    """Open the engine on the backends of the settings; without any, on the data folder, created if missing.
+
+    `rng` makes the ids of jobs; by default one with a seed of its own. By `store_clock` shards are looked after.
+    """
     require(*engine_extras(settings))
-    clock, rng = SystemClock(), random.Random()
+    clock, rng = SystemClock(), rng or random.Random()
     async with AsyncExitStack() as undo:
-        store = await open_store(settings, clock, rng)
+        store = await open_store(settings, store_clock or clock, rng)
         undo.push_async_callback(store.close)
         objects = await open_objects(settings, clock)
         undo.push_async_callback(objects.close)
@@ -48,10 +57,16 @@ def engine_extras(settings: Settings) -> list[str]:
     urls = [] if embedded(settings) else [member.url for member in shard_map(settings).members.values()]
     needed = {
         "postgres": any(urlsplit(url).scheme in POSTGRES for url in urls),
-        "redis": bool(settings.broker.url),
+        "redis": bool(settings.broker.url) and not uses_sqs(settings),
         "s3": bool(settings.objects.url),
+        "aws": uses_sqs(settings) or any(urlsplit(url).scheme == DYNAMODB for url in urls),
     }
     return [extra for extra, wanted in needed.items() if wanted]
+
+
+def uses_sqs(settings: Settings) -> bool:
+    """Whether tickets go through SQS."""
+    return urlsplit(settings.broker.url).scheme == SQS
 
 
 def embedded(settings: Settings) -> bool:
@@ -64,12 +79,13 @@ def check_shared(settings: Settings, role: str) -> None:
     if embedded(settings):
         raise InvalidSetting(
             f"store.url: `penstock {role}` is one process of many and needs a store they all reach; "
-            "set store.url (or store.shards) to postgresql://…, or run everything at once with `penstock up`"
+            "set store.url (or store.shards) to postgresql://… or dynamodb://TABLE, or run everything at once with "
+            "`penstock up`"
         )
     if not settings.broker.url:
         raise InvalidSetting(
             f"broker.url: `penstock {role}` is one process of many and needs a broker they all reach; "
-            "set it to redis://…"
+            "set it to redis://… or sqs://PREFIX"
         )
 
 
@@ -83,6 +99,8 @@ def shard_map(settings: Settings) -> ShardMap:
 async def open_store(settings: Settings, clock: Clock, rng: random.Random) -> Store:
     """The shards that the settings name behind an orchestrator, or the one in the data folder."""
     if embedded(settings):
+        from penstock.store.sqlite import SqliteStore
+
         path = _create(data_folder(settings)) / "penstock.db"
         return await SqliteStore.open(path, clock=clock, keep_events=settings.events.keep)
 
@@ -110,22 +128,60 @@ async def open_shard(number: ShardId, url: str, settings: Settings, clock: Clock
                 keep_events=settings.events.keep,
             )
         case "sqlite":
+            from penstock.store.sqlite import SqliteStore
+
             path, keep = Path(urlsplit(url).path), settings.events.keep
             return await SqliteStore.open(path, shard=number, clock=clock, keep_events=keep)
+        case "dynamodb":
+            return await _open_table(number, url, settings)
         case scheme:
             raise InvalidSetting(
-                f"store: {scheme or 'a URL without a scheme'} is no store; use postgresql://… or sqlite:///path"
+                f"store: {scheme or 'a URL without a scheme'} is no store; use postgresql://…, dynamodb://TABLE or "
+                "sqlite:///path"
             )
+
+
+async def _open_table(number: ShardId, url: str, settings: Settings) -> Shard:
+    require("aws")
+    from penstock.store.dynamodb import DynamoStore
+    from penstock.store.dynamodb.address import TableAddress
+
+    address, keep = TableAddress.parse(url), settings.retention
+    return await DynamoStore.open(
+        address.table,
+        shard=number,
+        deadline=seconds(settings.store.deadline_seconds),
+        migrate=address.create and settings.store.migrate,
+        keep_events=settings.events.keep,
+        retention=Retention(seconds(keep.succeeded_seconds), seconds(keep.failed_seconds)),
+        event_retention=EventRetention(seconds(keep.events_seconds), seconds(keep.history_seconds)),
+    )
 
 
 async def open_broker(settings: Settings, clock: Clock) -> Broker:
     """The broker that the settings name, or one inside this process."""
     if not settings.broker.url:
         return MemoryBroker()
+    if uses_sqs(settings):
+        return await _open_sqs(settings, clock)
     from penstock.broker.redis import RedisBroker
 
     deadline = seconds(settings.broker.deadline_seconds)
     return await RedisBroker.open(settings.broker.url, clock, settings.broker.prefix, deadline=deadline)
+
+
+async def _open_sqs(settings: Settings, clock: Clock) -> Broker:
+    from penstock.broker.sqs import QueueTerms, SqsBroker
+
+    place, timing = settings.broker, settings.timing
+    terms = QueueTerms(
+        create=place.create,
+        ticket_for=seconds(timing.redelivered_ticket_seconds),
+        depths_age=seconds(timing.depths_seconds),
+    )
+    prefix = urlsplit(place.url).netloc
+    deadline = seconds(place.deadline_seconds)
+    return await SqsBroker.open(prefix, clock, terms, deadline=deadline, signals=place.signals == "sns")
 
 
 async def open_objects(settings: Settings, clock: Clock) -> ObjectStore:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from penstock.backends import data_folder, embedded
 from penstock.config import Settings, variable
-from penstock.runtime.backends import data_folder, embedded
 from penstock.worker.processes import PARENT
 
 PASSED_ON = ("store", "broker", "objects", "log", "timing", "limits", "retention")
@@ -52,6 +52,16 @@ def pod_environ(settings: Settings) -> dict[str, str]:
     texts = _texts({name: getattr(settings, name) for name in WITHOUT_SECRETS})
     secret = {variable("worker.key"), *OF_THIS_MACHINE}
     return {name: value for name, value in texts.items() if name not in secret}
+
+
+def task_environ(settings: Settings) -> dict[str, str]:
+    """The environment of a worker in a task of ECS: what differs from the defaults, without secrets.
+
+    ECS takes few characters with a start, and shows them to all that may look at tasks. The worker's key, and URLs of
+    store and broker for one that is direct, belong into the task definition.
+    """
+    own, plain = pod_environ(settings), pod_environ(Settings())
+    return {name: value for name, value in own.items() if value != plain[name]}
 
 
 def _texts(sections: Mapping[str, msgspec.Struct]) -> dict[str, str]:
