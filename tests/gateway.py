@@ -1,6 +1,7 @@
 """Requests as an HTTP API of API Gateway hands them to a function, and a function's process on small backends."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from penstock.functions.host import FunctionHost
 from penstock.model.keys import KeyScope
 from penstock.model.wire.keys import KeyRequest
 
+MOST_SWEEPS = 500
 SERVED = {"add": routes.ADD, "query": routes.QUERY, "cancel": routes.CANCEL, "rest": routes.REST}
 
 
@@ -80,6 +82,15 @@ class FunctionClient:
         assert answer["statusCode"] == 201, answer
         body: dict[str, Any] = answer["body"]
         return body
+
+
+def sweep_until_queued(client: FunctionClient, job: str, sweep: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Sweep until a delayed job is queued; the last report. Nothing is early by a table's time, known to a second."""
+    for _ in range(MOST_SWEEPS):
+        report = sweep()
+        if client.ask("query", "GET", f"/v1/jobs/{job}")["body"]["state"] == "queued":
+            return report
+    raise AssertionError(f"{job} is not queued after {MOST_SWEEPS} sweeps")
 
 
 def small_settings(folder: Path, **changes: Any) -> Settings:

@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from penstock.model.clock import EARLIEST, LATEST, to_millis
 from penstock.model.errors import StoreUnavailable
-from penstock.model.journal import EventRetention, HistoryFilter
+from penstock.model.journal import EventRetention, History, HistoryFilter
 from penstock.store.dynamodb import history, journal
 from penstock.store.dynamodb.journal_items import entry_key
 from penstock.store.dynamodb.schema import UNTOLD
@@ -22,7 +22,7 @@ from penstock.testing.history_machine import history_machine
 from penstock.testing.journal import JournalReader, depths, lines_of
 from penstock.testing.store_contract.stage import MINUTE, SECOND, TICKET, StoreStage
 from penstock.testing.store_model import KEEP
-from tests.dynamodb import Processes, new_store
+from tests.dynamodb import Processes, new_store, new_table
 from tests.dynamodb_faults import Died, Faults, Gate, LateIndex, table_of
 
 
@@ -56,12 +56,16 @@ async def told_once(store: Shard, reader: JournalReader | None = None) -> Journa
 
 
 async def adds_up(store: Shard) -> None:
-    """The jobs that have not ended, as the history counts them, are those that there are; and so do its moves."""
-    history = await store.read_history(HistoryFilter(EARLIEST, LATEST))
-    counted = {line: jobs for line, jobs in lines_of(history.counts).items() if not line[2].terminal}
-    there = lines_of(await store.counts())
-    assert counted == {line: jobs for line, jobs in there.items() if not line[2].terminal}
+    """The history counts the jobs that there are and have not ended, and its moves lead to them."""
+    history = await counts_right(store)
     assert {line for line in depths(history) if not line[2].terminal} == set()
+
+
+async def counts_right(store: Shard) -> History:
+    history = await store.read_history(HistoryFilter(EARLIEST, LATEST))
+    there = lines_of(await store.counts())
+    assert lines_of(history.counts) == {line: jobs for line, jobs in there.items() if not line[2].terminal}
+    return history
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -201,6 +205,36 @@ async def test_a_pass_of_many_jobs_is_cut_into_transactions_that_fit(
     await adds_up(stage.store)
 
 
+async def test_calls_at_the_same_time_share_a_pass(processes: Processes) -> None:
+    stage = await processes.stage()
+    await live(stage)
+    bill: dict[str, float] = {}
+    table_of(stage.store).bill = bill
+    numbers = await asyncio.gather(*(stage.store.number_entries() for _ in range(20)))
+    assert set(numbers) == {await stage.store.number_entries()}
+    assert bill["Query"] < 20 * 0.5, "twenty passes would each look into the index"
+
+
+async def test_jobs_that_have_moved_while_no_events_were_kept_are_counted_again(clock: SimulatedClock) -> None:
+    table = new_table()
+    async with new_store(clock, table=table) as keeping:
+        stage = StoreStage(keeping, clock)
+        await live(stage)
+        waiting = await stage.submit()
+        await adds_up(keeping)
+        async with new_store(clock, table=table, keep_events=False) as silent:
+            await StoreStage(silent, clock).claim(waiting.id)
+            await stage.end_job()
+            await silent.number_entries()
+        clock.advance(SECOND)
+        await live(stage)
+        await keeping.number_entries()
+        await counts_right(keeping)
+        clock.advance(MINUTE)
+        await live(stage)
+        await counts_right(keeping)
+
+
 async def test_a_reader_is_told_of_entries_that_have_expired_unpruned(processes: Processes) -> None:
     stage = await processes.stage()
     heads = []
@@ -239,4 +273,4 @@ async def expire(store: Shard, number: int) -> None:
 
 
 TestDynamoHistoryMachine = history_machine(partial(new_store, retention=KEEP)).TestCase
-TestDynamoHistoryMachine.settings = settings(max_examples=8, stateful_step_count=25, deadline=None)
+TestDynamoHistoryMachine.settings = settings(max_examples=5, stateful_step_count=20, deadline=None)

@@ -12,7 +12,7 @@ from penstock.model.errors import Conflict
 from penstock.model.job import JobFilter, NewJob
 from penstock.model.notices import Notice, NoticeKind
 from penstock.model.shards import Ring
-from penstock.model.submission import Misplaced
+from penstock.model.submission import Known, Misplaced
 from penstock.store.postgres import PostgresStore
 from penstock.testing.clock import SimulatedClock
 from penstock.testing.store_contract.stage import TICKET, StoreStage
@@ -144,3 +144,17 @@ async def test_many_processes_submit_while_the_shard_is_closed_and_all_that_was_
     assert seen == set(taken)
     for other in others:
         await other.close()
+
+
+@pytest.mark.parametrize("beside", [0, 1], ids=["alone", "in a batch"])
+async def test_a_key_is_not_taken_for_an_id_that_is_in_use(
+    store: PostgresStore, stage: StoreStage, beside: int
+) -> None:
+    running, ended = await stage.submit(), await stage.submit()
+    await store.cancel([ended.id])
+    for job in (running, ended):
+        asked = stage.new(id=job.id, key=f"k-{job.id}", fingerprint=b"1")
+        answer, *_ = await store.submit([asked, *(stage.new(tags=("red",)) for _ in range(beside))], TICKET)
+        assert isinstance(answer, Known)
+        assert answer.id == job.id
+    assert await jobs(store) == 2 + 2 * beside

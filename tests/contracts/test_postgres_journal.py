@@ -302,6 +302,10 @@ async def _submit_keyed(stage: StoreStage) -> None:
     await stage.store.submit([stage.new(key="k", fingerprint=b"a"), stage.new()], TICKET)
 
 
+async def _submit_one(stage: StoreStage) -> None:
+    await stage.submit(key="k", fingerprint=b"a")
+
+
 async def _claim_next(stage: StoreStage) -> None:
     await stage.submit()
     await stage.store.claim_next([Share("mail", ("mail",), 9)], "w", LEASE)
@@ -335,6 +339,7 @@ async def _tick(stage: StoreStage) -> None:
 
 STEPS: dict[str, Step] = {
     "submit_keyed": _submit_keyed,
+    "submit_one": _submit_one,
     "claim_next": _claim_next,
     "claim_merged": _claim_merged,
     "prune": _prune,

@@ -26,6 +26,7 @@ from tests.postgres import VERSIONS, WHOLE_INDEXES, server
 PLANS = {
     "submit": {"admission_pkey", "ended_pkey"},
     "submit_keyed": {"admission_pkey", "ended_pkey", "jobs_pkey"},
+    "submit_one": {"admission_pkey", "ended_pkey", "jobs_pkey"},
     "promote": {"due", "jobs_pkey"},
     "dispatch": {"unticketed"},
     "expire_tickets": {"away", "jobs_pkey"},
@@ -211,7 +212,7 @@ def test_of_the_line_only_its_ends_are_read(connection: psycopg.Connection[Any],
     assert not any(JOIN.search(step) for step in steps), steps
 
 
-@pytest.mark.parametrize("name", ["jobs_by_id", "fences", "submit", "submit_keyed", "read_log"])
+@pytest.mark.parametrize("name", ["jobs_by_id", "fences", "submit", "submit_keyed", "submit_one", "read_log"])
 def test_a_job_that_is_known_by_its_id_is_sought_in_one_partition(
     connection: psycopg.Connection[Any], name: str
 ) -> None:

@@ -292,6 +292,23 @@ class TestTime:
             await server.pass_time(2)
             assert await refusal(reader) == (408, "request_timeout")
 
+    async def test_a_connection_that_stays_idle_after_an_answer_is_closed(self) -> None:
+        """Over httptools; uvicorn's timer does it over h11."""
+        async with place(HttpToolsConnection, echo_size) as server:
+            reader, writer = await server.connect()
+            writer.write(GET + END)
+            assert await status(reader) == (200, 0)
+            assert server.connection.timeout_keep_alive_task is None
+            await server.pass_time(server.config.timeout_keep_alive - 1)
+            writer.write(GET + END)
+            assert await status(reader) == (200, 0)
+            server.now = asyncio.get_running_loop().time()
+            await server.pass_time(server.config.timeout_keep_alive - 1)
+            assert not server.connection.transport.is_closing()
+            connection = server.connection
+            await server.pass_time(3)
+            assert connection.transport.is_closing()
+
     async def test_the_server_looks_for_slow_clients_by_itself(self, kind: type[BoundedConnection]) -> None:
         config = uvicorn.Config(never, http=kind, log_config=None, lifespan="off", interface="asgi3")
         server = HttpServer(config)

@@ -1,7 +1,8 @@
-"""Calls over HTTP. The HTTP library is imported with the first call, so that importing an app stays cheap.
+"""Calls over HTTP. The HTTP library is imported with the first call that needs it: importing an app stays cheap.
 
 The import takes a tenth of a second or more, and so does a TLS context with all certificates that this machine trusts.
-On an event loop a thread does both. For a server that speaks plain HTTP no certificate is read.
+On an event loop a thread does both. For a server that speaks plain HTTP no certificate is read, and short calls of
+`HttpTransport` go through `plain_http`.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import msgspec
 
 from penstock.client.calls import Call, Reply, StreamBlock
 from penstock.client.environment import server_key, worker_key
+from penstock.client.plain_http import CallFailed, PlainHttpClient, Waits
 from penstock.client.sinks import BytesSink, Sink
 from penstock.model.errors import BY_CODE, PenstockError, Refused, ServerUnavailable, TooLarge, Unavailable
 from penstock.model.keys import authorization
@@ -60,8 +62,12 @@ class HttpTransport:
         self._inner = inner
         self._shown = _shown(url, key)
         self._http: tuple[Owner, httpx2.Client] | None = None
+        self._plain: PlainHttpClient | None = None
+        self._is_plain: bool | None = None if inner is None else False
 
     def send(self, call: Call[Any]) -> Reply:
+        if _is_short(call) and (plain := self._open_plain()) is not None:
+            return self._send_short(plain, call)
         http, body = self._open_client(), _chunks(call.body) if isinstance(call.body, Path) else call.body
         with (
             _explained(self.url),
@@ -85,9 +91,26 @@ class HttpTransport:
                 yield StreamBlock(one.event, one.data, one.id)
 
     def close(self) -> None:
+        if self._plain is not None:
+            self._plain.close()
         if self._http is not None:
             self._http[1].close()
             self._http = None
+
+    def _open_plain(self) -> PlainHttpClient | None:
+        """The client for short calls; None if they need more than it can. Decided with the first of them."""
+        if self._is_plain is None:
+            self._is_plain = PlainHttpClient.reaches(self.url)
+            self._plain = PlainHttpClient(self.url) if self._is_plain else None
+        return self._plain
+
+    def _send_short(self, plain: PlainHttpClient, call: Call[Any]) -> Reply:
+        body = call.body if isinstance(call.body, bytes) else None
+        headers = {**_headers(call), **self._shown()}
+        try:
+            return plain.call(call.method, call.target, body, headers, _waits(call))
+        except CallFailed as error:
+            raise _no_answer(self.url, str(error), sent=error.sent) from None
 
     def _open_client(self) -> "httpx2.Client":
         import httpx2
@@ -179,9 +202,11 @@ def _explained(url: str) -> Iterator[None]:
     except (httpx2.TransportError, httpx2.InvalidURL) as error:
         words = str(error) or type(error).__name__
         sent = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
-        raise ServerUnavailable(
-            f"no answer from {url}: {words}; is `penstock up` running?", url=url, sent=sent
-        ) from None
+        raise _no_answer(url, words, sent=sent) from None
+
+
+def _no_answer(url: str, words: str, *, sent: bool) -> ServerUnavailable:
+    return ServerUnavailable(f"no answer from {url}: {words}; is `penstock up` running?", url=url, sent=sent)
 
 
 @contextmanager
@@ -204,14 +229,24 @@ def _headers(call: Call[Any]) -> Mapping[str, str]:
     return told | {name.lower(): value for name, value in call.headers.items()}
 
 
+def _is_short(call: Call[Any]) -> bool:
+    """Whether both bodies are held in memory."""
+    return call.sink is BytesSink and not isinstance(call.body, Path) and PlainHttpClient.takes(call.target)
+
+
 def _timeout(call: Call[Any]) -> "httpx2.Timeout":
     import httpx2
 
+    waits = _waits(call)
+    return httpx2.Timeout(waits.answer, connect=waits.connect)
+
+
+def _waits(call: Call[Any]) -> Waits:
     answer, connect = ANSWER_TIMEOUT, CONNECT_TIMEOUT
     if call.patience is not None:
         answer = min(answer, max(call.patience, LEAST_ANSWER_TIMEOUT))
         connect = min(connect, max(call.patience, LEAST_CONNECT_TIMEOUT))
-    return httpx2.Timeout((answer + call.wait).total_seconds(), connect=connect.total_seconds())
+    return Waits(connect=connect.total_seconds(), answer=(answer + call.wait).total_seconds())
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -260,7 +260,7 @@ class Signals:
             return
         if ended := [event.job for event in events if event.after in TERMINAL]:
             self.ended.send(ended)
-        if any(event.move is Move.CANCEL and event.before is State.RUNNING for event in events):
+        if any([event.move is Move.CANCEL and event.before is State.RUNNING for event in events]):
             self.cancels.send(None)
 
     def send_promptly(self) -> None:

@@ -98,6 +98,7 @@ class BoundedConnection(asyncio.Protocol):
     connections: set[Any]
     loop: asyncio.AbstractEventLoop
     timeout_keep_alive_task: asyncio.TimerHandle | None
+    timeout_keep_alive: int
     pipeline: Any = ()
 
     def __init__(self, *, most: int = 0, **given: Any) -> None:
@@ -106,6 +107,7 @@ class BoundedConnection(asyncio.Protocol):
         self._received = 0
         self._ahead = 0
         self._head_since = 0.0
+        self._idle_since: float | None = None
         self._not_body = 0
         self._body = RequestProgress()
         self._answer = RequestProgress()
@@ -121,8 +123,8 @@ class BoundedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
-        if self.timeout_keep_alive_task is not None:
-            self._head_since = self.loop.time()
+        if self._idle_since is not None or self.timeout_keep_alive_task is not None:
+            self._idle_since, self._head_since = None, self.loop.time()
         for piece in (data,) if len(data) <= PIECE_BYTES else _pieces(data):
             if self.cycle is not None and not self.cycle.response_complete:
                 self._count_ahead(len(piece))
@@ -162,6 +164,10 @@ class BoundedConnection(asyncio.Protocol):
             self.transport.abort()
         elif self.transport.is_closing():
             return
+        elif self._idle_since is not None:
+            self._body.reset()
+            if now - self._idle_since > self.timeout_keep_alive:
+                self.transport.close()
         elif self._awaits_head():
             self._body.reset()
             if now - self._head_since > HEAD_SECONDS:
@@ -172,7 +178,7 @@ class BoundedConnection(asyncio.Protocol):
             self._end_unfinished()
 
     def _awaits_head(self) -> bool:
-        """Whether a head is due. A connection that was used before and is idle has uvicorn's own deadline."""
+        """Whether a head is due. A connection that was used before and is idle has a deadline of its own."""
         between = self.cycle is None or self.cycle.response_complete
         return between and self.timeout_keep_alive_task is None
 
@@ -225,17 +231,28 @@ else:
     class HttpToolsConnection(BoundedConnection, HttpToolsProtocol):
         """Over httptools, which keeps all of a head, and of what follows the last chunk of a body."""
 
+        # The callbacks of the parser name their base: `super()` takes as long as the rest of them.
+
+        def on_response_complete(self) -> None:
+            """Note that the connection is idle: `end_if_overdue` closes it. uvicorn has a timer for each request."""
+            if self.pipeline or self.transport.is_closing():
+                super().on_response_complete()
+                return
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
+            self._idle_since = self.loop.time()
+
         def on_headers_complete(self) -> None:
             self._not_body = 0
-            super().on_headers_complete()
+            HttpToolsProtocol.on_headers_complete(self)
 
         def on_body(self, body: bytes) -> None:
             self._not_body = 0
-            super().on_body(body)
+            HttpToolsProtocol.on_body(self, body)
 
         def on_message_complete(self) -> None:
             self._not_body = 0
-            super().on_message_complete()
+            HttpToolsProtocol.on_message_complete(self)
 
     HttpConnection = HttpToolsConnection
 

@@ -11,7 +11,7 @@ from penstock.store.dynamodb.values import Item, ItemKey, encode, encode_item, e
 _NAMES = re.compile(r"#(\w+)")
 
 
-class Condition:
+class ItemCondition:
     """A condition on an item as it is before the write. `#ttl` stands for an attribute, `:now` for a value.
 
     Only names that are reserved words of DynamoDB (`ttl`, for example) need the `#`.
@@ -27,8 +27,8 @@ class Condition:
         return {"ConditionExpression": self.text, **bind(self.text, self.values)}
 
 
-ABSENT = Condition("attribute_not_exists(pk)")
-PRESENT = Condition("attribute_exists(pk)")
+ABSENT = ItemCondition("attribute_not_exists(pk)")
+PRESENT = ItemCondition("attribute_exists(pk)")
 
 
 class Update(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Update(Struct, frozen=True):
     sets: Mapping[str, Any] = {}
     removes: tuple[str, ...] = ()
     adds: Mapping[str, int] = {}
-    condition: Condition | None = None
+    condition: ItemCondition | None = None
 
     def arguments(self) -> dict[str, Any]:
         """Of UpdateItem and of the part of a transaction, without the table."""
@@ -80,7 +80,7 @@ class Part(Struct, frozen=True):
     arguments: dict[str, Any]
 
 
-def put_part(item: Item, condition: Condition | None = None) -> Part:
+def put_part(item: Item, condition: ItemCondition | None = None) -> Part:
     return Part("Put", {"Item": encode_item(item)} | _guard(condition))
 
 
@@ -88,13 +88,13 @@ def update_part(update: Update) -> Part:
     return Part("Update", update.arguments())
 
 
-def delete_part(key: ItemKey, condition: Condition | None = None) -> Part:
+def delete_part(key: ItemKey, condition: ItemCondition | None = None) -> Part:
     return Part("Delete", {"Key": encode_key(key)} | _guard(condition))
 
 
-def check_part(key: ItemKey, condition: Condition) -> Part:
+def check_part(key: ItemKey, condition: ItemCondition) -> Part:
     return Part("ConditionCheck", {"Key": encode_key(key)} | _guard(condition))
 
 
-def _guard(condition: Condition | None) -> dict[str, Any]:
+def _guard(condition: ItemCondition | None) -> dict[str, Any]:
     return {} if condition is None else condition.arguments()

@@ -7,7 +7,7 @@ from msgspec import Struct
 from penstock.model.ids import ShardId
 from penstock.model.job import Retention
 from penstock.store.dynamodb.admission import Admissions
-from penstock.store.dynamodb.conditions import Condition, Part, Update, update_part
+from penstock.store.dynamodb.conditions import ItemCondition, Part, Update, update_part
 from penstock.store.dynamodb.ended_counts import EndedCounts
 from penstock.store.dynamodb.farewell import expire_beside
 from penstock.store.dynamodb.heads import Heads, changes
@@ -45,7 +45,7 @@ class ShardContext(Struct, frozen=True):
 
     def swap_part(self, before: Head, after: Head) -> Part:
         """A swap as part of a transaction."""
-        condition = Condition("x = :seen", seen=before.token)
+        condition = ItemCondition("x = :seen", seen=before.token)
         return update_part(Update(after.key, changes(self.prefix, before, after), condition=condition))
 
 

@@ -26,14 +26,14 @@ CACHED_HEADS = 10_000
 Decide = Callable[[Head], Head | None]
 
 
-class Step(NamedTuple):
+class JobStep(NamedTuple):
     """A move of one job: the head that it makes of one, or None where the head does not allow it."""
 
     job: JobId
     decide: Decide
 
 
-class Planned(NamedTuple):
+class PlannedSwap(NamedTuple):
     """A step that is allowed: the head it was decided on, and the new one."""
 
     before: Head
@@ -66,11 +66,11 @@ class Heads:
         heads = (head_of(item) for item in items.values())
         return {head.id: head for head in heads if not is_past(head, now)}
 
-    async def move(self, steps: Sequence[Step]) -> list[Moved]:
+    async def move(self, steps: Sequence[JobStep]) -> list[Moved]:
         """Move each job by itself. Answers in order; of two steps about one job, the first goes first."""
         return await run_rounds(steps, lambda step: step.job, self._move)
 
-    async def _move(self, steps: Sequence[Step]) -> list[Moved]:
+    async def _move(self, steps: Sequence[JobStep]) -> list[Moved]:
         answers: dict[JobId, Moved] = {}
         left = list(steps)
         planned = self._guess(left)
@@ -86,11 +86,11 @@ class Heads:
             answers |= {step.job: Moved(heads.get(step.job), None) for step in left if step.job not in planned}
         raise StoreUnavailable("other processes change the same jobs all the time; retry")
 
-    def _guess(self, steps: Sequence[Step]) -> dict[JobId, Planned]:
+    def _guess(self, steps: Sequence[JobStep]) -> dict[JobId, PlannedSwap]:
         """The moves that the heads written by this process allow: most are still as they were written."""
         return _plan([step for step in steps if step.job in self._written], self._written)
 
-    async def _swap(self, planned: Mapping[JobId, Planned]) -> dict[JobId, Moved]:
+    async def _swap(self, planned: Mapping[JobId, PlannedSwap]) -> dict[JobId, Moved]:
         """Write the new heads; those that were written, by answers that arrived."""
         if not planned:
             return {}
@@ -127,12 +127,12 @@ def is_past(head: Head, now: int) -> bool:
     return head.ttl is not None and head.ttl * 1000 <= now
 
 
-def _plan(steps: Iterable[Step], heads: Mapping[JobId, Head]) -> dict[JobId, Planned]:
+def _plan(steps: Iterable[JobStep], heads: Mapping[JobId, Head]) -> dict[JobId, PlannedSwap]:
     """The steps that their heads allow."""
     decided = [(heads[step.job], step.decide(heads[step.job])) for step in steps if step.job in heads]
-    return {before.id: Planned(before, after) for before, after in decided if after is not None}
+    return {before.id: PlannedSwap(before, after) for before, after in decided if after is not None}
 
 
-def _recognise(planned: Mapping[JobId, Planned], heads: Mapping[JobId, Head]) -> dict[JobId, Moved]:
+def _recognise(planned: Mapping[JobId, PlannedSwap], heads: Mapping[JobId, Head]) -> dict[JobId, Moved]:
     """The moves that were done though their answers were lost."""
     return {job: Moved(*one) for job, one in planned.items() if job in heads and heads[job].token == one.after.token}

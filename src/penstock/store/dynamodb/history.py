@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from penstock.model.clock import millis, to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.journal import FOLDS, NEWEST_SPAN, History, HistoryFilter, HistoryRow, SpanFold
-from penstock.store.dynamodb.conditions import Condition, Part, Update, delete_part, put_part, update_part
+from penstock.store.dynamodb.conditions import ItemCondition, Part, Update, delete_part, put_part, update_part
 from penstock.store.dynamodb.entries import EntryRow
 from penstock.store.dynamodb.history_rows import (
     Depths,
@@ -35,7 +35,9 @@ from penstock.store.dynamodb.history_rows import (
     unpack_depths,
     unpack_sums,
 )
+from penstock.store.dynamodb.items import AWAY, DUE, LINE
 from penstock.store.dynamodb.journal_items import JournalHead, JournalItems, head_attributes
+from penstock.store.dynamodb.schema import PLACE
 from penstock.store.dynamodb.table import SortRange, TransactionRefused
 from penstock.store.dynamodb.values import ItemKey
 
@@ -78,6 +80,15 @@ class DynamoHistory:
             head = replace(head, folded=folded, folded_at=now, turn=head.turn + 1)
         return head
 
+    async def recount(self, head: JournalHead) -> None:
+        """Count the jobs themselves, after some have moved while no events were kept. Moves meanwhile may be missed."""
+        head = await self.fold(head)
+        depths: Depths = Counter()
+        for partition in (DUE, LINE, AWAY):
+            async for item in self._table.walk(self._items.prefix + partition, index=PLACE):
+                depths[item["q"], item["t"], item["st"]] += 1
+        await self._change(head, [self._depths_part(depths)], silent=0)
+
     async def _add(self, more: Mapping[Span, Sums]) -> list[Part]:
         """The parts of a transaction that add sums to their spans."""
         known = await self._read_spans(more)
@@ -105,7 +116,7 @@ class DynamoHistory:
 
     async def _change(self, head: JournalHead, parts: Sequence[Part], **raised: int) -> bool:
         """Change the history as it was decided on this head; False if it was changed meanwhile."""
-        same = Condition("tu = :turn", turn=head.turn) if head.turn else Condition("attribute_not_exists(tu)")
+        same = ItemCondition("tu = :turn", turn=head.turn) if head.turn else ItemCondition("attribute_not_exists(tu)")
         update = Update(self._items.head_key, head_attributes(turn=head.turn + 1, **raised), condition=same)
         try:
             await self._table.transact([update_part(update), *parts], str(uuid4()))

@@ -10,7 +10,7 @@ from penstock.model.errors import Invalid
 from penstock.model.job import JSON_NULL, PRIORITIES, NewJob
 from penstock.model.lifecycle import Move, State
 from penstock.model.submission import due
-from penstock.store.dynamodb.conditions import ABSENT, Condition, Part, put_part
+from penstock.store.dynamodb.conditions import ABSENT, ItemCondition, Part, put_part
 from penstock.store.dynamodb.items import Head, Origin, item_of, note
 from penstock.store.dynamodb.keys import Sequence, idempotency_key, millis_key, new_token, params_key
 from penstock.store.dynamodb.values import Item
@@ -23,7 +23,7 @@ PARAMS_DAY = 86_400
 """Seconds after which the params of a job that was never inserted are deleted."""
 
 
-class Insertion(Struct, frozen=True):
+class JobInsertion(Struct, frozen=True):
     """A job about to be inserted. `beside` must be written before it: a superset is harmless, a gap is not."""
 
     new: NewJob
@@ -45,7 +45,7 @@ class Insertion(Struct, frozen=True):
         for tag in new.tags:
             yield {"pk": f"{prefix}tag#{tag}", "sk": f"{head.order}#{head.id}"}
 
-    def parts(self, key_condition: Condition = ABSENT) -> list[Part]:
+    def parts(self, key_condition: ItemCondition = ABSENT) -> list[Part]:
         """The transaction that inserts it: the key first, if it has one, then the job."""
         job = put_part(self.item, ABSENT)
         return [job] if self.new.key is None else [put_part(self._key_item(), key_condition), job]
@@ -64,7 +64,7 @@ class Inserter:
         self._keep_events = keep_events
         self._sequence = Sequence()
 
-    def plan(self, new: NewJob, now: int, ticket_for: timedelta, move: Move = Move.SUBMIT) -> Insertion:
+    def plan(self, new: NewJob, now: int, ticket_for: timedelta, move: Move = Move.SUBMIT) -> JobInsertion:
         """`now` decides whether it is queued already, and is the time of its event.
 
         Invalid if one of its instants or its priority is out of the accepted range.
@@ -85,7 +85,7 @@ class Inserter:
             expires=optional_millis(new.expires_at),
             origin=_origin(new, now),
         )
-        return Insertion(new, note(head, move.value, None, now) if self._keep_events else head, self._prefix)
+        return JobInsertion(new, note(head, move.value, None, now) if self._keep_events else head, self._prefix)
 
 
 def _check(new: NewJob) -> None:

@@ -24,7 +24,8 @@ from penstock.model.clock import millis, to_millis
 from penstock.model.errors import StoreUnavailable
 from penstock.model.ids import JobId
 from penstock.model.journal import Entry, EventRetention, JournalPage
-from penstock.store.dynamodb.conditions import Condition, Update, put_part, update_part
+from penstock.store.batcher import Batcher
+from penstock.store.dynamodb.conditions import ItemCondition, Update, put_part, update_part
 from penstock.store.dynamodb.entries import EntryRow, bytes_of, entries_of, pack_entries
 from penstock.store.dynamodb.history import DynamoHistory
 from penstock.store.dynamodb.items import UNTOLD as UNTOLD_PARTITION
@@ -49,22 +50,39 @@ CLEAR_ATTEMPTS = 10
 class DynamoJournal:
     """Numbers and reads the entries of one shard."""
 
-    def __init__(self, items: JournalItems, history: DynamoHistory, prefix: str, *, keep_events: bool) -> None:
+    def __init__(self, items: JournalItems, history: DynamoHistory, *, keep_events: bool) -> None:
         self._items = items
         self._table = items.table
         self._history = history
-        self._untold = prefix + UNTOLD_PARTITION
+        self._untold = items.prefix + UNTOLD_PARTITION
         self._keep_events = keep_events
+        self._passes: Batcher[None, int] = Batcher(self._run_pass)
 
     # -- numbering
 
     async def number_entries(self) -> int:
-        """The greatest number. Without events there is nothing to number."""
-        if not self._keep_events:
-            return (await self._items.read_head()).number
-        head = await self._number()
-        await self._history.fold_when_due(head)
-        return head.number
+        """The greatest number. Calls that arrive during a pass share the next one."""
+        (number,) = await self._passes.submit([None])
+        return number
+
+    async def close(self) -> None:
+        """Finish the pass that is under way."""
+        await self._passes.close()
+
+    async def _run_pass(self, calls: Sequence[None]) -> list[int]:
+        head = await (self._number() if self._keep_events else self._note_silence())
+        if self._keep_events and head.silent:
+            await self._history.recount(head)
+        elif self._keep_events:
+            await self._history.fold_when_due(head)
+        return [head.number] * len(calls)
+
+    async def _note_silence(self) -> JournalHead:
+        """Jobs move without telling it: the counts of the history are not right any more."""
+        head = await self._items.read_head()
+        if not head.silent:
+            await self._table.update(Update(self._items.head_key, head_attributes(silent=1)))
+        return head
 
     async def _number(self) -> JournalHead:
         """Number what the index shows; the head afterwards. If another process numbers meanwhile, leave it the rest."""
@@ -144,7 +162,7 @@ class DynamoJournal:
         return [head_of(item) for item in found.values()]
 
     async def _raise_cleared(self, head: JournalHead) -> JournalHead:
-        behind = Condition("attribute_not_exists(c) OR c < :number", number=head.number)
+        behind = ItemCondition("attribute_not_exists(c) OR c < :number", number=head.number)
         # Refused: another process has finished the same pass.
         with suppress(ConditionFailed):
             raised = head_attributes(cleared=head.number)
@@ -209,7 +227,7 @@ class DynamoJournal:
         if deliveries < head.deliveries_until + HIDE_STEP and history < head.history_since + HIDE_STEP:
             return
         past = head_attributes(deliveries_until=deliveries, history_since=max(history, 0))
-        behind = Condition("attribute_not_exists(du) OR du < :until", until=deliveries)
+        behind = ItemCondition("attribute_not_exists(du) OR du < :until", until=deliveries)
         with suppress(ConditionFailed):
             await self._table.update(Update(self._items.head_key, past, condition=behind))
 
@@ -218,7 +236,7 @@ class DynamoJournal:
         oldest = await self._first_after(head, until, limit)
         if oldest == head.oldest:
             return 0
-        behind = Condition("attribute_not_exists(o) OR o < :oldest", oldest=oldest)
+        behind = ItemCondition("attribute_not_exists(o) OR o < :oldest", oldest=oldest)
         with suppress(ConditionFailed):
             await self._table.update(Update(self._items.head_key, head_attributes(oldest=oldest), condition=behind))
         return oldest - head.oldest
@@ -237,9 +255,9 @@ def ceil_millis(at: datetime) -> int:
     return to_millis(at + timedelta(microseconds=999))
 
 
-def _still(head: JournalHead) -> Condition:
+def _still(head: JournalHead) -> ItemCondition:
     """The guard of the numbering: no other pass has numbered since the head was read."""
-    return Condition("n = :number", number=head.number) if head.number else Condition("attribute_not_exists(n)")
+    return ItemCondition("n = :number", number=head.number) if head.number else ItemCondition("attribute_not_exists(n)")
 
 
 def _groups(jobs: Iterable[Head]) -> Iterator[list[Head]]:

@@ -32,7 +32,8 @@ class JournalHead(Struct, frozen=True):
 
     Of the entries up to `number`, those above `cleared` may still be in the items of their jobs; those up to `folded`
     are in the history, and `turn` grows with each change of the history. `last_at` is the latest time of all entries.
-    Deliveries up to `deliveries_until` and spans before `history_since` are past their retention.
+    Deliveries up to `deliveries_until` and spans before `history_since` are past their retention. `silent` is 1 if jobs
+    have moved without telling it, so that they have to be counted again.
     """
 
     number: int = 0
@@ -44,6 +45,7 @@ class JournalHead(Struct, frozen=True):
     last_at: int = 0
     deliveries_until: int = -1
     history_since: int = 0
+    silent: int = 0
 
 
 _NAMES = {
@@ -56,6 +58,7 @@ _NAMES = {
     "last_at": "la",
     "deliveries_until": "du",
     "history_since": "hs",
+    "silent": "si",
 }
 
 
@@ -79,6 +82,7 @@ class JournalItems:
 
     def __init__(self, table: DynamoTable, prefix: str, retention: EventRetention) -> None:
         self.table = table
+        self.prefix = prefix
         self.retention = retention
         self.head_key = ItemKey(f"{prefix}journal", "head")
         self.depths_key = ItemKey(f"{prefix}journal", "depths")

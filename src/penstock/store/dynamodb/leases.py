@@ -9,7 +9,7 @@ from penstock.model.clock import millis
 from penstock.model.job import Claim, Lease, Loss, Settled, Settlement, Ticket
 from penstock.model.lifecycle import TERMINAL, Move
 from penstock.store.dynamodb.context import ShardContext
-from penstock.store.dynamodb.heads import Moved, Step
+from penstock.store.dynamodb.heads import JobStep, Moved
 from penstock.store.dynamodb.items import Head
 from penstock.store.dynamodb.keys import new_end_key
 from penstock.store.dynamodb.moves import error_bytes, event_of, is_large
@@ -42,12 +42,12 @@ async def claim_unticketed(context: ShardContext, wanted: Sequence[Wanted]) -> l
     return [one.after for one in moved]
 
 
-async def _claim_steps(context: ShardContext, wanted: Sequence[Wanted], *, unticketed: bool) -> list[Step]:
+async def _claim_steps(context: ShardContext, wanted: Sequence[Wanted], *, unticketed: bool) -> list[JobStep]:
     epoch = (await context.admissions.read()).epoch
     clock = context.table.clock
     now, latest = clock.now(), clock.latest()
     return [
-        Step(
+        JobStep(
             one.ticket.job,
             partial(
                 context.moves.claim,
@@ -74,14 +74,14 @@ async def settle(context: ShardContext, settlements: Sequence[Settlement]) -> li
     return [_settled(one, shown, Move.SETTLE, now) for one, shown in zip(moved, settlements, strict=True)]
 
 
-def _settle_step(context: ShardContext, one: Settlement, now: int, apart: ItemKey | None) -> Step:
+def _settle_step(context: ShardContext, one: Settlement, now: int, apart: ItemKey | None) -> JobStep:
     def decide(head: Head) -> Head | None:
         sheet = context.sheets.known(head.worker)
         lease = None if sheet is None else sheet.lease(head.id, head.fence)
         progress = head.course.progress if lease is None else lease.progress
         return context.moves.settle(head, one, now, apart=apart.sk if apart else None, progress=progress)
 
-    return Step(one.job, decide)
+    return JobStep(one.job, decide)
 
 
 def _has_large(one: Settlement) -> bool:
@@ -112,7 +112,7 @@ async def release(context: ShardContext, given_back: Sequence[GivenBack]) -> lis
     """One answer each, in order."""
     now = context.now
     steps = [
-        Step(
+        JobStep(
             one.lease.job,
             partial(context.moves.release, fence=one.lease.fence, now=now, suspect=one.suspect, delay=one.delay),
         )
@@ -128,7 +128,7 @@ async def retype(context: ShardContext, leases: Sequence[Lease], type_name: str)
     now = context.now
     await context.heads.move(
         [
-            Step(lease.job, partial(context.moves.retype, fence=lease.fence, type_name=type_name, now=now))
+            JobStep(lease.job, partial(context.moves.retype, fence=lease.fence, type_name=type_name, now=now))
             for lease in leases
         ]
     )

@@ -53,13 +53,13 @@ def away(context: ShardContext) -> AsyncIterator[Item]:
     return context.table.walk(context.prefix + AWAY, index=PLACE)
 
 
-async def ticketed(context: ShardContext) -> AsyncIterator[Item]:
+async def walk_ticketed(context: ShardContext) -> AsyncIterator[Item]:
     async for item in away(context):
         if item["st"] == State.QUEUED:
             yield item
 
 
-async def running(context: ShardContext) -> AsyncIterator[Item]:
+async def walk_running(context: ShardContext) -> AsyncIterator[Item]:
     async for item in away(context):
         if item["st"] == State.RUNNING:
             yield item

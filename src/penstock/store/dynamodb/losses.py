@@ -13,10 +13,10 @@ from penstock.model.job import Cancellation
 from penstock.model.lifecycle import Event, Move, State
 from penstock.store.dynamodb.concurrency import gather_bounded
 from penstock.store.dynamodb.context import ShardContext
-from penstock.store.dynamodb.heads import ROUNDS, Decide, Moved, Step
+from penstock.store.dynamodb.heads import ROUNDS, Decide, JobStep, Moved
 from penstock.store.dynamodb.items import Head
 from penstock.store.dynamodb.keys import new_token
-from penstock.store.dynamodb.lines import running
+from penstock.store.dynamodb.lines import walk_running
 from penstock.store.dynamodb.moves import event_of, fence_off
 from penstock.store.dynamodb.sheets import CANCEL, LOST, Sheet
 from penstock.store.dynamodb.table import TransactionRefused
@@ -28,7 +28,9 @@ logger = logging.getLogger(__name__)
 async def reclaim(context: ShardContext, limit: int) -> list[Event]:
     """Reclaim the leases that ran out first."""
     now = context.now
-    candidates = sorted([item async for item in running(context) if item["un"] <= now], key=lambda item: item["un"])
+    candidates = sorted(
+        [item async for item in walk_running(context) if item["un"] <= now], key=lambda item: item["un"]
+    )
     sheets = await context.sheets.read(item["w"] for item in candidates)
     lapsed = [JobId(item["pk"]) for item in candidates if not _is_renewed(sheets[item["w"]], item, now)][:limit]
     heads = await context.heads.read(lapsed)
@@ -65,7 +67,7 @@ async def cancel(context: ShardContext, jobs: Sequence[JobId], *, force: bool) -
     """One answer each, in order; of a job named twice the first answer has the event."""
     now = context.now
     decide = partial(context.moves.cancel, now=now, force=force)
-    steps = [Step(job, decide) for job in dict.fromkeys(jobs)]
+    steps = [JobStep(job, decide) for job in dict.fromkeys(jobs)]
     moved = {step.job: one for step, one in zip(steps, await move_held(context, steps), strict=True)}
     await context.see_off([one.after for one in moved.values() if one.after is not None])
     heads = [one.after or one.before for one in moved.values()]
@@ -76,19 +78,19 @@ async def cancel(context: ShardContext, jobs: Sequence[JobId], *, force: bool) -
     return [Cancellation(whole.get(job), events.pop(job, None)) for job in jobs]
 
 
-async def move_held(context: ShardContext, steps: Sequence[Step]) -> list[Moved]:
+async def move_held(context: ShardContext, steps: Sequence[JobStep]) -> list[Moved]:
     """Move jobs that may be running, each with a mark for its worker if it is. Answers in order."""
     return await gather_bounded([_move_one(context, step) for step in steps])
 
 
-async def _move_one(context: ShardContext, step: Step) -> Moved:
+async def _move_one(context: ShardContext, step: JobStep) -> Moved:
     for _ in range(ROUNDS):
         head = (await context.heads.read([step.job])).get(step.job)
         after = None if head is None else step.decide(head)
         if head is None or after is None:
             return Moved(head, None)
         if head.state is not State.RUNNING:
-            (moved,) = await context.heads.move([Step(step.job, _unless_running(step.decide))])
+            (moved,) = await context.heads.move([JobStep(step.job, _unless_running(step.decide))])
             if moved.after is not None:
                 return moved
         elif await _swap_held(context, head, after):
@@ -117,6 +119,6 @@ async def raise_epoch(context: ShardContext) -> None:
     epoch = await context.admissions.raise_epoch()
     now = context.now
     decide = partial(fence_off, epoch=epoch, now=now)
-    moved = await move_held(context, [Step(JobId(item["pk"]), decide) async for item in running(context)])
+    moved = await move_held(context, [JobStep(JobId(item["pk"]), decide) async for item in walk_running(context)])
     count = sum(one.after is not None for one in moved)
     logger.warning("the shard's epoch is %d now, and %d running jobs start again", epoch, count)

@@ -12,7 +12,7 @@ from penstock.model.job import Count, Job, JobFilter, Page
 from penstock.model.lifecycle import State
 from penstock.store.dynamodb.context import ShardContext
 from penstock.store.dynamodb.items import AWAY, DUE, LINE, NOT_LISTED, Head
-from penstock.store.dynamodb.lines import due_until, heads_of_lines, running, ticketed
+from penstock.store.dynamodb.lines import due_until, heads_of_lines, walk_running, walk_ticketed
 from penstock.store.dynamodb.schema import AGE, PLACE
 from penstock.store.dynamodb.table import BATCH_KEYS, SortRange
 from penstock.store.dynamodb.values import Item
@@ -40,7 +40,7 @@ async def oldest_due(context: ShardContext) -> dict[str, datetime]:
     oldest: dict[str, int] = {}
     async for item in heads_of_lines(context, by_priority=True):
         oldest[item["q"]] = min(item["due"], oldest.get(item["q"], item["due"]))
-    async for item in ticketed(context):
+    async for item in walk_ticketed(context):
         oldest[item["q"]] = min(item["due"], oldest.get(item["q"], item["due"]))
     return {queue: from_millis(due) for queue, due in oldest.items()}
 
@@ -58,7 +58,7 @@ async def due_before(context: ShardContext, before: datetime, limit: int) -> lis
 
 
 async def running_by_worker(context: ShardContext) -> dict[str, int]:
-    return dict(Counter([item["w"] async for item in running(context)]))
+    return dict(Counter([item["w"] async for item in walk_running(context)]))
 
 
 async def page(context: ShardContext, where: JobFilter, cursor: str | None, limit: int) -> Page:
@@ -66,7 +66,7 @@ async def page(context: ShardContext, where: JobFilter, cursor: str | None, limi
     if cursor is not None and _CURSOR.fullmatch(cursor) is None:
         raise Invalid(f"{cursor!r} is no cursor of a page: take one from an earlier answer")
     heads: list[Head] = []
-    async for head in _matching(context, where, cursor):
+    async for head in _walk_matches(context, where, cursor):
         heads.append(head)
         if len(heads) > limit:
             break
@@ -80,20 +80,20 @@ def _ordered(heads: list[Head], whole: dict[JobId, Job]) -> list[Job]:
     return [whole[head.id] for head in heads]
 
 
-async def _matching(context: ShardContext, where: JobFilter, cursor: str | None) -> AsyncIterator[Head]:
+async def _walk_matches(context: ShardContext, where: JobFilter, cursor: str | None) -> AsyncIterator[Head]:
     """Heads that match, newest first: candidates by an index, in batches, judged by what they are now."""
     batch: list[JobId] = []
     async for job in _candidates(context, where, cursor):
         batch.append(job)
         if len(batch) == BATCH_KEYS:
-            for head in await _judged(context, batch, where):
+            for head in await _judge_batch(context, batch, where):
                 yield head
             batch = []
-    for head in await _judged(context, batch, where) if batch else ():
+    for head in await _judge_batch(context, batch, where) if batch else ():
         yield head
 
 
-async def _judged(context: ShardContext, jobs: list[JobId], where: JobFilter) -> list[Head]:
+async def _judge_batch(context: ShardContext, jobs: list[JobId], where: JobFilter) -> list[Head]:
     heads = await context.heads.read(jobs)
     found = (heads[job] for job in jobs if job in heads)
     return [head for head in found if _matches(head, where)]

@@ -20,7 +20,7 @@ from penstock.model.notices import Notice, NoticeChange, NoticeKind
 from penstock.model.shards import RING
 from penstock.model.workers import EVER, DrainRequest, Seen, Worker
 from penstock.store.dynamodb.admission import Admissions
-from penstock.store.dynamodb.conditions import Condition, Update
+from penstock.store.dynamodb.conditions import ItemCondition, Update
 from penstock.store.dynamodb.keys import AFTER_ALL
 from penstock.store.dynamodb.schema import PLACE
 from penstock.store.dynamodb.table import ConditionFailed, DynamoTable, SortRange
@@ -64,7 +64,7 @@ class DynamoRegistry:
 
     async def _put_notice(self, notice: Notice) -> bool:
         """Whether it is the newest about its name; of two of one instant the one with the larger value is."""
-        newer = Condition(
+        newer = ItemCondition(
             "attribute_not_exists(pk) OR ta < :told_at OR (ta = :told_at AND vl < :value)",
             told_at=to_millis(notice.told_at),
             value=notice.value or b"",
@@ -75,10 +75,10 @@ class DynamoRegistry:
         """Store a notice unless a newer one was written since the one that this decision is based on."""
         known_at = NEVER if change.known_at is None else to_millis(change.known_at)
         return await self._store_notice(
-            change.notice, Condition("attribute_not_exists(pk) OR ta <= :known_at", known_at=known_at)
+            change.notice, ItemCondition("attribute_not_exists(pk) OR ta <= :known_at", known_at=known_at)
         )
 
-    async def _store_notice(self, notice: Notice, condition: Condition) -> bool:
+    async def _store_notice(self, notice: Notice, condition: ItemCondition) -> bool:
         item = self._notice_item(notice)
         try:
             await self._table.put(item, condition)
@@ -110,7 +110,7 @@ class DynamoRegistry:
     async def acquire_role(self, role: str, holder: str, span: timedelta) -> int | None:
         """The fence; None while another holds it."""
         until = self._table.clock.latest() + millis(span)
-        mine = Condition("ho = :holder", holder=holder)
+        mine = ItemCondition("ho = :holder", holder=holder)
         try:
             held = await self._table.update(Update(self.role_key(role), {"hu": until}, condition=mine))
         except ConditionFailed as refused:
@@ -122,7 +122,7 @@ class DynamoRegistry:
         now = self._table.clock.now()
         if seen is not None and seen["hu"] > now:
             return None
-        free = Condition("attribute_not_exists(pk) OR hu <= :now", now=now)
+        free = ItemCondition("attribute_not_exists(pk) OR hu <= :now", now=now)
         update = Update(self.role_key(role), {"ho": holder, "hu": until}, adds={"f": 1}, condition=free)
         try:
             return int((await self._table.update(update))["f"])
@@ -132,7 +132,7 @@ class DynamoRegistry:
 
     async def release_role(self, role: str, holder: str) -> None:
         try:
-            mine = Condition("ho = :holder", holder=holder)
+            mine = ItemCondition("ho = :holder", holder=holder)
             await self._table.update(Update(self.role_key(role), {"hu": 0}, condition=mine))
         except ConditionFailed:
             return
@@ -154,7 +154,7 @@ class DynamoRegistry:
 
     async def _ask_to_drain(self, name: str, until: int) -> bool:
         """Whether there is such a worker."""
-        later = Condition("attribute_exists(pk) AND (attribute_not_exists(du) OR du > :until)", until=until)
+        later = ItemCondition("attribute_exists(pk) AND (attribute_not_exists(du) OR du > :until)", until=until)
         try:
             await self._table.update(Update(ItemKey(self._workers, name), {"du": until}, condition=later))
         except ConditionFailed as refused:
@@ -205,7 +205,7 @@ class DynamoRegistry:
 
     async def _delete_silent(self, item: Item) -> bool:
         try:
-            silent = Condition("sn = :seen", seen=item["sn"])
+            silent = ItemCondition("sn = :seen", seen=item["sn"])
             return await self._table.delete(key_of(item), silent) is not None
         except ConditionFailed:
             return False

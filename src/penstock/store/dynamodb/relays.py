@@ -30,7 +30,15 @@ from penstock.model.journal import (
     RelayTotals,
     RelayWrite,
 )
-from penstock.store.dynamodb.conditions import Condition, Part, Update, check_part, delete_part, put_part, update_part
+from penstock.store.dynamodb.conditions import (
+    ItemCondition,
+    Part,
+    Update,
+    check_part,
+    delete_part,
+    put_part,
+    update_part,
+)
 from penstock.store.dynamodb.journal import ceil_millis
 from penstock.store.dynamodb.journal_items import JournalItems
 from penstock.store.dynamodb.keys import AFTER_ALL, millis_key
@@ -124,7 +132,7 @@ class DynamoRelays:
         self, subscription: str, fence: int, puts: Sequence[Part], state: Part, deletes: Sequence[Part]
     ) -> None:
         role = self._registry.role_key(relay_role(subscription))
-        guard = check_part(role, Condition("f = :fence", fence=fence))
+        guard = check_part(role, ItemCondition("f = :fence", fence=fence))
         if len(puts) + len(deletes) <= SAVE_PARTS:
             batches = [[*puts, state, *deletes]]
         else:
@@ -135,7 +143,7 @@ class DynamoRelays:
     def _state_update(self, subscription: str, known: SavedRelay, write: RelayWrite, record: int) -> Update:
         """The guard: no other write since the state was read. A position never goes back, and None leaves it."""
         state, before = write.state, known.totals
-        same = Condition("tu = :turn", turn=known.turn) if known.turn else Condition("attribute_not_exists(tu)")
+        same = ItemCondition("tu = :turn", turn=known.turn) if known.turn else ItemCondition("attribute_not_exists(tu)")
         place = max((one for one in (before.state.position, state.position) if one is not None), default=None)
         sets = {
             "nb": None if place is None else place.number,

@@ -15,7 +15,7 @@ from penstock.model.clock import millis
 from penstock.model.ids import JobId
 from penstock.model.job import Lease, Loss, Renewal
 from penstock.store.dynamodb.context import ShardContext
-from penstock.store.dynamodb.heads import Decide, Step
+from penstock.store.dynamodb.heads import Decide, JobStep
 from penstock.store.dynamodb.items import Head
 from penstock.store.dynamodb.leases import loss_of
 from penstock.store.dynamodb.moves import extend, holds
@@ -77,7 +77,7 @@ class Renewals:
         if not leases:
             return {}
         until = self._context.table.clock.latest() + millis(span)
-        moved = await self._context.heads.move([Step(lease.job, _extension(lease, until)) for lease in leases])
+        moved = await self._context.heads.move([JobStep(lease.job, _extension(lease, until)) for lease in leases])
         heads = (one.after or one.before for one in moved)
         return {head.id: head for head in heads if head is not None}
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from penstock.model.clock import from_millis, to_millis
 from penstock.model.ids import JobId
 from penstock.model.schedule import Due, Every, Schedule, TickRecord
-from penstock.store.dynamodb.conditions import ABSENT, Condition, Part, Update, put_part, update_part
+from penstock.store.dynamodb.conditions import ABSENT, ItemCondition, Part, Update, put_part, update_part
 from penstock.store.dynamodb.context import ShardContext
 from penstock.store.dynamodb.journal import ceil_millis
 from penstock.store.dynamodb.keys import AFTER_ALL, millis_key, new_token
@@ -75,7 +75,7 @@ class DynamoSchedules:
         token = new_token()
         changed = replace(schedule, version=expected + 1)
         sets = schedule_attributes(self._prefix, changed, token)
-        update = Update(self.key(schedule.name), sets, condition=Condition("v = :expected", expected=expected))
+        update = Update(self.key(schedule.name), sets, condition=ItemCondition("v = :expected", expected=expected))
         with suppress(TransactionRefused):
             await self._table.transact([update_part(update), *self.waiting_parts(changed)], new_token())
         found = await self.read([schedule.name])
@@ -154,7 +154,7 @@ class DynamoSchedules:
             if name not in true:
                 # The guard: another write may have made it true since.
                 with suppress(ConditionFailed):
-                    await self._table.delete(key_of(item), Condition("x = :token", token=item["x"]))
+                    await self._table.delete(key_of(item), ItemCondition("x = :token", token=item["x"]))
 
     async def _read_activities(self, found: Sequence[StoredSchedule]) -> dict[str, Activity]:
         """What the jobs of each schedule are doing, by its name, as of now."""

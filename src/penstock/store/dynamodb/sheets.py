@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from penstock.model.ids import JobId, to_bytes
-from penstock.store.dynamodb.conditions import Condition, Part, Update, update_part
+from penstock.store.dynamodb.conditions import ItemCondition, Part, Update, update_part
 from penstock.store.dynamodb.items import Head
 from penstock.store.dynamodb.table import DynamoTable
 from penstock.store.dynamodb.values import Item, ItemKey
@@ -131,10 +131,10 @@ class Sheets:
         return self._table.clock.now() // 1000 + KEPT_SECONDS
 
 
-def _unchanged(name: str, head: Head, seen: Sheet | None) -> Condition | None:
+def _unchanged(name: str, head: Head, seen: Sheet | None) -> ItemCondition | None:
     if seen is None:
         return None
     raw = seen.raw(head.id, head.fence)
     if raw is None:
-        return Condition(f"attribute_not_exists(#{LEASE}{name})")
-    return Condition(f"#{LEASE}{name} = :lease", lease=raw)
+        return ItemCondition(f"attribute_not_exists(#{LEASE}{name})")
+    return ItemCondition(f"#{LEASE}{name} = :lease", lease=raw)

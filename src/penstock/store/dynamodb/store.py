@@ -112,7 +112,7 @@ class DynamoStore:
         self._ticks = DynamoTicks(context, self._schedules)
         journal = JournalItems(table, prefix, event_retention)
         self._history = DynamoHistory(journal)
-        self._journal = DynamoJournal(journal, self._history, prefix, keep_events=keep_events)
+        self._journal = DynamoJournal(journal, self._history, keep_events=keep_events)
         self._relays = DynamoRelays(journal, self._registry, prefix)
 
     @classmethod
@@ -374,7 +374,7 @@ class DynamoStore:
         await self.notices()
 
     async def close(self) -> None:
-        for batcher in (self._claims, self._settles, self._releases, self._gets):
+        for batcher in (self._claims, self._settles, self._releases, self._gets, self._journal):
             await batcher.close()
         await self._context.ended.write()
         await self.table.close()

@@ -15,9 +15,9 @@ from penstock.model.job import Job, NewJob
 from penstock.model.lifecycle import Move
 from penstock.model.submission import Inserted, Known, Misplaced, Submission
 from penstock.store.dynamodb.concurrency import gather_bounded
-from penstock.store.dynamodb.conditions import ABSENT, Condition
+from penstock.store.dynamodb.conditions import ABSENT, ItemCondition
 from penstock.store.dynamodb.context import ShardContext
-from penstock.store.dynamodb.insertions import Insertion
+from penstock.store.dynamodb.insertions import JobInsertion
 from penstock.store.dynamodb.keys import idempotency_key, millis_key, new_token
 from penstock.store.dynamodb.schema import AGE
 from penstock.store.dynamodb.statements import Insert
@@ -56,7 +56,7 @@ class Submits:
             for new in jobs
         ]
 
-    async def _insert_plain(self, planned: Sequence[Insertion]) -> list[Submission]:
+    async def _insert_plain(self, planned: Sequence[JobInsertion]) -> list[Submission]:
         if not planned:
             return []
         done = await self._table.execute([Insert(insertion.item) for insertion in planned])
@@ -68,10 +68,10 @@ class Submits:
             for one, inserted in zip(planned, done, strict=True)
         ]
 
-    async def _insert_keyed(self, planned: Sequence[Insertion]) -> list[Submission]:
+    async def _insert_keyed(self, planned: Sequence[JobInsertion]) -> list[Submission]:
         return await gather_bounded(self._insert_one(insertion) for insertion in planned)
 
-    async def _insert_one(self, insertion: Insertion) -> Submission:
+    async def _insert_one(self, insertion: JobInsertion) -> Submission:
         condition = ABSENT
         for _ in range(ATTEMPTS):
             try:
@@ -89,7 +89,9 @@ class Submits:
             f"the idempotency key {insertion.new.key!r} passes from job to job at this moment; retry", retry_after=1
         )
 
-    async def _find(self, insertion: Insertion, refused: TransactionRefused) -> tuple[Submission | None, Item | None]:
+    async def _find(
+        self, insertion: JobInsertion, refused: TransactionRefused
+    ) -> tuple[Submission | None, Item | None]:
         """The job that stands in the way; none, but the key item, if that job is gone."""
         new, key = insertion.new, refused.olds[0]
         heads = await self._heads.read({new.id} if key is None else {JobId(key["job"]), new.id})
@@ -101,7 +103,7 @@ class Submits:
         job = (await self._jobs.whole([heads[owner]]))[owner]
         return Known(job, conflict=key is not None and key["fp"] != new.fingerprint), None
 
-    def _inserted(self, insertion: Insertion) -> Inserted:
+    def _inserted(self, insertion: JobInsertion) -> Inserted:
         self._heads.remember(insertion.head)
         return Inserted(insertion.new, insertion.head.origin.created, Move.SUBMIT)
 
@@ -131,15 +133,15 @@ class Submits:
         return bool(keyed and await self._heads.read(keyed))
 
 
-def _job(insertion: Insertion) -> JobId:
+def _job(insertion: JobInsertion) -> JobId:
     return insertion.head.id
 
 
-def _key(insertion: Insertion) -> str | None:
+def _key(insertion: JobInsertion) -> str | None:
     return insertion.new.key
 
 
-def _is_own(insertion: Insertion, heads: Mapping[JobId, object]) -> bool:
+def _is_own(insertion: JobInsertion, heads: Mapping[JobId, object]) -> bool:
     """Whether the job that is there was inserted by this very call, whose answer was lost."""
     there = heads.get(insertion.head.id)
     return getattr(there, "order", None) == insertion.head.order
@@ -157,5 +159,5 @@ def _known(whole: Mapping[JobId, Job], key: Item | None, new: NewJob) -> Known |
     return Known(whole[JobId(key["job"])], conflict=key["fp"] != new.fingerprint)
 
 
-def _replaces(key: Item | None) -> Condition:
-    return ABSENT if key is None else Condition("attribute_not_exists(pk) OR job = :former", former=key["job"])
+def _replaces(key: Item | None) -> ItemCondition:
+    return ABSENT if key is None else ItemCondition("attribute_not_exists(pk) OR job = :former", former=key["job"])

@@ -14,7 +14,7 @@ from penstock.model.lifecycle import WAITING, Event, Move, State
 from penstock.store.answers import group_by
 from penstock.store.dynamodb.concurrency import gather_bounded
 from penstock.store.dynamodb.context import ShardContext
-from penstock.store.dynamodb.heads import Step
+from penstock.store.dynamodb.heads import JobStep
 from penstock.store.dynamodb.items import Head
 from penstock.store.dynamodb.keys import AFTER_ALL, millis_key
 from penstock.store.dynamodb.leases import Wanted, claim_unticketed
@@ -25,8 +25,8 @@ from penstock.store.dynamodb.lines import (
     in_line,
     is_open,
     next_due,
-    ticketed,
     urgency,
+    walk_ticketed,
 )
 from penstock.store.dynamodb.moves import event_of, expire_ticket, is_expired, ticket
 from penstock.store.dynamodb.table import SortRange
@@ -44,7 +44,7 @@ async def promote(context: ShardContext, limit: int) -> list[Event]:
     """Promote the jobs that were due first."""
     now = context.now
     found = await _take(due_until(context, now), limit)
-    steps = [Step(JobId(item["pk"]), partial(context.moves.promote, now=now)) for item in found]
+    steps = [JobStep(JobId(item["pk"]), partial(context.moves.promote, now=now)) for item in found]
     moved = await context.heads.move(steps)
     return [event_of(one.before, one.after, Move.DISPATCH, now) for one in moved if one.after is not None]
 
@@ -89,7 +89,7 @@ async def _post_and_mark(
     free = [head for head in found if mark(head) is not None]
     if post is not None and free:
         await post([_ticket_of(context, head) for head in free])
-    moved = await context.heads.move([Step(head.id, mark) for head in free])
+    moved = await context.heads.move([JobStep(head.id, mark) for head in free])
     return [_ticket_of(context, one.after) for one in moved if one.after is not None]
 
 
@@ -118,7 +118,7 @@ def _ticket_of(context: ShardContext, head: Head) -> Ticket:
 async def overdue_tickets(context: ShardContext, after: JobId | None, limit: int) -> list[JobId]:
     """By id, after an id."""
     now = context.now
-    overdue = sorted([JobId(item["pk"]) async for item in ticketed(context) if item["un"] <= now])
+    overdue = sorted([JobId(item["pk"]) async for item in walk_ticketed(context) if item["un"] <= now])
     return [job for job in overdue if after is None or job > after][:limit]
 
 
@@ -126,8 +126,8 @@ async def expire_tickets(context: ShardContext, jobs: Sequence[JobId] | None) ->
     """Expire tickets; how many."""
     decide = partial(expire_ticket, now=None if jobs is None else context.now)
     if jobs is None:
-        jobs = [JobId(item["pk"]) async for item in ticketed(context)]
-    moved = await context.heads.move([Step(job, decide) for job in dict.fromkeys(jobs)])
+        jobs = [JobId(item["pk"]) async for item in walk_ticketed(context)]
+    moved = await context.heads.move([JobStep(job, decide) for job in dict.fromkeys(jobs)])
     return sum(one.after is not None for one in moved)
 
 
@@ -166,7 +166,7 @@ async def claim_next(context: ShardContext, asked: Sequence[Share], worker: str,
 
 async def _claim_share(context: ShardContext, share: Share, worker: str, lease: timedelta) -> list[Head]:
     """Claim from the merged lines of the types; where others were faster, look further."""
-    line = _merged(context, share, context.now)
+    line = _merge_lines(context, share, context.now)
     heads: list[Head] = []
     while room := share.jobs - len(heads):
         found = await _take(line, room)
@@ -181,7 +181,7 @@ def _ticket_for(context: ShardContext, item: Item) -> Ticket:
     return Ticket(context.shard, JobId(item["pk"]), item["q"], item["t"], item["pr"])
 
 
-async def _merged(context: ShardContext, share: Share, now: int) -> AsyncIterator[Item]:
+async def _merge_lines(context: ShardContext, share: Share, now: int) -> AsyncIterator[Item]:
     """The jobs of several types by urgency, each type's line read as far as it is needed."""
     page = min(share.jobs + 20, 1000)
     keys = [BacklogKey(share.queue, name) for name in dict.fromkeys(share.types)]
@@ -218,7 +218,7 @@ async def _expire_jobs(context: ShardContext, entries: Sequence[Item], now: int)
     decide = partial(context.moves.expire, now=now)
     heads = await context.heads.read(jobs)
     waiting = [job for job in jobs if job in heads and heads[job].state in WAITING]
-    moved = await context.heads.move([Step(job, decide) for job in waiting])
+    moved = await context.heads.move([JobStep(job, decide) for job in waiting])
     await context.see_off([one.after for one in moved if one.after is not None])
     heads |= {one.after.id: one.after for one in moved if one.after is not None}
     await _forget(context, [one for one, job in zip(entries, jobs, strict=True) if _is_over(one, heads.get(job), now)])

@@ -15,7 +15,7 @@ from msgspec import Struct
 from penstock.aws import AwsRefusal, AwsService
 from penstock.model.clock import SystemClock
 from penstock.model.errors import StoreUnavailable, TooLarge
-from penstock.store.dynamodb.conditions import Condition, Part, Update, bind
+from penstock.store.dynamodb.conditions import ItemCondition, Part, Update, bind
 from penstock.store.dynamodb.schema import INDEX_KEYS
 from penstock.store.dynamodb.server_clock import TableClock
 from penstock.store.dynamodb.statements import Dialect, Insert, Write
@@ -154,7 +154,7 @@ class DynamoTable:
         answer = await self.call("GetItem", TableName=self.name, Key=encode_key(key), ConsistentRead=True)
         return decode_item(answer["Item"]) if answer.get("Item") else None
 
-    async def put(self, item: Item, condition: Condition | None = None) -> None:
+    async def put(self, item: Item, condition: ItemCondition | None = None) -> None:
         """Put an item; ConditionFailed with the present one."""
         check_size(item)
         await self._write("PutItem", {"Item": encode_item(item)} | _guard(condition))
@@ -164,7 +164,7 @@ class DynamoTable:
         answer = await self._write("UpdateItem", update.arguments() | {"ReturnValues": returns})
         return decode_item(answer.get("Attributes") or {})
 
-    async def delete(self, key: ItemKey, condition: Condition | None = None) -> Item | None:
+    async def delete(self, key: ItemKey, condition: ItemCondition | None = None) -> Item | None:
         """Delete an item; what it was, None if there was none."""
         arguments = {"Key": encode_key(key), "ReturnValues": "ALL_OLD"} | _guard(condition)
         answer = await self._write("DeleteItem", arguments)
@@ -338,7 +338,7 @@ def chunked(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
         yield items[start : start + size]
 
 
-def _guard(condition: Condition | None) -> dict[str, Any]:
+def _guard(condition: ItemCondition | None) -> dict[str, Any]:
     return {} if condition is None else condition.arguments()
 
 

@@ -20,9 +20,9 @@ from penstock.model.schedule import Decision, Schedule, Ticked, TickMove, TickRe
 from penstock.model.submission import Inserted, Misplaced
 from penstock.store.answers import group_by
 from penstock.store.dynamodb.concurrency import gather_bounded
-from penstock.store.dynamodb.conditions import ABSENT, Condition, Part, Update, put_part, update_part
+from penstock.store.dynamodb.conditions import ABSENT, ItemCondition, Part, Update, put_part, update_part
 from penstock.store.dynamodb.context import ShardContext
-from penstock.store.dynamodb.insertions import Insertion
+from penstock.store.dynamodb.insertions import JobInsertion
 from penstock.store.dynamodb.items import Head
 from penstock.store.dynamodb.keys import millis_key, new_token
 from penstock.store.dynamodb.moves import event_of
@@ -64,7 +64,7 @@ class TickPlan(Struct, frozen=True):
     """A transaction, and what it means."""
 
     parts: Sequence[Part]
-    insertions: Sequence[Insertion]
+    insertions: Sequence[JobInsertion]
     yielded: Sequence[Yielded]
 
 
@@ -100,7 +100,7 @@ class DynamoTicks:
             # Without it, the schedule would be decided again at once, endlessly.
             return await self._apply(without_jobs(move, f"the store cannot keep this: {error}"), [], now)
 
-    async def _apply(self, move: TickMove, insertions: Sequence[Insertion], now: int) -> Ticked:
+    async def _apply(self, move: TickMove, insertions: Sequence[JobInsertion], now: int) -> Ticked:
         await self._table.put_all([item for one in insertions for item in one.beside()])
         for _ in range(TICK_ATTEMPTS):
             reading = await self._read(move)
@@ -140,7 +140,7 @@ class DynamoTicks:
 
     # -- deciding
 
-    def _plan(self, move: TickMove, insertions: Sequence[Insertion], reading: ScheduleReading, now: int) -> TickPlan:
+    def _plan(self, move: TickMove, insertions: Sequence[JobInsertion], reading: ScheduleReading, now: int) -> TickPlan:
         fresh = [record for record in move.records if _is_fresh(record, reading.records)]
         added = [(record.job, to_millis(record.at)) for record in fresh if record.job is not None]
         named = dict(added)
@@ -170,7 +170,7 @@ class DynamoTicks:
             **place_of(self._context.prefix, after.name, None if after.paused else next_at),
             **listed_attributes(reading.activity, added, reading.heads),
         }
-        same = Condition("x = :token", token=stored.token)
+        same = ItemCondition("x = :token", token=stored.token)
         return update_part(Update(self._schedules.key(after.name), sets, condition=same))
 
     def _record_part(self, record: TickRecord, reading: ScheduleReading) -> Part:
@@ -183,7 +183,7 @@ class DynamoTicks:
             "r": record.skipped,
             "ttl": -(-(at + millis(self._context.retention.failed)) // 1000),
         }
-        return put_part(item, Condition("attribute_not_exists(j)") if at in reading.records else ABSENT)
+        return put_part(item, ItemCondition("attribute_not_exists(j)") if at in reading.records else ABSENT)
 
     def _yielding(self, move: TickMove, reading: ScheduleReading, now: int) -> list[Yielded]:
         """The schedule's own jobs that are cancelled, or marked where they run."""

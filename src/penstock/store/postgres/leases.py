@@ -252,7 +252,7 @@ async def _end(session: Session, rows: Sequence[Settlement]) -> dict[JobId, Even
         "results": arrays.byteas([one.result for one in rows]),
         "objects": _structured([one.result_object for one in rows]),
         "outputs": _structured([one.outputs for one in rows]),
-        "reasoned": any(one.reason is not None for one in rows),
+        "reasoned": any([one.reason is not None for one in rows]),
     }
     scope = session.scope | held_by(rows) | _columns(rows) | kept
     return moved_by(rows, await query(session.connection, _SETTLE, scope), Move.SETTLE)

@@ -86,6 +86,29 @@ class AdmissionContract(OnStage):
         assert await shard.put_schedule(schedule(stage, "new"), None, epoch) is not None
         assert await shard.put_schedule(schedule(stage, "new"), None, epoch) is None
 
+    async def test_one_job_alone_is_admitted_as_in_a_batch(self, stage: StoreStage) -> None:
+        shard = shard_of_stage(stage)
+        told = ring_at(stage, shard)
+        await shard.put_notices([told])
+        epoch = to_millis(told.told_at)
+        (there,) = await shard.submit([new_at(stage, shard, key="a", ring=epoch, fingerprint=b"1")], TICKET)
+        (ended,) = await shard.submit([new_at(stage, shard, key="b", ring=epoch, fingerprint=b"1")], TICKET)
+        assert [type(there), type(ended)] == [Inserted, Inserted]
+        await stage.store.cancel([ended.id])
+        answers = {
+            new_at(stage, shard, key="a", ring=epoch, fingerprint=b"1"): (Known, False),
+            new_at(stage, shard, key="b", ring=epoch, fingerprint=b"2"): (Known, True),
+            new_at(stage, shard, key="c", ring=epoch - 1): (Misplaced, False),
+        }
+        for new, expected in answers.items():
+            (answer,) = await shard.submit([new], TICKET)
+            assert (type(answer), answer.conflict) == expected, new.key
+        await shard.admit(jobs=False)
+        closed = new_at(stage, shard, key="f", ring=epoch)
+        assert await shard.submit([closed], TICKET) == [Misplaced(closed)]
+        assert {job.id for job in await stage.all_jobs()} == {there.id, ended.id}
+        assert await stage.read_counts() == await stage.count_jobs()
+
     async def test_an_older_ring_changes_nothing_and_a_newer_one_counts(self, stage: StoreStage) -> None:
         shard = shard_of_stage(stage)
         told = ring_at(stage, shard)

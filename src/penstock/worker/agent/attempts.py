@@ -138,8 +138,10 @@ class Attempts:
     def look(self) -> None:
         """Stop attempts that timed out or cannot be renewed, and kill those that did not stop when asked."""
         now = self._clock.monotonic()
+        late = self._terms.late_by(now)
         for attempt in tuple(self._active):
-            if attempt.reason is None:
+            # Most are in time.
+            if attempt.reason is None and (attempt.lease_ends <= late or now >= attempt.timeout_at):
                 self._look_at_deadlines(attempt, now)
             if attempt.reason is not None:
                 self._look_at_grace(attempt, now)
