@@ -128,6 +128,14 @@ def test_a_fleet_is_bounded_and_scaled(browser: "Browser", shop: Shop) -> None:
     assert shop.client.get_fleet("encode").fleet.max == 4
 
 
+def test_of_workers_nothing_is_said_where_nothing_is_known(browser: "Browser", shop: Shop) -> None:
+    with open_page(browser, shop.url) as (page, _):
+        page.goto("types/thumbnail")
+        picture = page.get_by_role("region", name="Its jobs")
+        expect(picture).to_contain_text("jobs came")
+        assert "wanted" not in picture.inner_text()
+
+
 def test_new_jobs_gather_while_somebody_reads(browser: "Browser", shop: Shop) -> None:
     with open_page(browser, shop.url) as (page, _):
         page.goto("jobs?q=type:report")

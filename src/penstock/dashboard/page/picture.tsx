@@ -102,15 +102,18 @@ export default function Picture(props: PictureProps): JSX.Element {
   const [place, width] = useWidth();
   const [cursor, setCursor] = useState<number | null>(null);
   const above = width < 560 ? 120 : 170;
-  const below = width < 560 ? 72 : 96;
+  // Without fleets nothing is known of workers: then nothing is said of them.
+  const hasWorkers = bands.length > 0;
+  const below = hasWorkers ? (width < 560 ? 72 : 96) : 0;
+  const line = hasWorkers ? GATE : 1;
   const gate = TOP + above;
-  const height = gate + GATE + below + AXIS;
+  const height = gate + line + below + AXIS;
   const right = Math.max(width - RIGHT, LEFT + 10);
   const x = (at: number) => LEFT + ((at - from) / (to - from)) * (right - LEFT);
   const most = roundUp(Math.max(4, ...steps.map((one) => one.waiting)));
   const mostWorkers = roundUp(Math.max(2, ...bands.map((one) => Math.max(one.wanted ?? 0, one.busy + one.idle + one.starting))));
   const up = (value: number) => gate - (value / most) * above;
-  const down = (value: number) => gate + GATE + (Math.min(value, mostWorkers) / mostWorkers) * below;
+  const down = (value: number) => gate + line + (Math.min(value, mostWorkers) / mostWorkers) * below;
   const groups = useMemo(() => grouped(decisions, x, right), [decisions, from, to, right]);
   const waiting = useMemo(() => {
     let path = "";
@@ -132,12 +135,16 @@ export default function Picture(props: PictureProps): JSX.Element {
     <figure class="picture">
       <figcaption class="legend">
         <span><i class="key waiting" />waiting</span>
-        <span><i class="key busy" />busy</span>
-        <span><i class="key idle" />idle</span>
-        <span><i class="key starting" />starting</span>
-        <span><i class="key unknown" />not recorded</span>
-        <span><i class="key wanted" />wanted</span>
-        <span>▲ started</span><span>▼ let go</span><span>◆ both</span>
+        {hasWorkers ? (
+          <>
+            <span><i class="key busy" />busy</span>
+            <span><i class="key idle" />idle</span>
+            <span><i class="key starting" />starting</span>
+            <span><i class="key unknown" />not recorded</span>
+            <span><i class="key wanted" />wanted</span>
+            <span>▲ started</span><span>▼ let go</span><span>◆ both</span>
+          </>
+        ) : null}
       </figcaption>
       <div ref={place} class="canvas" onPointerMove={pick} onPointerLeave={() => setCursor(null)}>
         {width > 0 ? (
@@ -153,7 +160,7 @@ export default function Picture(props: PictureProps): JSX.Element {
                 <text x={LEFT - 6} y={up(one) + 4} class="label end">{count(one)}</text>
               </g>
             ))}
-            {[mostWorkers, mostWorkers / 2].filter((one) => Number.isInteger(one)).map((one) => (
+            {(hasWorkers ? [mostWorkers, mostWorkers / 2] : []).filter((one) => Number.isInteger(one)).map((one) => (
               <g key={one}>
                 <path class="grid" d={`M${LEFT} ${down(one)}H${right}`} />
                 <text x={LEFT - 6} y={down(one) + 4} class="label end">{count(one)}</text>
@@ -161,20 +168,20 @@ export default function Picture(props: PictureProps): JSX.Element {
             ))}
             {axisTimes(from, to, right - LEFT).map((one) => (
               <g key={one}>
-                <path class="grid" d={`M${x(one)} ${TOP}V${gate}M${x(one)} ${gate + GATE}V${gate + GATE + below}`} />
+                <path class="grid" d={`M${x(one)} ${TOP}V${gate}M${x(one)} ${gate + line}V${gate + line + below}`} />
                 {x(one) < right - 18 && x(one) > LEFT + 18 ? (
                   <text x={x(one)} y={height - 6} class="label middle">{axisLabel(one, to - from)}</text>
                 ) : null}
               </g>
             ))}
             <path class="area waiting" d={waiting} />
-            <rect class="gate" x={LEFT} y={gate} width={right - LEFT} height={GATE} />
+            <rect class="gate" x={LEFT} y={gate} width={right - LEFT} height={line} />
             {bands.map((band) => <Workers key={band.from} band={band} x={x} down={down} />)}
             <path class="wanted" d={wantedPath(bands, x, down)} />
             {props.bound !== null && props.bound <= mostWorkers ? (
               <path class="bound" d={`M${LEFT} ${down(props.bound)}H${right}`} />
             ) : null}
-            {at ? <path class="cursor" d={`M${x(Date.parse(at.at) + props.step)} ${TOP}V${gate + GATE + below}`} /> : null}
+            {at ? <path class="cursor" d={`M${x(Date.parse(at.at) + props.step)} ${TOP}V${gate + line + below}`} /> : null}
           </svg>
         ) : null}
         <div class="gate-buttons">
@@ -272,7 +279,7 @@ function inWords(steps: HistoryStep[], bands: Band[]): string {
   const parts = [
     highest ? `Most waiting: ${count(highest.waiting)} at ${clock(Date.parse(highest.at))}.` : "Nothing waited.",
     `${count(came)} jobs came, ${count(failed)} failed.`,
-    wanted ? `At most ${count(wanted)} workers were wanted.` : "No workers were wanted.",
+    !bands.length ? "" : wanted ? `At most ${count(wanted)} workers were wanted.` : "No workers were wanted.",
   ];
   return parts.join(" ");
 }
@@ -323,7 +330,7 @@ function AsTable({ steps, bands, step }: { steps: HistoryStep[]; bands: Band[]; 
           <table class="plain">
             <thead>
               <tr>
-                {["until", "waiting", "running", "came", "started", "succeeded", "failed", "wanted"].map((name) => (
+                {["until", "waiting", "running", "came", "started", "succeeded", "failed", ...(bands.length ? ["wanted"] : [])].map((name) => (
                   <th key={name} scope="col" class={name === "until" ? undefined : "num"}>{name}</th>
                 ))}
               </tr>
@@ -335,7 +342,7 @@ function AsTable({ steps, bands, step }: { steps: HistoryStep[]; bands: Band[]; 
                   {[one.waiting, one.running, one.arrived, one.started, one.succeeded, one.failed].map((value, number) => (
                     <td key={number} class="num">{count(value)}</td>
                   ))}
-                  <td class="num">{bandAt(bands, Date.parse(one.at) + step)?.wanted ?? "not recorded"}</td>
+                  {bands.length ? <td class="num">{bandAt(bands, Date.parse(one.at) + step)?.wanted ?? "not recorded"}</td> : null}
                 </tr>
               ))}
             </tbody>
