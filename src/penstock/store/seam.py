@@ -82,7 +82,7 @@ def common_capabilities(shards: Iterable[Capabilities]) -> Capabilities:
         exact_counts=all(one.exact_counts for one in found),
         counts_up_to=min(counted, default=None),
         prompt_lines=all(one.prompt_lines for one in found),
-        dispatches_due=all(one.dispatches_due for one in found),
+        dispatches_due=bool(found) and all(one.dispatches_due for one in found),
     )
 
 
