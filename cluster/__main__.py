@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 def main() -> int:
     arguments = _parser().parse_args()
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     plan = Plan(jobs=arguments.jobs, clients=arguments.clients, rate=arguments.rate, bars=not arguments.no_bars)
     folder = Path(arguments.folder or tempfile.mkdtemp(prefix="penstock-cluster-")).resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """End as Ctrl-C does."""
     raise KeyboardInterrupt
 
 

@@ -62,6 +62,12 @@ class Board:
             return self._changed.wait_for(lambda: len(self._open) < self._window, seconds)
 
     @property
+    def open_jobs(self) -> set[str]:
+        """Acknowledged jobs in the window that have not ended."""
+        with self._changed:
+            return set(self._open)
+
+    @property
     def waiting(self) -> set[str]:
         """Acknowledged jobs in the window that have not begun."""
         with self._changed:
@@ -76,6 +82,11 @@ class Board:
         """Jobs that a worker has begun and not ended."""
         with self._changed:
             return {job for job, entry in self._running.items() if entry.worker == worker}
+
+    def at_work(self) -> set[str]:
+        """Workers that have begun jobs and not ended them."""
+        with self._changed:
+            return {entry.worker for entry in self._running.values()}
 
     def _follow(self) -> None:
         while not self._stopped.wait(LOOK_SECONDS):

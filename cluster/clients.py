@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cluster.board import Board
 from cluster.caller import Answer, Broken, Caller
-from cluster.mix import Kind, Request, Wish, requests
+from cluster.mix import Kind, Request, Wish
 from cluster.records import Call, Event, History, Phase
 
 AGAIN_SECONDS = 0.5
@@ -24,8 +24,8 @@ Step = Callable[[], None]
 class Supply:
     """Hands the requests of the mix to all clients: at least `jobs`, and more until it is told that it is enough."""
 
-    def __init__(self, board: Board, jobs: int, rate: float, seed: int) -> None:
-        self._requests: Iterator[Request] = requests(random.Random(seed))
+    def __init__(self, board: Board, jobs: int, rate: float, wanted: Iterator[Request]) -> None:
+        self._requests = wanted
         self._board = board
         self._jobs = jobs
         self._rate = rate

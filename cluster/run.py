@@ -1,5 +1,6 @@
 """A run: load, faults, the end, the judgement."""
 
+import random
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from cluster.clients import Client, Supply
 from cluster.cluster import Cluster
 from cluster.consumer import Consumer
 from cluster.faults import MOODS, Faults, NotWell
+from cluster.mix import requests
 from cluster.placement import place
 from cluster.records import Tail, events_of
 from cluster.recovery import Fault, Harm, measure
@@ -47,7 +49,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 def run(cluster: Cluster, plan: Plan, say: Callable[[str], None]) -> bool:
     """Whether every promise was kept; what was found goes to `say`."""
     board = Board(cluster.ledger, plan.window)
-    supply = Supply(board, plan.jobs, plan.rate, SEED)
+    supply = Supply(board, plan.jobs, plan.rate, requests(random.Random(SEED)))
     folder = cluster.histories
     folder.mkdir()
     consumer = Consumer(cluster.sink, cluster.port)

@@ -43,13 +43,29 @@ class Moto(Emulator):
 
 
 class Ministack(Emulator):
-    """DynamoDB, SQS, SNS, Lambda, API Gateway, CloudWatch, CloudFormation; and ECS, with containers of `engine`."""
+    """DynamoDB, SQS, SNS, Lambda, API Gateway, CloudWatch, CloudFormation; and ECS, with containers of `engine`.
+
+    With `policies` it checks signatures and lets roles call only what their policies allow; `ACCESS_KEY` may call all.
+    With `trail` CloudTrail keeps every call. `environ` is also that of its functions.
+    """
 
     name = "ministack"
 
-    def __init__(self, folder: Path, port: int = 0, *, engine: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int = 0,
+        *,
+        engine: str | None = None,
+        policies: bool = False,
+        trail: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(folder, port)
         self._engine = engine
+        self._policies = policies
+        self._trail = trail
+        self._environ = environ or {}
 
     def command(self) -> Sequence[str]:
         return [str(_installed("venv/bin/ministack"))]
@@ -58,7 +74,12 @@ class Ministack(Emulator):
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
             **aws_environ(self.endpoint),
+            **self._environ,
+            "AUTH": str(self._policies).lower(),
+            "CLOUDTRAIL_RECORDING": str(int(self._trail)),
+            "CLOUDTRAIL_MAX_EVENTS": "1000000",
             "BIND_HOST": "127.0.0.1",
+            "IOT_MTLS_ENABLED": "0",
             "GATEWAY_PORT": str(self.port),
             # Without a container engine, one that is not there: never the one of the machine.
             "DOCKER_HOST": self._engine or f"unix://{self.folder}/none.sock",

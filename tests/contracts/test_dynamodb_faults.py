@@ -112,7 +112,7 @@ async def faulty_store(clock: SimulatedClock, seed: int) -> AsyncIterator[Dynamo
     rng = random.Random(seed)
     async with new_store(clock, keep_events=False) as well:
         service = LossyService(well.table.service, rng)
-        table = LaggingTable(service, well.table.name, well.table.clock, well.table.dialect)  # type: ignore[arg-type]
+        table = LaggingTable(service, well.table.name, well.table.clock)  # type: ignore[arg-type]
         table.snapshots, table.rng = [], rng
         yield DynamoStore(
             table,

@@ -1,5 +1,6 @@
 """What `make cluster` says about faults of the servers, and what it leaves behind to look into."""
 
+import random
 import signal
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from cluster.board import Board
 from cluster.caller import Answer
 from cluster.checker import Verdict
 from cluster.clients import Client, Supply
-from cluster.mix import Kind, Wish
+from cluster.mix import Kind, Wish, requests
 from cluster.placement import Placement
 from cluster.run import Plan
 from cluster.sdk_clients import SdkClient
@@ -47,7 +48,7 @@ def board(tmp_path: Path) -> Board:
 
 @pytest.fixture
 def supply(board: Board) -> Supply:
-    return Supply(board, 1, 1.0, 1)
+    return Supply(board, 1, 1.0, requests(random.Random(1)))
 
 
 def test_an_error_is_found_with_its_traceback_and_nothing_else(tmp_path: Path) -> None:

@@ -47,6 +47,15 @@ def test_the_file_named_by_the_environment_is_read_instead() -> None:
     assert load(None, {"PENSTOCK_CONFIG": "other.toml"}, {}).server.port == 8001
 
 
+def test_the_text_of_a_file_may_stand_in_the_environment_where_no_file_is_named() -> None:
+    written("[server]\nport = 8000")
+    environ = {"PENSTOCK_CONFIG_TEXT": "[server]\nport = 8002\n[fleets.mail]\nmax = 2"}
+    assert load(None, environ, {}).server.port == 8002
+    assert load(None, environ, {}).fleets == {"mail": {"max": 2}}
+    assert load(Path("penstock.toml"), environ, {}).server.port == 8000
+    assert "PENSTOCK_CONFIG_TEXT: is not TOML" in faults_of(environ={"PENSTOCK_CONFIG_TEXT": "port ="})[0]
+
+
 def test_the_environment_wins_over_the_file_and_flags_win_over_both() -> None:
     written('[server]\nport = 8000\nhost = "127.0.0.2"\ndata = "file"')
     environ = {"PENSTOCK_SERVER_PORT": "8001", "PENSTOCK_SERVER_HOST": "127.0.0.3"}

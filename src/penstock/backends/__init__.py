@@ -32,18 +32,23 @@ DYNAMODB = "dynamodb"
 
 @asynccontextmanager
 async def open_engine(
-    settings: Settings, rng: random.Random | None = None, store_clock: Clock | None = None
+    settings: Settings,
+    rng: random.Random | None = None,
+    store_clock: Clock | None = None,
+    *,
+    probe_objects: bool = True,
 ) -> AsyncIterator[Engine]:
     """Open the engine on the backends of the settings; without any, on the data folder, created if missing.
 
     `rng` makes the ids of jobs; by default one with a seed of its own. By `store_clock` shards are looked after.
+    Without `probe_objects` a bucket is probed before the first write.
     """
     require(*engine_extras(settings))
     clock, rng = SystemClock(), rng or random.Random()
     async with AsyncExitStack() as undo:
         store = await open_store(settings, store_clock or clock, rng)
         undo.push_async_callback(store.close)
-        objects = await open_objects(settings, clock)
+        objects = await open_objects(settings, clock, probe=probe_objects)
         undo.push_async_callback(objects.close)
         broker = await open_broker(settings, clock)
         undo.pop_all()
@@ -184,7 +189,7 @@ async def _open_sqs(settings: Settings, clock: Clock) -> Broker:
     return await SqsBroker.open(prefix, clock, terms, deadline=deadline, signals=place.signals == "sns")
 
 
-async def open_objects(settings: Settings, clock: Clock) -> ObjectStore:
+async def open_objects(settings: Settings, clock: Clock, *, probe: bool = True) -> ObjectStore:
     """The object store that the settings name, or the folder beside the data."""
     if not settings.objects.url:
         return FolderObjects(_create(data_folder(settings)) / "objects", clock)
@@ -192,7 +197,7 @@ async def open_objects(settings: Settings, clock: Clock) -> ObjectStore:
 
     place = settings.objects
     access = Access(endpoint=place.endpoint or None, public_endpoint=place.public_endpoint or None, region=place.region)
-    return await S3Objects.open(place.url, clock, access)
+    return await S3Objects.open(place.url, clock, access, probe=probe)
 
 
 def _member(entry: str) -> ShardMember:

@@ -28,6 +28,8 @@ from penstock.model.text import suggest
 
 FILE_NAME = "penstock.toml"
 FILE_VARIABLE = "PENSTOCK_CONFIG"
+TEXT_VARIABLE = "PENSTOCK_CONFIG_TEXT"
+"""Holds the text of a file, for processes that get no file of ours: functions, tasks."""
 PREFIX = "PENSTOCK_"
 ALIASES = {"PENSTOCK_URL": "worker.url", "PENSTOCK_KEY": "worker.key"}
 """Short names of settings that are wanted often; the full name wins where both are set."""
@@ -83,7 +85,8 @@ class SettingsReading(Struct):
 def load(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
     """The settings in force. `flags` are keyed by full name (`server.port`); None stands for a flag not given.
 
-    Without `file`, PENSTOCK_CONFIG names it, or it is `penstock.toml` in the current folder if there is one.
+    Without `file`, PENSTOCK_CONFIG names it, or PENSTOCK_CONFIG_TEXT is its text, or it is `penstock.toml` in the
+    current folder if there is one.
     Raises InvalidSetting with every fault of every place.
     """
     readings = [_read_file(file, environ), _read_environment(environ), _read_flags(flags)]
@@ -142,7 +145,7 @@ def variable(setting: str) -> str:
 
 def is_setting(name: str) -> bool:
     """Whether an environment variable gives a setting, under any name, or the file that holds them."""
-    return name in ALIASES or name == FILE_VARIABLE or name.startswith(SECTION_PREFIXES)
+    return name in ALIASES or name in {FILE_VARIABLE, TEXT_VARIABLE} or name.startswith(SECTION_PREFIXES)
 
 
 def _kind(setting: str) -> Type:
@@ -152,15 +155,24 @@ def _kind(setting: str) -> Type:
 
 def _read_file(file: Path | None, environ: Mapping[str, str]) -> SettingsReading:
     path, needed = _file(file, environ)
+    if TEXT_VARIABLE in environ and not needed:
+        return _read_text(TEXT_VARIABLE, environ[TEXT_VARIABLE])
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
     except FileNotFoundError:
         return SettingsReading(faults=[Fault(str(path), "", "there is no such file")] if needed else [])
     except OSError as error:
         return SettingsReading(faults=[Fault(str(path), "", f"cannot be read: {error.strerror}")])
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         return SettingsReading(faults=[Fault(str(path), "", f"is not TOML: {error}")])
-    return _read_sections(str(path), content)
+    return _read_text(str(path), text)
+
+
+def _read_text(origin: str, text: str) -> SettingsReading:
+    try:
+        return _read_sections(origin, tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        return SettingsReading(faults=[Fault(origin, "", f"is not TOML: {error}")])
 
 
 def _file(file: Path | None, environ: Mapping[str, str]) -> tuple[Path, bool]:

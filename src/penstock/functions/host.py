@@ -153,7 +153,7 @@ class FunctionHost:
     async def _open(self) -> Engine:
         async with AsyncExitStack() as undo:
             # Copies of a process that is restored from one snapshot would all draw the same numbers from a seed.
-            opening = open_engine(self._settings, random.SystemRandom(), StillClock())
+            opening = open_engine(self._settings, random.SystemRandom(), StillClock(), probe_objects=False)
             engine = await undo.enter_async_context(opening)
             engine.signals.send_promptly()
             if self._settings.functions.wake_queue:

@@ -67,9 +67,23 @@ class S3Objects:
         self._proving: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, url: str, clock: Clock, access: Access | None = None, deadline: timedelta = DEADLINE) -> Self:
-        """Open the bucket. If it does not answer, that is logged, and each call fails until it does; see `probe`."""
+    async def open(
+        cls,
+        url: str,
+        clock: Clock,
+        access: Access | None = None,
+        deadline: timedelta = DEADLINE,
+        *,
+        probe: bool = True,
+    ) -> Self:
+        """Open the bucket. If it does not answer, that is logged, and each call fails until it does; see `probe`.
+
+        Without `probe` it is probed before the first write: a process that only reads may have no right to write.
+        """
         objects = cls(url, clock, access, deadline)
+        if not probe:
+            objects._proved = False
+            return objects
         try:
             await objects.probe()
         except ObjectsUnavailable as error:

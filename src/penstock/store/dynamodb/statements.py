@@ -49,7 +49,10 @@ class Dialect(Struct, frozen=True):
 
 
 DIALECTS = (Dialect(repeats=False), Dialect(repeats=True))
-"""Which one a service takes is tried when the table is opened."""
+"""Which one a service takes is tried before the first batch."""
+
+PROBE = Swap(ItemKey("penstock", "dialect"), {"a": 1, "b": 1, "c": None, "d": None}, {"x": "never"})
+"""A change of an item that is never there."""
 
 
 def _places(values: Mapping[str, Any]) -> list[str]:

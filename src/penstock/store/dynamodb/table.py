@@ -18,7 +18,7 @@ from penstock.model.errors import StoreUnavailable, TooLarge
 from penstock.store.dynamodb.conditions import ItemCondition, Part, Update, bind
 from penstock.store.dynamodb.schema import INDEX_KEYS
 from penstock.store.dynamodb.server_clock import TableClock
-from penstock.store.dynamodb.statements import Dialect, Insert, Write
+from penstock.store.dynamodb.statements import DIALECTS, PROBE, Dialect, Insert, Write
 from penstock.store.dynamodb.values import (
     ITEM_BYTES_MAX,
     Item,
@@ -111,12 +111,12 @@ class QueryPage(Struct, frozen=True):
 class DynamoTable:
     """One table. `bill`, when set, sums up what each action consumed, as AWS counts it."""
 
-    def __init__(self, service: AwsService, name: str, clock: TableClock, dialect: Dialect) -> None:
+    def __init__(self, service: AwsService, name: str, clock: TableClock) -> None:
         self.name = name
         self.clock = clock
         self.bill: dict[str, float] | None = None
         self.service = service
-        self.dialect = dialect
+        self._dialect: Dialect | None = None
         self._timer = SystemClock()
         self._rng = random.Random()
 
@@ -237,11 +237,12 @@ class DynamoTable:
         return [answer for chunk in answers for answer in chunk]
 
     async def _execute(self, writes: Sequence[Write]) -> list[bool]:
+        dialect = self._dialect = self._dialect or await self._find_dialect()
         done: dict[int, bool] = {}
         reason = ""
         for attempt in range(ATTEMPTS):
             left = [position for position in range(len(writes)) if position not in done]
-            statements = [self.dialect.statement(self.name, writes[position]) for position in left]
+            statements = [dialect.statement(self.name, writes[position]) for position in left]
             answer = await self.call("BatchExecuteStatement", Statements=statements)
             for position, one in zip(left, answer["Responses"], strict=True):
                 code = one.get("Error", {}).get("Code")
@@ -253,6 +254,24 @@ class DynamoTable:
                 return [done[position] for position in range(len(writes))]
             await self._pause(attempt)
         raise StoreUnavailable(f"DynamoDB does not take all writes to table {self.name!r} now ({reason}); retry")
+
+    async def _find_dialect(self) -> Dialect:
+        """The dialect that the service takes, tried on an item that is not there: a refused condition is a yes.
+
+        Not before the first batch: a process that only reads may have no right to write.
+        """
+        reason = ""
+        for dialect in DIALECTS:
+            try:
+                answer = await self.call("BatchExecuteStatement", Statements=[dialect.statement(self.name, PROBE)])
+            except AwsRefusal as refused:
+                reason = str(refused)
+                continue
+            error = answer["Responses"][0].get("Error", {})
+            if error.get("Code") != "ValidationError":
+                return dialect
+            reason = str(error.get("Message"))
+        raise StoreUnavailable(f"DynamoDB takes no update of several attributes in a batch: {reason}")
 
     async def transact(self, parts: Sequence[Part], token: str) -> None:
         """Do all parts or none; TransactionRefused if a condition fails. The token makes a repetition harmless."""
