@@ -69,7 +69,7 @@ def test_the_file_of_a_sqlite_shard_is_not_made(tmp_path: Path) -> None:
 async def test_an_sqs_broker_answers_and_gets_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     use_emulator(monkeypatch, ministack())
     for _ in range(2):
-        (finding,) = await examine_backends(Settings(broker=BrokerSettings(url="sqs://examined")))
+        (finding,) = await examine_backends(Settings(broker=BrokerSettings(url="sqs://examined", deadline_seconds=10)))
         assert (finding.status, finding.found) == (FindingStatus.OK, "sqs://examined answers and holds 0 tickets")
 
 

@@ -100,6 +100,11 @@ def test_the_guide_to_fleets(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_guide_to_the_page(tmp_path: Path) -> None:
+    follow("page", tmp_path)
+
+
+@pytest.mark.slow
 def test_the_guide_to_webhooks(tmp_path: Path) -> None:
     follow("webhooks", tmp_path, server="penstock up jobs:app", instead={"7374": str(free_port())})
 
@@ -159,7 +164,7 @@ VARIABLES = {"HOST": "host", "PORT": "port", "USER": "user", "DATABASE": "dbname
 
 FOLLOWED = {
     *("README", "quickstart", "handlers", "retries", "testing", "schedules", "files", "keys"),
-    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes", "events", "webhooks"),
+    *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes", "events", "webhooks", "page"),
     "containers",  # in a file of its own: it builds images
 }
 

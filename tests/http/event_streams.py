@@ -143,13 +143,13 @@ class RunningStream:
 async def open_stream(
     app: ASGIApp, path: str = "/v1/events", headers: dict[str, str] | None = None, **query: object
 ) -> AsyncIterator[RunningStream]:
-    """A stream that has begun; its client hangs up at the end."""
+    """A stream that has begun; its client hangs up at the end. Those of events begin with an id."""
     stream = RunningStream(app, path, query, headers or {})
     running = asyncio.ensure_future(stream.run())
     try:
         async with asyncio.timeout(WITHIN):
             await stream.started.wait()
-            if stream.status == 200:
+            if stream.status == 200 and path.endswith("/events"):
                 await stream.id()
         yield stream
     finally:

@@ -44,7 +44,7 @@ SECRETS = {
 NEVER_TOLD = {"environment", "signing"}
 OF_JOBS = {"params", "result", "error", "progress", "tag", "log", "input", "output"}
 LEARNED: Mapping[KeyScope, set[str]] = {
-    KeyScope.JOBS_READ: OF_JOBS | {"host", "description"},
+    KeyScope.JOBS_READ: OF_JOBS | {"host", "description", "schedule", "schedule-tag"},
     KeyScope.JOBS_WRITE: set(),
     KeyScope.JOBS_CANCEL: set(),
     KeyScope.SCHEDULES: {"schedule", "schedule-tag"},
@@ -97,7 +97,11 @@ async def world(client: Client) -> World:
     nightly = {"type": "other", "interval": 3600, **asks}
     (await client.put("/v1/schedules/nightly", json=nightly)).raise_for_status()
     signing = f"whsec_{base64.b64encode(SECRETS['signing'].encode()).decode()}"
-    hook = {"name": "orders", "sink": {"url": f"http://127.0.0.1:9/{SECRETS['sink']}"}, "secret": signing}
+    hook = {
+        "name": "orders",
+        "sink": {"kind": "webhook", "url": f"http://127.0.0.1:9/{SECRETS['sink']}"},
+        "secret": signing,
+    }
     (await client.post("/v1/subscriptions", json=hook)).raise_for_status()
     return World((done["id"], failed["id"], waiting["id"]), keyed)
 
@@ -139,7 +143,7 @@ def bodies(world: World) -> Mapping[str, Any]:
         "backfill_schedule": {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"},
         "read_due": {"slot_seconds": 86_400, "limit": 9},
         "apply_decisions": {"decisions": []},
-        "create_subscription": {"name": "orders", "sink": {"url": "http://127.0.0.1:9/"}},
+        "create_subscription": {"name": "orders", "sink": {"kind": "webhook", "url": "http://127.0.0.1:9/"}},
         "update_subscription": {"batch": 2},
         "replay_events": {"dead": True},
     }

@@ -76,6 +76,18 @@ async def test_every_shard_is_listed_with_its_jobs_and_without_its_password(many
     assert SECRET not in answer.text
 
 
+async def test_who_may_only_look_sees_shards_without_their_addresses(many: Client, sharded: Engine) -> None:
+    await many.patch("/v1/shards/1", json={"state": "down"})
+    key = await create_key(sharded, KeyScope.JOBS_READ)
+    with with_key(many, key.key):
+        answer = await many.get("/v1/shards")
+    shards = answer.json()["shards"]
+    assert [shard["url"] for shard in shards] == [None, None]
+    assert [shard["well"] for shard in shards] == [True, False]
+    assert "@here" not in answer.text
+    assert "for admins" in shards[1]["reason"]
+
+
 async def test_a_shard_is_added_changed_drained_and_removed(many: Client, tmp_path: Path) -> None:
     answer = await many.post("/v1/shards", json={"url": url_of(tmp_path / "2.db"), "weight": 5})
     assert (answer.status_code, answer.headers["location"]) == (201, "/v1/shards/2")

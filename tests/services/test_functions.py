@@ -78,7 +78,7 @@ def test_without_a_key_nothing_is_answered(client: FunctionClient, function: str
 def test_a_stream_is_not_served_and_the_problem_says_where_it_is(client: FunctionClient) -> None:
     job = client.add()
     wanted = {"accept": "text/event-stream"}
-    for function, path in (("query", f"/v1/jobs/{job['id']}/events"), ("rest", "/v1/events")):
+    for function, path in (("query", f"/v1/jobs/{job['id']}/events"), ("rest", "/v1/events"), ("rest", "/v1/live")):
         answer = client.ask(function, "GET", path, headers=wanted)
         assert (answer["statusCode"], answer["body"]["code"]) == (501, "not_served")
         assert "penstock api" in answer["body"]["detail"]

@@ -16,6 +16,7 @@ import pytest
 
 from penstock.model.extras import DISTRIBUTION, LIBRARIES
 from tests.system.harness import ROOT, WITHIN
+from tools.page import BUILT
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +28,7 @@ CONTAINERS = {**SHARED, "PENSTOCK_FLEET_BACKEND": "containers"}
 KUBERNETES = {**SHARED, "PENSTOCK_FLEET_BACKEND": "kubernetes"}
 CHAPTERS = ("submit and wait", "bulk", "retry", "timeout", "cancel", "killed worker", "output file", "burst")
 APP = "penstock.lab.demo.jobs:app"
+PAGE_SOURCES = "penstock/dashboard/page/"
 
 
 class Built(NamedTuple):
@@ -74,15 +76,24 @@ def committed() -> set[str]:
     return set(told.stdout.splitlines())
 
 
+def page_files() -> set[str]:
+    """The files of the page, which are built and not committed."""
+    files = {f"penstock/dashboard/built/{path.name}" for path in BUILT.iterdir()}
+    assert "penstock/dashboard/built/manifest.json" in files
+    return files
+
+
 def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     held = {name for name in ZipFile(built.wheel).namelist() if ".dist-info/" not in name}
-    assert held == {name.removeprefix("src/") for name in committed() if name.startswith("src/")}
+    package = {name.removeprefix("src/") for name in committed() if name.startswith("src/")}
+    assert held == {name for name in package if not name.startswith(PAGE_SOURCES)} | page_files()
 
 
 def test_the_sdist_holds_all_that_is_committed_but_the_set_up_of_tools(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         held = {member.name.removeprefix(f"{NAMED}/") for member in archive.getmembers()}
-    assert held - WRITTEN_BY_THE_BUILD == {name for name in committed() if not name.startswith(".")}
+    page = {f"src/{name}" for name in page_files()}
+    assert held - WRITTEN_BY_THE_BUILD == {name for name in committed() if not name.startswith(".")} | page
     assert {"tests/conftest.py", "docs/quickstart.md", "examples/quickstart.py"} <= held
 
 
@@ -157,3 +168,34 @@ def test_the_demo_tells_its_whole_story_without_any_extra_and_leaves_nothing_beh
     assert "All as told" in told.stdout
     assert "make " not in told.stdout, "there is no Makefile beside an installed package"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_is_there_where_only_the_wheel_is_installed(core: Path, tmp_path: Path) -> None:
+    script = "from penstock.dashboard.built_files import BuiltFiles; print(len(BuiltFiles().read().files))"
+    told = subprocess.run([core / "bin" / "python", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert int(told.stdout) > 10, told.stderr
+
+
+def test_a_release_is_not_made_without_the_page(tmp_path: Path) -> None:
+    """From a copy of the checkout in which the page cannot be built."""
+    copy = tmp_path / "checkout"
+    for name in committed():
+        if name.startswith(("src/penstock/dashboard/", "src/penstock/__init__", "tools/page")) or "/" not in name:
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).write_bytes((ROOT / name).read_bytes())
+    (copy / "src/penstock/dashboard/page/package-lock.json").write_text("{}")
+    for target in ("wheel", "sdist"):
+        command = [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "--target",
+            target,
+            "--directory",
+            str(tmp_path / "dist"),
+        ]
+        told = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+        assert told.returncode != 0
+        assert "the packages of the page could not be installed" in told.stderr
+    assert not list((tmp_path / "dist").glob("*"))

@@ -6,16 +6,14 @@ read the answers. Programs are not affected: they name the host that they connec
 `Sec-Fetch-Site`.
 """
 
-import ipaddress
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import TypeAlias
 
 from msgspec.structs import replace
 from starlette.types import Scope
 
+from penstock.api.origins import SAME_ORIGIN, Authority, is_origin_of, parse_host, plain_host
 from penstock.api.request import ApiRequest, UnsupportedMediaType
 from penstock.config import is_loopback
 from penstock.engine.keys import bearer
@@ -28,15 +26,7 @@ from penstock.model.wire.jobs import NULL, JobItem, QueueItem
 from penstock.model.workers import JobType, Worker
 from penstock.store.answers import require
 
-Authority: TypeAlias = tuple[str, int | None]
-"""A host in its one spelling, and the port if one is said."""
-
-_HOST = re.compile(
-    r"(?:\[(?P<address>[0-9a-f:.]+)]|(?P<name>[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?)(?::(?P<port>[0-9]{0,5}))?"
-)
 _LONGEST_HOST = 300
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_SAME_ORIGIN = ([b"same-origin"], [b"none"])
 _READ = frozenset(
     (
         b"host",
@@ -57,7 +47,7 @@ class OriginCheck:
     """Checks requests without an API key. `hosts` are names of this server besides those of the loopback interface."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
-        self._hosts = frozenset(_plain(host) for host in hosts)
+        self._hosts = frozenset(plain_host(host) for host in hosts)
         self._own_authority = lru_cache(maxsize=256)(self._find_own_authority)
 
     def check(self, scope: Scope) -> None:
@@ -75,9 +65,9 @@ class OriginCheck:
         if b"authorization" in by_name and bearer(by_name[b"authorization"][0].decode("latin-1")) is not None:
             return
         authority = self._host(by_name.get(b"host", []))
-        if b"sec-fetch-site" in by_name and by_name[b"sec-fetch-site"] not in _SAME_ORIGIN:
+        if b"sec-fetch-site" in by_name and by_name[b"sec-fetch-site"] not in SAME_ORIGIN:
             raise _foreign_page("Sec-Fetch-Site", by_name[b"sec-fetch-site"])
-        if b"origin" in by_name and not all([_is_origin_of(authority, origin) for origin in by_name[b"origin"]]):
+        if b"origin" in by_name and not all([is_origin_of(authority, origin) for origin in by_name[b"origin"]]):
             raise _foreign_page("Origin", by_name[b"origin"])
         if scope["method"] == "POST":
             _refuse_form(by_name)
@@ -105,41 +95,10 @@ class OriginCheck:
         return authority
 
     def _find_own_authority(self, host: bytes) -> Authority | None:
-        authority = _parse(host.decode("latin-1"))
+        authority = parse_host(host.decode("latin-1"))
         if authority is None or not (is_loopback(authority[0]) or authority[0] in self._hosts):
             return None
         return authority
-
-
-def _parse(text: str) -> Authority | None:
-    """A Host header's host and port; None if it is not one."""
-    found = _HOST.fullmatch(text.lower())
-    if found is None:
-        return None
-    try:
-        host = found["name"] or _plain(str(ipaddress.IPv6Address(found["address"])))
-    except ValueError:
-        return None
-    return host, int(found["port"]) if found["port"] else None
-
-
-def _plain(host: str) -> str:
-    """A host in one spelling: lower case, without a final dot or brackets, addresses as Python writes them."""
-    name = host.lower().strip("[]").removesuffix(".")
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return name
-    return str(getattr(address, "ipv4_mapped", None) or address)
-
-
-def _is_origin_of(authority: Authority, origin: bytes) -> bool:
-    """Whether a page of this origin came from that host and port. TLS may have ended at a proxy."""
-    scheme, _, rest = origin.decode("latin-1").partition("://")
-    default, theirs = _DEFAULT_PORTS.get(scheme), _parse(rest)
-    if default is None or theirs is None:
-        return False
-    return (theirs[0], theirs[1] or default) == (authority[0], authority[1] or default)
 
 
 def _foreign_page(header: str, values: list[bytes]) -> CrossOrigin:
@@ -178,6 +137,9 @@ Scopes = tuple[KeyScope, ...]
 NO_SCOPES: Scopes = ()
 """No key is needed: health, and the description of the API."""
 
+ANY_SCOPE: Scopes = tuple(KeyScope)
+"""Any key that is good."""
+
 _READ_SCOPES = (KeyScope.JOBS_READ,)
 _WRITE = (KeyScope.JOBS_WRITE,)
 _SCHEDULES = (KeyScope.SCHEDULES,)
@@ -193,7 +155,10 @@ READING: Mapping[str, Scopes] = {
     "workers": _READ_SCOPES,
     "fleets": _READ_SCOPES,
     "metrics": _READ_SCOPES,
-    "schedules": _SCHEDULES,
+    "live": _READ_SCOPES,
+    "shards": _READ_SCOPES,
+    "session": ANY_SCOPE,
+    "schedules": (KeyScope.JOBS_READ, KeyScope.SCHEDULES),
     "subscriptions": _SUBSCRIPTIONS,
     "healthz": NO_SCOPES,
     "readyz": NO_SCOPES,
@@ -207,6 +172,7 @@ WRITING: Mapping[str, Scopes] = {
     "schedules": _SCHEDULES,
     "subscriptions": _SUBSCRIPTIONS,
     "schedulers": (KeyScope.SCHEDULER,),
+    "session": ANY_SCOPE,
 }
 
 

@@ -19,11 +19,13 @@ from penstock.api import (
     history,
     jobs,
     keys,
+    live,
     logs,
     metrics,
     queues,
     schedulers,
     schedules,
+    sessions,
     shards,
     subscriptions,
     types,
@@ -36,6 +38,7 @@ from penstock.api.operation import Operation
 from penstock.api.problems import MethodNotAllowed, problem_reply
 from penstock.api.request import AnswerBroken, AnyReply, ApiRequest, ClientGone, refuse_query
 from penstock.engine import Engine
+from penstock.events.live import LiveFeed
 from penstock.events.sinks import connect_sinks
 from penstock.events.streams import Streams
 from penstock.model.clock import Clock
@@ -124,9 +127,11 @@ _DESCRIBED: tuple[Operation, ...] = (
     *schedules.OPERATIONS,
     *schedulers.OPERATIONS,
     *keys.OPERATIONS,
+    *sessions.OPERATIONS,
     *fleets.OPERATIONS,
     *shards.OPERATIONS,
     *history.OPERATIONS,
+    *live.OPERATIONS,
     *subscriptions.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
@@ -138,12 +143,17 @@ METRICS_OPERATIONS: tuple[Operation, ...] = (metrics.read_own_metrics, *health.O
 """What a process that is no API answers: its health and metrics."""
 
 
-def create_app(engine: Engine, operations: Sequence[Operation] = OPERATIONS, streams: Streams | None = None) -> "Api":
+def create_app(
+    engine: Engine,
+    operations: Sequence[Operation] = OPERATIONS,
+    streams: Streams | None = None,
+    live: LiveFeed | None = None,
+) -> "Api":
     """The API of this engine, or those of its operations, as an ASGI application."""
-    traffic, opened = Traffic(), streams or Streams(engine)
+    traffic, opened, feed = Traffic(), streams or Streams(engine), live or LiveFeed(engine)
     connect_sinks(engine)
     origins = None if engine.keys.required else OriginCheck(engine.settings.server.hosts)
-    routes = _routes(operations, lambda scope, receive: ApiRequest(engine, traffic, opened, scope, receive))
+    routes = _routes(operations, lambda scope, receive: ApiRequest(engine, traffic, opened, feed, scope, receive))
     return Api(routes, engine.clock, traffic, origins)
 
 

@@ -1,13 +1,14 @@
 """Events of jobs: pages for clients that poll, and streams for clients that stay."""
 
 import re
+from functools import partial
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from penstock.api.operation import Answer, Header, operation
 from penstock.api.request import JSON, AnyReply, ApiRequest, InstantText, json_reply, read_instant
-from penstock.api.stream_reply import EVENT_STREAM, StreamReply
+from penstock.api.stream_reply import ACCEPT, EVENT_STREAM, StreamReply, wants_stream
 from penstock.engine.history import require_events
 from penstock.events.cursor import CURSOR_MAX_LENGTH, CURSOR_PATTERN, EventCursor, parse_cursor
 from penstock.events.past import read_page
@@ -43,7 +44,6 @@ CursorText = Annotated[str, Meta(extra_json_schema={"pattern": f"^{CURSOR_PATTER
 LAST_EVENT_ID = Header(
     "Last-Event-ID", CursorText, "The last id of a stream, to go on after it. Counts before `after`."
 )
-ACCEPT = Header("Accept", str, f"`{EVENT_STREAM}` gives a stream.")
 
 
 class EventQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,8 +85,9 @@ async def list_events(call: ApiRequest) -> AnyReply:
     if cursor is None and since is not None:
         cursor = EventCursor(since)
     require_events(call.engine.settings.events)
-    if _wants_stream(call):
-        return StreamReply(call, await call.streams.open(where, cursor, call.readmit))
+    if wants_stream(call):
+        stream = await call.streams.open(where, cursor, call.readmit)
+        return StreamReply(call, stream, partial(call.streams.close, stream))
     limit = min(query.limit, call.engine.settings.limits.page_jobs)
     return json_reply(200, await read_page(call.engine, where, cursor or EventCursor(EARLIEST), limit))
 
@@ -103,16 +104,13 @@ async def list_job_events(call: ApiRequest) -> AnyReply:
     job, query = call.job(), call.query(JobEventQuery)
     cursor = _cursor(call, query.after)
     require_events(call.engine.settings.events)
-    if _wants_stream(call):
-        return StreamReply(call, await call.streams.open_job(job, cursor, call.readmit))
+    if wants_stream(call):
+        job_stream = await call.streams.open_job(job, cursor, call.readmit)
+        return StreamReply(call, job_stream, partial(call.streams.close, job_stream))
     found = await call.engine.jobs.get(job)
     begin = cursor or EventCursor(found.created_at - seconds(1.0))
     limit = min(query.limit, call.engine.settings.limits.page_jobs)
     return json_reply(200, await read_page(call.engine, StreamFilter(job=job), begin, limit))
-
-
-def _wants_stream(call: ApiRequest) -> bool:
-    return EVENT_STREAM in (call.header(b"accept") or "").lower()
 
 
 def _cursor(call: ApiRequest, after: str | UnsetType) -> EventCursor | None:

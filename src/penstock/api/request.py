@@ -12,8 +12,9 @@ from msgspec import Meta, Struct
 from starlette.types import Message, Receive, Scope, Send
 
 from penstock.api.bodies import check_json, decode_json, refuse_announced, too_large
+from penstock.api.cookies import check_session, read_session
 from penstock.engine import Engine
-from penstock.engine.keys import require
+from penstock.engine.keys import bearer, require
 from penstock.model.clock import Instant, utc
 from penstock.model.errors import Invalid, Malformed, NotFound
 from penstock.model.ids import JobId, parse_job_id
@@ -24,6 +25,7 @@ from penstock.model.shards import ShardNumber
 
 if TYPE_CHECKING:
     from penstock.api.exposition import Traffic
+    from penstock.events.live import LiveFeed
     from penstock.events.streams import Streams
 
 
@@ -134,10 +136,13 @@ class ApiRequest:
     `key` is the API key that it was admitted with; None where none was shown and none is needed.
     """
 
-    __slots__ = ("_admitted", "_headers", "_receive", "engine", "key", "scope", "streams", "traffic")
+    __slots__ = ("_admitted", "_headers", "_receive", "engine", "key", "live", "scope", "streams", "traffic")
 
-    def __init__(self, engine: Engine, traffic: "Traffic", streams: "Streams", scope: Scope, receive: Receive) -> None:
+    def __init__(
+        self, engine: Engine, traffic: "Traffic", streams: "Streams", live: "LiveFeed", scope: Scope, receive: Receive
+    ) -> None:
         self.engine = engine
+        self.live = live
         self.traffic = traffic
         self.streams = streams
         self.scope = scope
@@ -153,11 +158,31 @@ class ApiRequest:
         With `always` a key is needed also on a server that otherwise needs none.
         """
         self._admitted = scopes
-        self.key = await self.engine.keys.admit(self.header(b"authorization"), scopes, always=always)
+        self.key = await self.engine.keys.admit(await self._authorization(), scopes, always=always)
 
     async def readmit(self) -> None:
         """Check the key again, for an answer that goes on: it may have been revoked or have expired."""
-        await self.engine.keys.admit(self.header(b"authorization"), self._admitted)
+        await self.engine.keys.admit(await self._authorization(), self._admitted)
+
+    async def _authorization(self) -> str | None:
+        """The header with the key; for a browser that is signed in, its session, if this is a request of our page.
+
+        A server that needs no key ignores sessions that are over, also those of another server of this machine.
+        """
+        shown = self.header(b"authorization")
+        if b"cookie" not in self._headers or bearer(shown) is not None:
+            return shown
+        session = read_session(self.scope["headers"])
+        if session is None or not (self.engine.keys.required or await self.engine.keys.knows(session)):
+            return shown
+        check_session(self.scope, session)
+        return f"Bearer {session}"
+
+    def shown_key(self) -> ApiKey:
+        """The API key that it was admitted with, for an operation that always needs one."""
+        if self.key is None:
+            raise RuntimeError("this operation was admitted without a key")
+        return self.key
 
     def may(self, scope: KeyScope) -> bool:
         """Whether the key has this scope too; anything may be done where none was needed."""

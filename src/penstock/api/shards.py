@@ -1,10 +1,14 @@
-"""Shards: how they are, and changing the map while everything runs. For admins."""
+"""Shards: how they are; and changing the map while everything runs, which is for admins."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from penstock.api.operation import Answer, operation
 from penstock.api.request import NO_CONTENT, ApiReply, ApiRequest, json_reply
+from penstock.model.keys import KeyScope
 from penstock.model.wire.shards import ShardChange, ShardItem, ShardList, ShardRequest
+
+DOES_NOT_ANSWER = "it does not answer, or is set down; its address and the reason are for admins"
 
 
 class RemoveQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -15,8 +19,9 @@ class RemoveQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 @operation("GET /v1/shards", {200: Answer("Every shard, by number.", ShardList)})
 async def list_shards(call: ApiRequest) -> ApiReply:
-    """List shards: what is wanted of each, whether it answers, and its jobs by state."""
-    return json_reply(200, ShardList(tuple(await call.engine.shards.list())))
+    """List shards: what is wanted of each, whether it answers, and its jobs by state. Addresses are for admins."""
+    found = await call.engine.shards.list()
+    return json_reply(200, ShardList(tuple(found if call.may(KeyScope.ADMIN) else map(_without_address, found))))
 
 
 @operation(
@@ -54,6 +59,11 @@ async def remove_shard(call: ApiRequest) -> ApiReply:
     query = call.query(RemoveQuery)
     await call.engine.shards.remove(call.path("shard"), force=query.force)
     return NO_CONTENT
+
+
+def _without_address(shard: ShardItem) -> ShardItem:
+    """A shard as it may be looked at without being an admin: the reason may name its address too."""
+    return replace(shard, url=None, reason=None if shard.well else DOES_NOT_ANSWER)
 
 
 OPERATIONS = (list_shards, add_shard, update_shard, remove_shard)

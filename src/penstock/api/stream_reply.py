@@ -1,13 +1,14 @@
 """Answers that go on: server-sent events, sent as they come."""
 
 import asyncio
-from typing import ClassVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import ClassVar, Protocol
 
 from msgspec import Struct
 from starlette.types import Send
 
+from penstock.api.operation import Header
 from penstock.api.request import AnswerBroken, ApiRequest, ClientGone, Headers
-from penstock.events.stream import EventStream
 from penstock.model.errors import RequestTimeout
 from penstock.model.request_ids import HEADER
 
@@ -21,13 +22,30 @@ HEADERS: Headers = (
 )
 
 
+ACCEPT = Header("Accept", str, f"`{EVENT_STREAM}` gives a stream.")
+
+
+def wants_stream(call: ApiRequest) -> bool:
+    """Whether the client accepts a stream; a browser's EventSource always says so."""
+    return EVENT_STREAM in (call.header(b"accept") or "").lower()
+
+
+class ChunkStream(Protocol):
+    """What is sent, as it comes. Once `aborted` is done, its client is given up."""
+
+    aborted: "asyncio.Future[None]"
+
+    def chunks(self) -> AsyncIterator[bytes]: ...
+
+
 class StreamReply(Struct, frozen=True):
     """A stream as an answer. It ends with the stream, when its client hangs up, or when its client takes nothing."""
 
     is_timed: ClassVar[bool] = False
     status: ClassVar[int] = 200
     call: ApiRequest
-    stream: EventStream
+    stream: ChunkStream
+    close: Callable[[], Awaitable[None]]
 
     async def send(self, send: Send, request: bytes, *, headers_only: bool = False) -> None:
         try:
@@ -36,7 +54,7 @@ class StreamReply(Struct, frozen=True):
                 await self._send_chunks(send)
             await send({"type": "http.response.body", "body": b""})
         finally:
-            await self.call.streams.close(self.stream)
+            await self.close()
 
     async def _send_chunks(self, send: Send) -> None:
         sending = asyncio.ensure_future(self._pump(send))

@@ -21,6 +21,7 @@ from penstock.model.workers import JobType
 
 EXAMPLES = {"string": "…", "integer": 1, "number": 1.5, "boolean": "true", "array": "[]", "object": "{}"}
 TYPES_SHOWN = 8
+PAGE_PATH = "/ui/"
 
 
 async def print_banner(url: str, folder: Path, app: str | None, key: str = "") -> None:
@@ -31,6 +32,7 @@ async def print_banner(url: str, folder: Path, app: str | None, key: str = "") -
     say()
     say(f"  {good('●')} {bold('Penstock')} {__version__} is up at {bold(url)}")
     say()
+    say(f"    {dim('page')}   {url}{PAGE_PATH}")
     say(f"    {dim('data')}   {folder}")
     say(f"    {dim('types')}  {_names(types, app)}")
     say()
@@ -165,7 +167,7 @@ async def _serve_api(settings: Settings, *, as_json: bool) -> None:
         if as_json:
             print_json({"url": url})
         else:
-            style.say(f"Penstock API at {url}  (Ctrl-C to stop)")
+            style.say(f"Penstock API at {url}, its page at {url}{PAGE_PATH}  (Ctrl-C to stop)")
 
     await runtime.serve(settings, on_ready=greet)
 

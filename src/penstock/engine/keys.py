@@ -6,7 +6,7 @@ others within a second. While the store is unavailable, the keys last read count
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 import msgspec
@@ -19,6 +19,7 @@ from penstock.model.ids import ShardId
 from penstock.model.keys import (
     ApiKey,
     KeyId,
+    KeyIdText,
     KeyScope,
     RandomBytes,
     check_terms,
@@ -38,6 +39,10 @@ SHOW_ONE = "send the header `Authorization: Bearer pk_…` (the SDK, workers and
 FIRST_ONE = (
     "The first one is made in the store itself, while no embedded server runs: `penstock keys create --direct …`"
 )
+
+
+SESSIONS_REMOVED = 50
+"""Most expired sessions that one sign-in removes."""
 
 
 class Keys:
@@ -70,7 +75,7 @@ class Keys:
                 raise Unauthorized(f"this needs an API key, also where nothing else does; {SHOW_ONE}. {FIRST_ONE}")
             return None
         key = await self._find_key(shown)
-        if key is None or key.expired(self._clock.now()):
+        if key is None:
             raise Unauthorized(f"this API key is unknown, expired or revoked; {SHOW_ONE}", shown=True)
         require(key, scopes)
         return key
@@ -83,13 +88,37 @@ class Keys:
         """Whether there is a key that has the admin scope and has not expired."""
         now = self._clock.now()
         keys = (await self._read_keys()).values()
-        return any(KeyScope.ADMIN in key.scopes and not key.expired(now) for key in keys)
+        lasting = (key for key in keys if key.parent is None and not key.expired(now))
+        return any(KeyScope.ADMIN in key.scopes for key in lasting)
 
     async def create(self, request: KeyRequest) -> MadeKey:
         """A new key, durable once this returns. Its secret is in the answer and nowhere else."""
         key, token = self._new(request.name, request.scopes, request.queues, request.lifetime_seconds)
         await self._catalog.put_notices(NoticeKind.KEY, _encode(key))
         return made_key(key, token)
+
+    async def open_session(self, parent: ApiKey, scopes: Sequence[KeyScope] | None, lifetime: timedelta) -> MadeKey:
+        """A key for a browser: those scopes of its parent (None: all of them), for a while, while the parent is good.
+
+        Sessions that have expired are removed with it. Forbidden for scopes that the parent lacks, and for a parent
+        that is a session itself: it would never end.
+        """
+        if parent.parent is not None:
+            raise Forbidden(f"the API key {parent.id} is a session; sign in with the key that it was made from")
+        for scope in scopes or ():
+            require(parent, (scope,))
+        key, token = self._new(
+            parent.name, scopes or parent.scopes, _queues_for(parent, scopes), lifetime.total_seconds()
+        )
+        key = replace(key, parent=parent.id)
+        now = self._clock.now()
+        over = [one.id for one in (await self._read_keys()).values() if one.parent is not None and one.expired(now)]
+        await self._catalog.put_notices(NoticeKind.KEY, _encode(key) | dict.fromkeys(over[:SESSIONS_REMOVED]))
+        return made_key(key, token)
+
+    async def knows(self, token: str) -> bool:
+        """Whether this is a key that is good now."""
+        return await self._find_key(token) is not None
 
     async def rotate(self, id: KeyId, request: RotateRequest) -> MadeKey:
         """A new key with the terms of an old one, which expires after the grace, or earlier if it would have."""
@@ -100,7 +129,8 @@ class Keys:
             old = _named(_keys_in(reading.notices), id)
             # One new key, however often `change` calls this.
             if not made:
-                made.append(self._new(old.name, old.scopes, old.queues, request.lifetime_seconds))
+                fresh, token = self._new(old.name, old.scopes, old.queues, request.lifetime_seconds)
+                made.append((replace(fresh, parent=old.parent), token))
             return _encode(made[0][0], replace(old, expires_at=min(last, old.expires_at or last)))
 
         await self._catalog.change(NoticeKind.KEY, rotate_key)
@@ -159,8 +189,16 @@ class Keys:
         if parsed is None:
             return None
         id, secret = parsed
-        key = self._lent.get(id) or (await self._read_keys()).get(id)
-        return key if proves(secret, key) else None
+        keys = await self._read_keys()
+        key = self._lent.get(id) or keys.get(id)
+        if not proves(secret, key) or key is None or key.expired(self._clock.now()):
+            return None
+        return key if key.parent is None or self._is_good(key.parent, keys) else None
+
+    def _is_good(self, id: KeyIdText, keys: Mapping[str, ApiKey]) -> bool:
+        """Whether there is a key of this id that has neither been revoked nor expired."""
+        key = self._lent.get(id) or keys.get(id)
+        return key is not None and not key.expired(self._clock.now())
 
     async def _read_keys(self) -> Mapping[str, ApiKey]:
         """The keys by id, decoded once per reading of the catalog."""
@@ -199,6 +237,11 @@ def require(key: ApiKey | None, scopes: Collection[KeyScope]) -> None:
 def _hint(key: ApiKey) -> str:
     """A handler uses its worker's key, and mostly that is the one that lacks a scope."""
     return ". In a handler it is the worker's key: give that the scope too" if KeyScope.WORKER in key.scopes else ""
+
+
+def _queues_for(parent: ApiKey, scopes: Sequence[KeyScope] | None) -> Sequence[str] | None:
+    """The queues that a session is limited to: those of its parent, unless it cannot do what they limit."""
+    return parent.queues if scopes is None or KeyScope.WORKER in scopes else None
 
 
 def bearer(authorization: str | None) -> str | None:

@@ -21,7 +21,7 @@ from penstock.api.problems import PROBLEM_JSON, problem_reply
 from penstock.backends import check_shared, open_engine
 from penstock.config import Settings, load
 from penstock.engine import Engine
-from penstock.functions.routes import RefusedStreams, only
+from penstock.functions.routes import RefusedLive, RefusedStreams, only
 from penstock.functions.wake_ups import Arrivals, WakeUpQueue
 from penstock.model.clock import SystemClock
 from penstock.model.errors import PenstockError
@@ -195,7 +195,7 @@ class FunctionApp:
     async def _create(self) -> ASGIApp:
         engine = await self._host.open()
         engine.signals.arrivals.subscribe(self._arrivals.note)
-        self._api = create_app(engine, self._operations, RefusedStreams(engine))
+        self._api = create_app(engine, self._operations, RefusedStreams(engine), RefusedLive(engine))
         return self._api
 
 

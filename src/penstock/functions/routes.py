@@ -11,6 +11,7 @@ from penstock.api.operation import Operation
 from penstock.api.request import ApiRequest
 from penstock.events.cursor import EventCursor
 from penstock.events.job_stream import JobEventStream
+from penstock.events.live import LiveFeed, LiveStream
 from penstock.events.selection import StreamFilter
 from penstock.events.stream import EventStream
 from penstock.events.streams import Streams
@@ -46,6 +47,13 @@ class RefusedStreams(Streams):
         raise _no_stream()
 
     async def open_job(self, job: JobId, cursor: EventCursor | None, admit: object) -> JobEventStream:
+        raise _no_stream()
+
+
+class RefusedLive(LiveFeed):
+    """No stream of digests either; one of them is answered."""
+
+    def open(self, readmit: object) -> LiveStream:
         raise _no_stream()
 
 

@@ -44,7 +44,10 @@ class KeyScope(StrEnum):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """A key as it is stored. `queues` limit the worker's moves to jobs of these queues; None is no limit."""
+    """A key as it is stored. `queues` limit the worker's moves to jobs of these queues; None is no limit.
+
+    `parent` is the key that a browser signed in with: this one, its session, is good only as long as that one is.
+    """
 
     id: KeyIdText
     name: Name
@@ -53,6 +56,7 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     queues: tuple[Name, ...] | None = None
     created_at: Instant
     expires_at: Instant | None = None
+    parent: KeyIdText | None = None
 
     def expired(self, now: datetime) -> bool:
         return self.expires_at is not None and self.expires_at <= now

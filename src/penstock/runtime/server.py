@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.api import create_app
 from penstock.backends import check_shared, data_folder, open_engine
 from penstock.config import Settings
+from penstock.dashboard import PageApp
 from penstock.engine import Engine
 from penstock.model.clock import seconds, within
 from penstock.model.keys import KeyScope
@@ -148,5 +149,5 @@ async def _http(engine: Engine, listener: socket.socket) -> AsyncIterator[str]:
         await engine.broker.close()
         engine.schedule_version.close()
 
-    async with answer(_Leaving(create_app(engine), engine), listener, engine, let_go) as url:
+    async with answer(_Leaving(PageApp(create_app(engine)), engine), listener, engine, let_go) as url:
         yield url

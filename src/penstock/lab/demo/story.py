@@ -61,6 +61,7 @@ def demo(*, jobs: int) -> None:
 def print_opening(stage: DemoStage) -> None:
     style.say()
     style.say(f"{INDENT}{style.dim('server ')}  {stage.url}, data in {stage.folder} (removed afterwards)")
+    style.say(f"{INDENT}{style.dim('page   ')}  {stage.url}/ui/ while it runs: waiting jobs, workers, every decision")
     style.say(f"{INDENT}{style.dim('workers')}  none: they come with the work, and go with it")
 
 

@@ -34,7 +34,7 @@ class RotateRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class KeyItem(Struct, frozen=True, kw_only=True):
-    """A key as lists show it: nothing of its secret."""
+    """A key as lists show it: nothing of its secret. `parent`: the key that a browser signed in with to get it."""
 
     id: KeyIdText
     name: str
@@ -42,6 +42,7 @@ class KeyItem(Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = None
     created_at: Instant
     expires_at: Instant | None = None
+    parent: KeyIdText | None = None
 
 
 class MadeKey(KeyItem, frozen=True, kw_only=True):

@@ -8,8 +8,7 @@ from penstock.model.ids import ShardId
 from penstock.model.job import Retention
 from penstock.store.dynamodb.admission import Admissions
 from penstock.store.dynamodb.conditions import ItemCondition, Part, Update, update_part
-from penstock.store.dynamodb.ended_counts import EndedCounts
-from penstock.store.dynamodb.farewell import expire_beside
+from penstock.store.dynamodb.ended_jobs import EndedCounts, expire_beside
 from penstock.store.dynamodb.heads import Heads, changes
 from penstock.store.dynamodb.insertions import Inserter
 from penstock.store.dynamodb.items import Head
@@ -38,7 +37,7 @@ class ShardContext(Struct, frozen=True):
     def now(self) -> int:
         return self.table.clock.now()
 
-    async def see_off(self, heads: Sequence[Head]) -> None:
+    async def record_ends(self, heads: Sequence[Head]) -> None:
         """Count the jobs that have ended, and let what lies beside them expire."""
         self.ended.add(heads)
         await expire_beside(self.table, self.prefix, heads)

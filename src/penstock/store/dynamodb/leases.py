@@ -70,7 +70,7 @@ async def settle(context: ShardContext, settlements: Sequence[Settlement]) -> li
     moved = await context.heads.move(
         [_settle_step(context, one, now, apart.get(index)) for index, one in enumerate(settlements)]
     )
-    await context.see_off([one.after for one in moved if one.after is not None])
+    await context.record_ends([one.after for one in moved if one.after is not None])
     return [_settled(one, shown, Move.SETTLE, now) for one, shown in zip(moved, settlements, strict=True)]
 
 
@@ -119,7 +119,7 @@ async def release(context: ShardContext, given_back: Sequence[GivenBack]) -> lis
         for one in given_back
     ]
     moved = await context.heads.move(steps)
-    await context.see_off([one.after for one in moved if one.after is not None])
+    await context.record_ends([one.after for one in moved if one.after is not None])
     return [_settled(one, shown.lease, Move.RELEASE, now) for one, shown in zip(moved, given_back, strict=True)]
 
 

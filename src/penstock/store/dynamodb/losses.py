@@ -37,7 +37,7 @@ async def reclaim(context: ShardContext, limit: int) -> list[Event]:
     moved = await gather_bounded(
         [_reclaim_one(context, heads[job], sheets.get(heads[job].worker or ""), now) for job in lapsed if job in heads]
     )
-    await context.see_off([one.after for one in moved if one.after is not None])
+    await context.record_ends([one.after for one in moved if one.after is not None])
     return [event_of(one.before, one.after, Move.RECLAIM, now) for one in moved if one.after is not None]
 
 
@@ -69,7 +69,7 @@ async def cancel(context: ShardContext, jobs: Sequence[JobId], *, force: bool) -
     decide = partial(context.moves.cancel, now=now, force=force)
     steps = [JobStep(job, decide) for job in dict.fromkeys(jobs)]
     moved = {step.job: one for step, one in zip(steps, await move_held(context, steps), strict=True)}
-    await context.see_off([one.after for one in moved.values() if one.after is not None])
+    await context.record_ends([one.after for one in moved.values() if one.after is not None])
     heads = [one.after or one.before for one in moved.values()]
     whole = await context.jobs.whole(head for head in heads if head is not None)
     events = {

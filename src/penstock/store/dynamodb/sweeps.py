@@ -219,7 +219,7 @@ async def _expire_jobs(context: ShardContext, entries: Sequence[Item], now: int)
     heads = await context.heads.read(jobs)
     waiting = [job for job in jobs if job in heads and heads[job].state in WAITING]
     moved = await context.heads.move([JobStep(job, decide) for job in waiting])
-    await context.see_off([one.after for one in moved if one.after is not None])
+    await context.record_ends([one.after for one in moved if one.after is not None])
     heads |= {one.after.id: one.after for one in moved if one.after is not None}
     await _forget(context, [one for one, job in zip(entries, jobs, strict=True) if _is_over(one, heads.get(job), now)])
     return [event_of(one.before, one.after, Move.EXPIRE, now) for one in moved if one.after is not None]

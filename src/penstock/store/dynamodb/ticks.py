@@ -119,7 +119,7 @@ class DynamoTicks:
         after = [one.after for one in plan.yielded]
         for head in (*(one.head for one in plan.insertions), *after):
             self._context.heads.remember(head)
-        await self._context.see_off(after)
+        await self._context.record_ends(after)
         events = [one.event for one in inserted]
         return Ticked(True, [one.job for one in inserted], events, [one.event for one in plan.yielded])
 

@@ -1,13 +1,17 @@
-"""Counts of ended jobs: counters by queue, type, state and span of time, added to about once a second by each process.
+"""What is recorded of jobs after they have ended: counters, and the time to live of the items beside their heads.
 
-They are not exact: what a process has counted and not yet written is lost with it. The counters of a span go with the
-last of its jobs; a span is an eighth of the retention, and a day at most.
+Counters are kept by queue, type, state and span of time; each process adds to them about once a second. They are not
+exact: what a process has counted and not yet written is lost with it. The counters of a span go with the last of its
+jobs; a span is an eighth of the retention, and a day at most.
+
+Items beside a head get its time to live after the move that ended the job, never before. If a process dies in between,
+they stay for ever, which costs their storage and nothing else: a key whose job is gone is free.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from penstock.model.clock import SystemClock, millis
@@ -16,7 +20,8 @@ from penstock.model.job import Count, Retention
 from penstock.model.lifecycle import TERMINAL, State
 from penstock.store.dynamodb.conditions import Update
 from penstock.store.dynamodb.items import Head
-from penstock.store.dynamodb.keys import SEPARATOR, millis_key
+from penstock.store.dynamodb.keys import SEPARATOR, idempotency_key, millis_key, params_key
+from penstock.store.dynamodb.statements import Swap
 from penstock.store.dynamodb.table import DynamoTable
 from penstock.store.dynamodb.values import ItemKey
 
@@ -91,3 +96,21 @@ class EndedCounts:
 
 def _span(kept: int) -> int:
     return max(1, min(LONGEST_SPAN, kept // SPANS))
+
+
+async def expire_beside(table: DynamoTable, prefix: str, heads: Sequence[Head]) -> None:
+    """Let the items beside these heads expire with them, as far as the jobs have ended."""
+    swaps = [swap for head in heads if head.state in TERMINAL for swap in _expiries(prefix, head)]
+    if swaps:
+        await table.execute(swaps)
+
+
+def _expiries(prefix: str, head: Head) -> Iterator[Swap]:
+    ttl = {"ttl": head.ttl}
+    if head.origin.key is not None:
+        # A key that has passed to another job meanwhile stays as it is.
+        yield Swap(idempotency_key(prefix, head.origin.key), ttl, {"job": head.id})
+    if head.origin.params_apart:
+        yield Swap(params_key(head.id), ttl, {})
+    for tag in head.origin.tags:
+        yield Swap(ItemKey(f"{prefix}tag#{tag}", f"{head.order}#{head.id}"), ttl, {})
