@@ -268,6 +268,8 @@ class DynamoTable:
                 reason = str(refused)
                 continue
             error = answer["Responses"][0].get("Error", {})
+            if error.get("Code") in _PASSING:
+                raise StoreUnavailable(f"DynamoDB does not take writes to table {self.name!r} now; retry")
             if error.get("Code") != "ValidationError":
                 return dialect
             reason = str(error.get("Message"))
