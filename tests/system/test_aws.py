@@ -1,4 +1,4 @@
-"""The shipped template on an emulated AWS: a small run of `make aws`, and policies that allow what is called, no more."""
+"""The template on an emulated AWS: a small run of `make aws`, and policies that allow no more than is called."""
 
 from collections.abc import Iterator
 from pathlib import Path
