@@ -1,7 +1,9 @@
 """One browser for all tests, and the servers that its pages look at."""
 
+import inspect
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,11 +40,26 @@ class Shop:
         self.seeded = Seeded(client)
 
 
+# Playwright keeps an event loop running in its thread while the browser is open. In the main thread, that would
+# be in the way of every asynchronous test that the same process runs meanwhile.
+_BROWSER_THREAD = ThreadPoolExecutor(1, thread_name_prefix="browser")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Run the tests of this folder in the browser's thread."""
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    _BROWSER_THREAD.submit(pyfuncitem.obj, **arguments).result()
+    return True
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator["Browser"]:
-    with open_browser() as browser:
-        expect.set_options(timeout=20_000)
-        yield browser
+    opened = open_browser()
+    browser = _BROWSER_THREAD.submit(opened.__enter__).result()
+    expect.set_options(timeout=20_000)
+    yield browser
+    _BROWSER_THREAD.submit(opened.__exit__, None, None, None).result()
 
 
 @pytest.fixture(scope="session")

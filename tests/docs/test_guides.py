@@ -166,6 +166,7 @@ FOLLOWED = {
     *("README", "quickstart", "handlers", "retries", "testing", "schedules", "files", "keys"),
     *("operating", "fleets", "postgres", "transactional", "deploy", "kubernetes", "events", "webhooks", "page"),
     "containers",  # in a file of its own: it builds images
+    *("aws", "aws-costs"),  # by the tests that their blocks name; the rest needs an account
 }
 
 
