@@ -178,7 +178,9 @@ async def test_an_output_whose_name_is_no_text_fails_its_job_alone(tmp_path: Pat
         assert await at.worker_api.result(fine) == 2
 
 
-async def test_outcomes_wait_for_an_outage_to_end_however_long(tmp_path: Path) -> None:
+async def test_outcomes_wait_for_an_outage_to_end_however_long(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with run_worker(tmp_path) as at:
         job = at.worker_api.submit("add", a=1)
         at.worker_api.mishaps["settle"] = raising(StoreUnavailable("disk full"))
@@ -187,6 +189,8 @@ async def test_outcomes_wait_for_an_outage_to_end_however_long(tmp_path: Path) -
         )
         del at.worker_api.mishaps["settle"]
         assert await at.worker_api.result(job) == 2
+    told = [one.message for one in caplog.records if "cannot be recorded now" in one.message]
+    assert told == ["1 outcomes cannot be recorded now (disk full); they are told again"]
 
 
 def raising(error: PenstockError) -> Callable[[Sequence[Any]], None]:

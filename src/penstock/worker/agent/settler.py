@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence, Set
 
 from msgspec import Struct
@@ -35,6 +36,7 @@ AGAIN_SECONDS = 0.5
 LOG_SECONDS = 1.0
 """How long an outcome waits for its log lines: the engine keeps none after the attempt has ended."""
 RETRY_PAUSE = seconds(0.1)
+WARN_EVERY_SECONDS = 10.0
 REFUSED = seconds(2.0)
 MAX_CONCURRENT = 16
 UNACCEPTABLE = (Malformed, Invalid, TooLarge)
@@ -104,6 +106,7 @@ class Settler:
         self._terms = terms
         self._backoff = backoff
         self._declined = declined
+        self._warned_at = -math.inf
         self._waiting: list[PendingOutcome] = []
         self._telling: list[PendingOutcome] = []
         self._stragglers = Stragglers(api, clock, terms, new_own_backoff, self._straggler_ended)
@@ -238,7 +241,7 @@ class Settler:
         """Tell the group again later if its shard is unavailable; raise if the server is."""
         if isinstance(error, (ServerUnavailable, Unauthorized)):
             raise error
-        self._tell_again(group)
+        self._tell_again(group, str(error))
         await self._clock.sleep(RETRY_PAUSE)
 
     def _tell_apart(self, group: list[PendingOutcome], error: Exception) -> None:
@@ -247,10 +250,13 @@ class Settler:
             one.told = True
         self._stragglers.add(group)
 
-    def _tell_again(self, group: Sequence[PendingOutcome]) -> None:
-        again_at = self._clock.monotonic() + AGAIN_SECONDS
+    def _tell_again(self, group: Sequence[PendingOutcome], reason: str) -> None:
+        now = self._clock.monotonic()
         for one in group:
-            one.ready_at = again_at
+            one.ready_at = now + AGAIN_SECONDS
+        if now - self._warned_at >= WARN_EVERY_SECONDS:
+            self._warned_at = now
+            logger.warning("%d outcomes cannot be recorded now (%s); they are told again", len(group), reason)
 
     def _report(self, group: list[PendingOutcome], refused: Sequence[Refusal]) -> None:
         unsure = unsure_of(group, refused) if refused else []
@@ -259,7 +265,8 @@ class Settler:
             one.told = True
             if has_logs:
                 self._logs.forget(one.attempt)
-        self._tell_again(unsure)
+        if unsure:
+            self._tell_again(unsure, "their shard does not answer")
         misfits = {refusal.job for refusal in refused if refusal.loss is Loss.GIVEN_BACK}
         for refusal in refused:
             if not refusal.unsure and refusal.job not in misfits:
