@@ -3,7 +3,7 @@
 from typing import Final
 
 WAITS: Final = {
-    # A ticket that the purge deleted is posted again after this; the default is 15 minutes, as it costs writes.
+    # A ticket that the purge deleted is posted again after this; the default is 5 minutes, as it costs writes.
     "PENSTOCK_TIMING_REDELIVERED_TICKET_SECONDS": "10",
 }
 FUNCTION_ENVIRON: Final = {**WAITS, "PENSTOCK_SERVER_ALLOW_UNKNOWN_TYPES": "true"}

@@ -136,7 +136,7 @@ class TimingSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = 5.0
     redelivered_ticket_seconds: Annotated[
         float, Meta(description="The same with SQS, which gives taken tickets again itself: for lost ones.", gt=0)
-    ] = 900.0
+    ] = 300.0
     window_jobs: Annotated[
         int,
         Meta(description="How many tickets of each type in a queue the broker holds; more wait in the store.", ge=1),
