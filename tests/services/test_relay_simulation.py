@@ -121,6 +121,8 @@ class RelayWorld:
         self._sink.health, self._sink.poison = 1.0, set()
         for _ in range(80):
             self._stage.clock.advance(timedelta(hours=1))
+            # A relay that was cancelled may have disabled the subscription just before.
+            await self._resume()
             await self._run_all()
         await self._stage.settle_all()
         if (await self._stage.engine.deliveries.replay(NAME, ReplayRequest(dead=True))).events:

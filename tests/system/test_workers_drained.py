@@ -20,7 +20,7 @@ def test_a_busy_worker_that_is_asked_to_drain_finishes_its_job_and_ends(tmp_path
         with ending(worker):
             job = client.submit("hold").id
             wait_for_ledger(tmp_path, lambda: any(line["what"] == "start" for line in ledger(tmp_path)) or None)
-            (known,) = client.workers()
+            (known,) = eventually("it reports its job", lambda: [one for one in client.workers() if one.running])
             said = drain(server.url, known.id)
             assert (said.returncode, said.stdout) == (0, f"worker {known.id} is asked to drain; it runs 1 jobs\n")
             eventually("it drains", lambda: [one for one in client.workers() if one.state == "draining"])
